@@ -124,6 +124,14 @@ def alerts() -> None:
     print()
 
 
+def benchmarks() -> None:
+    """Print the overview table of `bench/README.md`, with its links as seen from `docs/`."""
+    page = (ROOT / "bench/README.md").read_text()
+    overview = page.partition("\n## Overview\n")[2].partition("\n## ")[0].strip()
+    overview = overview.replace("](#", "](../bench/README.md#").replace("](../docs/", "](")
+    print(f"\n{overview}\n")
+
+
 def _label(name: str, values: tuple[str, ...]) -> str:
     """Return a label with its values, if they are few."""
     return f"`{name}`" + (f": {', '.join(values)}" if 0 < len(values) <= 10 else "")

@@ -171,6 +171,23 @@ class Postgres:
         until(lambda: not any(Path(f"/proc/{process}").exists() for process in children))
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
+    @contextmanager
+    def hung(self) -> Iterator[None]:
+        """Let the server and the processes of its connections hang for the block."""
+        first = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        processes = [first]  # before the others: it would begin anew what stands still
+        try:
+            os.kill(first, signal.SIGSTOP)
+            children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+            for process in map(int, children):
+                processes.append(process)
+                os.kill(process, signal.SIGSTOP)
+            yield
+        finally:
+            for process in reversed(processes):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
             [*as_user(self._user), str(self._programs / program), *arguments],

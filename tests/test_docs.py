@@ -5,8 +5,11 @@ functions.
 import re
 from pathlib import Path
 
+import click
 import pytest
 import yaml
+from recollect.cli.group import commands as client_commands
+from recollect_server.cli import commands as server_commands
 from recollect_server.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -119,6 +122,38 @@ def test_every_test_that_the_docs_name_exists() -> None:
         )
     for folder in re.findall(r"`(tests/\w+)`", text):
         assert (ROOT / folder).is_dir(), folder
+
+
+_COMMAND = re.compile(
+    r"(?:^|[`\s(])(recollect-server|recollect) ([a-z-][^`\n|#;&>()]*)", re.MULTILINE
+)
+
+
+def test_every_command_that_the_docs_show_exists_with_its_options() -> None:
+    programs: dict[str, click.Group] = {
+        "recollect": client_commands,
+        "recollect-server": server_commands,
+    }
+    count = 0
+    written = {*DOCS.rglob("*.md")} - {DOCS / "reference/cli.md"}  # that page is made of the help
+    for page in (ROOT / "README.md", ROOT / "client/README.md", *sorted(written)):
+        for program, line in _COMMAND.findall(page.read_text()):
+            command: click.Command = programs[program]
+            words = line.split()
+            if words[0][0] != "-" and words[0] not in programs[program].list_commands(
+                click.Context(command)
+            ):
+                continue  # prose, or the name of the image
+            while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+                subcommand = command.get_command(click.Context(command), words[0])
+                assert subcommand, f"{page.name}: {program} {line}"
+                command, words = subcommand, words[1:]
+            allowed = {"--help", "--version"}.union(*(it.opts for it in command.params))
+            allowed = allowed.union(*(it.secondary_opts for it in command.params))
+            options = {word.partition("=")[0].rstrip(".,:)") for word in words if word[:2] == "--"}
+            assert options <= allowed, f"{page.name}: {program} {line}"
+            count += 1
+    assert count > 100
 
 
 def test_every_module_and_function_that_the_architecture_page_walks_through_exists() -> None:

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	mathrand "math/rand"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -89,6 +91,9 @@ func (c *Client) unary(ctx context.Context, path string, request, answer any, co
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
+	if field := invalidText(request.(proto.Message).ProtoReflect(), ""); field != "" {
+		return invalid(field, "holds bytes that are no UTF-8")
+	}
 	attempts := 1
 	message, named := withRequestID(path, request.(proto.Message))
 	if named || readsOnly(path) {
@@ -118,6 +123,39 @@ func (c *Client) unary(ctx context.Context, path string, request, answer any, co
 			return asError(ctx, status.FromContextError(ctx.Err()).Err())
 		}
 	}
+}
+
+// invalidText returns the path of a text that is no UTF-8, as a text that was cut within a character;
+// empty if there is none. Encoding the message would fail only once there is a connection, as a fault
+// of the server.
+func invalidText(message protoreflect.Message, path string) string {
+	wrong := ""
+	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		place := path + string(field.Name())
+		check := func(value protoreflect.Value, place string) bool {
+			switch {
+			case field.Kind() == protoreflect.StringKind && !utf8.ValidString(value.String()):
+				wrong = place
+			case field.Kind() != protoreflect.MessageKind:
+			case field.Message().FullName() == "google.protobuf.Struct":
+				if _, err := proto.Marshal(value.Message().Interface()); err != nil {
+					wrong = place
+				}
+			default:
+				wrong = invalidText(value.Message(), place+".")
+			}
+			return wrong == ""
+		}
+		switch {
+		case field.IsList():
+			for i, list := 0, value.List(); i < list.Len() && check(list.Get(i), fmt.Sprintf("%s[%d]", place, i)); i++ {
+			}
+		case !field.IsMap(): // requests have none with texts for values
+			check(value, place)
+		}
+		return wrong == ""
+	})
+	return wrong
 }
 
 func closed() error {

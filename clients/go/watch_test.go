@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "recollect.example/go/recollectv1"
 )
@@ -52,5 +53,28 @@ func TestACallCancelledBetweenItsAttemptsSaysSo(t *testing.T) {
 	var failed *Error
 	if !errors.As(err, &failed) || failed.Code != codes.Canceled || !errors.Is(err, context.Canceled) {
 		t.Fatalf("%v is not the end of the caller's context", err)
+	}
+}
+
+func TestATextThatIsNoUTF8IsRefusedByItsField(t *testing.T) {
+	client, err := Connect("127.0.0.1:1") // nothing is sent
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	half := "a\xf0\x9f"
+	metadata := &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewStringValue(half)}}
+	for field, message := range map[string]*pb.Message{
+		"messages[1].content":                 {Content: half},
+		"messages[1].metadata":                {Metadata: metadata},
+		"messages[1].tool_calls[0].arguments": {ToolCalls: []*pb.ToolCall{{Id: "1", Arguments: half}}},
+	} {
+		_, err = client.Conversations.AppendTurn(context.Background(), &pb.AppendTurnRequest{
+			Messages: []*pb.Message{{Content: "😀"}, message},
+		})
+		var failed *Error
+		if !errors.As(err, &failed) || failed.Code != codes.InvalidArgument || len(failed.Violations) != 1 || failed.Violations[0].Field != field {
+			t.Errorf("%v does not name %s", err, field)
+		}
 	}
 }

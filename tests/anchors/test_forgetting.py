@@ -2,11 +2,15 @@
 file.
 """
 
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
 import apsw
 import orjson
 import pytest
 from recollect.v1 import conversation_service_pb2 as conversation_api
+from recollect.v1.anchor_pb2 import Anchor
 from recollect_server.domain.conversation import AnchorForgotten
+from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.record import Entry, encode
 
 from tests.anchors.conftest import anchors, forget_anchor, found, set_anchor, values
@@ -201,3 +205,20 @@ def test_a_start_that_ends_a_delete_takes_the_callers_anchors_out_too(
     path.rename(path.with_name(path.name + ".deleting"))
     assert anchors(connect(start_server())) == []
     assert files_with(server.data_dir, "florbtangle") == []
+
+
+def test_one_that_another_call_forgets_at_once_is_answered_as_it_was_set(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = AnchorLedger.append
+    with ThreadPoolExecutor(1) as pool:
+        forgetting: list[Future[list[Anchor]]] = []
+
+        def and_forget(ledger: AnchorLedger, entry: Entry) -> None:
+            append(ledger, entry)
+            forgetting.append(pool.submit(forget_anchor, service, "home", request_id="f1"))
+            wait(forgetting, 0.3)  # it may have to wait for the answer
+
+        monkeypatch.setattr(AnchorLedger, "append", and_forget)
+        assert set_anchor(service, "home", "Ghent").value == "Ghent"
+        assert [it.value for it in forgetting[0].result(10)] == ["Ghent"]

@@ -70,6 +70,10 @@ REFUSED: dict[str, tuple[Call, str]] = {
         "date_range.end",
     ),
     "a date that is no datetime": (lambda c: c.recall.recent(after=NOON.date()), "after"),  # type: ignore[arg-type]
+    "a time whose year in UTC is none": (
+        lambda c: c.recall.recent(after=datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))),
+        "after",
+    ),
     "a number out of range": (
         lambda c: c.conversations.load(CONVERSATION, max_turns=2**31),
         "max_turns",
@@ -137,6 +141,25 @@ def test_what_cannot_be_sent_is_refused_by_the_fields_name(
     assert caught.value.reason is recollect.ErrorReason.INVALID_FIELD
     assert str(caught.value).encode().startswith(field.encode()), "the text itself can be printed"
     assert scripted.requests == []
+
+
+def test_a_value_of_a_wrong_kind_is_told_the_kind_that_the_field_takes(
+    scripted_client: recollect.Client,
+) -> None:
+    calls: dict[str, Call] = {
+        "conversation_id: takes text, not int 17": lambda c: c.conversations.get(17),  # type: ignore[arg-type]
+        "max_turns: takes a whole number, not str '3'": lambda c: c.conversations.load(
+            CONVERSATION,
+            max_turns="3",  # type: ignore[arg-type]
+        ),
+        "after: takes a datetime with a time zone, not date datetime.date(2026, 2, 14)": (
+            lambda c: c.recall.recent(after=NOON.date())  # type: ignore[arg-type]
+        ),
+    }
+    for sentence, call in calls.items():
+        with pytest.raises(recollect.InvalidArgument) as caught:
+            call(scripted_client)
+        assert str(caught.value) == sentence
 
 
 def test_a_list_refuses_its_arguments_at_once_and_not_at_the_first_page(

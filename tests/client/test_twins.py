@@ -153,14 +153,11 @@ def test_every_public_name_is_exported_and_has_a_docstring() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [
-        *("access", "admin", "channel", "checkpoint", "context", "conversation", "external"),
-        *("insight", "message", "recall", "update"),
-    ],
+    sorted((Path(recollect.__file__).parent / "_types").rglob("*.py")),
+    ids=lambda path: path.stem,
 )
-def test_every_attribute_of_a_data_class_has_a_docstring(module: str) -> None:
-    package = Path(recollect.__file__).parent / "_types" / f"{module}.py"
-    for node in ast.parse(package.read_text()).body:
+def test_every_attribute_of_a_data_class_has_a_docstring(module: Path) -> None:
+    for node in ast.parse(module.read_text()).body:
         if not isinstance(node, ast.ClassDef):
             continue
         for attribute, after in zip(node.body, [*node.body[1:], None], strict=True):

@@ -66,19 +66,21 @@ class Recollect:
             )
         )
 
-    def on_terminal(self, *arguments: str, typed: tuple[str, ...] = (), **more: str) -> Ran:
-        """Run the command on a terminal of 120 columns, with its standard error apart. Each of
+    def on_terminal(
+        self, *arguments: str, typed: tuple[str, ...] = (), columns: int = 120, **more: str
+    ) -> Ran:
+        """Run the command on a terminal of some columns, with its standard error apart. Each of
         `typed` answers one prompt.
         """
         ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         with Forked(
             CLIENT,
             arguments,
             stdin=theirs,
             stdout=theirs,
             stderr=subprocess.PIPE,
-            env=environment(self.address, COLUMNS="120", **more),
+            env=environment(self.address, COLUMNS=str(columns), **more),
             text=False,
         ) as process:
             os.close(theirs)

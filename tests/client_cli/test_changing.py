@@ -157,7 +157,7 @@ def test_delete_says_what_becomes_of_anchors(
     for key, it in (("name", first), ("city", second)):
         client.recall.set_anchor(key, "x", source=(it.id, 2))
     refused = inside("delete", first.id, "--yes")
-    assert (refused.code, refused.out, "anchors" in refused.err) == (5, "", True)
+    assert (refused.code, refused.out, "set the field anchors" in refused.err) == (5, "", True)
     assert inside("delete", first.id, "--yes", "--anchors", "keep").code == 0
     assert inside("delete", second.id, "--yes", "--anchors", "delete").code == 0
     assert [anchor.key for anchor in client.recall.list_anchors()] == ["name"]
@@ -168,7 +168,7 @@ def test_delete_removes_a_pinned_conversation_with_force_alone(
 ) -> None:
     it = client.conversations.create("sms", party=Party(contact="1555000"), pinned=True)
     refused = inside("delete", it.id, "--yes")
-    assert (refused.code, refused.out, "pinned" in refused.err) == (5, "", True)
+    assert (refused.code, refused.out, "set force" in refused.err) == (5, "", True)
     assert inside("delete", it.id, "--yes", "--force").lines[0]["conversationId"] == it.id
     assert list(client.conversations.list()) == []
 

@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def test_an_unknown_conversation_is_told_by_its_own_code(recollect: Any, command
     assert len(ran.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["list", "export", "search"])
+@pytest.mark.parametrize("command", ["list", "export", "search", "--help"])
 def test_an_output_on_a_full_disk_ends_the_command_with_a_sentence(
     recollect: Any, talked: Callable[..., Conversation], command: str
 ) -> None:
@@ -79,6 +80,8 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
         (("list", "--until", "9999-12-31"), "--until"),
         (("list", "--address", "127.0.0.1:99999"), "--address"),
         (("list", "--colour"), "--colour"),
+        (("--colour", "list"), "--colour"),
+        (("--space", "alex", "list"), "as in: recollect list --space …"),
         (("show",), "--channel"),
         (("frobnicate",), "frobnicate"),
     ],
@@ -133,12 +136,38 @@ def test_ctrl_c_ends_a_tail_quietly(recollect: Any, talked: Callable[..., Conver
         assert process.stderr.read().strip() == b""
 
 
+def test_ctrl_c_while_it_starts_ends_it_quietly(recollect: Any, tmp_path: Path) -> None:
+    # The module raises what Ctrl-C does, for a signal cannot be aimed at the import of one.
+    (tmp_path / "rich.py").write_text("raise KeyboardInterrupt\n")
+    env = environment(recollect.address, PYTHONPATH=str(tmp_path))
+    ended = subprocess.run(
+        [sys.executable, "-m", CLIENT, "list"], env=env, capture_output=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(("closed", "shown"), [("stdout", False), ("stderr", True)])
+def test_a_standard_stream_that_is_closed_is_as_one_that_nobody_reads(
+    recollect: Any, talked: Callable[..., Conversation], closed: str, shown: bool
+) -> None:
+    talked()
+    number = {"stdout": 1, "stderr": 2}[closed]
+    shell = f'exec "$0" -m {CLIENT} list {number}>&-'
+    ended = subprocess.run(
+        ["/bin/sh", "-c", shell, sys.executable],
+        env=environment(recollect.address),
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, bool(ended.stdout), ended.stderr) == (0, shown, b"")
+
+
 def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
     text = recollect("--help").out
-    page = (Path(__file__).parents[2] / "client" / "README.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
     for code, meaning in MEANINGS.items():
         assert f"{code}  {meaning}" in text
-        assert f"| {code} | {meaning} |" in page
+        assert f"{code}  {meaning}" in page
 
 
 def test_a_shell_completes_commands_and_conversations(

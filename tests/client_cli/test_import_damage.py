@@ -39,6 +39,24 @@ def test_a_damaged_conversation_is_named_and_the_others_come(
     assert whole == {"c-0", "c-2", "c-4"}
 
 
+@pytest.mark.parametrize(
+    ("encoding", "reason"),
+    [("utf-16", "the file is UTF-16: save it as UTF-8"), ("utf-16-le", "not JSON: ")],
+)
+def test_a_transcript_in_utf_16_is_refused_and_begins_no_conversation(
+    run: Run, client: Client, tmp_path: Path, encoding: str, reason: str
+) -> None:
+    path = tmp_path / "all.jsonl"
+    lines = '{"type":"meta","channel":"web"}\n{"type":"turn","role":"user","content":"a"}\n'
+    path.write_bytes(lines.encode(encoding))
+    ran = run("import", path)
+    assert (ran.code, ran.lines[0]["conversationsNew"], ran.lines[0]["leftOut"]) == (6, 0, 1)
+    assert ran.err.startswith(
+        f"left out {path}: no transcript of a conversation; {path}:1: {reason}"
+    )
+    assert list(client.conversations.list()) == []
+
+
 STUDIO: dict[str, Any] = {
     "runSettings": {"model": "models/gemini-2.5-pro"},
     "systemInstruction": {"text": "Be brief"},

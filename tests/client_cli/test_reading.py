@@ -120,6 +120,9 @@ def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: 
     narrow = recollect.on_terminal("list", NO_COLOR="1", TERM="dumb").out
     assert "\x1b" not in narrow
     assert it.id in narrow
+    phone = recollect.on_terminal("list", columns=40)
+    assert "The Disk of the Server That Was So Slow Last Night" in phone.out
+    assert f"{it.id} web" in phone.out, "the terminal wraps it, and it can be copied whole"
 
 
 def test_json_is_printed_on_a_terminal_where_it_is_asked_for(

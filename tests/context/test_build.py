@@ -387,7 +387,7 @@ def test_of_very_many_anchors_the_surest_are_in_the_context(service: Service) ->
     set_anchor(service, "name", "Alex", confidence=0.9)
     answer = built(service, service.told("one"))
     assert ("name" in [anchor.key for anchor in answer.anchors], len(answer.anchors)) == (True, 6)
-    assert "7 anchors are left out" in allocation(answer, WARM).note
+    assert "anchors are left out: 7" in allocation(answer, WARM).note
 
 
 def test_every_form_is_rendered(service: Service) -> None:

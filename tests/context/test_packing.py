@@ -25,8 +25,11 @@ from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.time import DAY
 from recollect_server.services.context.packing import (
+    BY_MEANING,
+    BY_WORDS,
     Preference,
     Recalling,
+    Trust,
     pack_cold,
     pack_hot,
     pack_warm,
@@ -36,6 +39,7 @@ from recollect_server.services.context.relevance import (
     evenly,
     overlap,
     says_little,
+    speaks_of_asker,
     words_of,
 )
 from recollect_server.services.context.shortening import head_and_tail
@@ -302,6 +306,43 @@ def test_the_score_chooses_what_is_recalled_and_relevance_between_nearly_equal_o
     assert sequences(pack_cold([old, new], 300, Recalling(), ABOUT).packed) == [4, 2]
 
 
+def scored(sequence: int, tokens: int, score: float) -> list[Candidate]:
+    """Return a turn of one message."""
+    return [replace(candidate(sequence, A_TOKEN * tokens, relevance=score), score=score)]
+
+
+def test_of_turns_as_likely_the_shorter_ones_come_first_behind_the_best() -> None:
+    def chosen(*turns: list[Candidate]) -> list[int]:
+        room = sum(map(Form().source, sources_of([turns[0][0]], ABOUT, HERE))) + 165
+        return sequences(pack_cold(turns, room, Recalling(), ABOUT, HERE).packed)
+
+    assert chosen(scored(2, 60, 0.9), scored(4, 90, 0.6), scored(6, 20, 0.55)) == [2, 6]
+    assert chosen(scored(2, 60, 0.9), scored(4, 90, 0.6), scored(6, 40, 0.2)) == [2, 4]
+
+
+def test_the_best_turn_has_a_place_where_the_budget_is_short() -> None:
+    offered = [scored(2, 300, 0.4), scored(4, 30, 0.2)]
+    packed = pack_cold(offered, 200, Recalling(), ABOUT, best_at_most=400)
+    assert sequences(packed.packed) == [2]
+    assert sequences(pack_cold(offered, 200, Recalling(), ABOUT).packed) == [4]
+
+
+@pytest.mark.parametrize(
+    ("trust", "best", "tokens"),
+    [
+        (BY_WORDS, 0.4, 400),
+        (BY_WORDS, 0.625, 1200),
+        (BY_WORDS, 0.8, 2000),
+        (BY_MEANING, 0.4, 120),
+        (BY_MEANING, 0.55, 1060),
+        (BY_MEANING, 0.7, 2000),
+    ],
+)
+def test_what_is_doubtful_gets_less(trust: Trust, best: float, tokens: int) -> None:
+    assert Recalling().budget(best, 400, 2000, trust) == pytest.approx(tokens, abs=1)
+    assert Recalling().budget(best, 400, 100, trust) <= 100
+
+
 def test_only_so_many_sources_are_recalled() -> None:
     offered = [
         [candidate(2 + 100 * at, "zebra", turn=1 + 100 * at, relevance=1 - at / 10)]
@@ -389,6 +430,46 @@ def test_small_talk_says_little(message: str) -> None:
 )
 def test_what_asks_something_says_more(message: str) -> None:
     assert not says_little(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "What is my name?",
+        "Wie heißt meine Schwester?",
+        "¿Cómo me llamo?",
+        "Quel est mon prénom ?",
+        "Come mi chiamo?",
+        "私の名前は何ですか？",
+        "내 이름이 뭐야?",
+        "Jak ma na imię moja siostra?",
+        "Qual é o meu nome?",
+        "Как меня зовут?",
+        "告诉我我的生日。",
+    ],
+)
+def test_a_question_of_the_asker_is_known_in_eleven_languages(message: str) -> None:
+    assert speaks_of_asker(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Tell me a joke.",
+        "Erzähl mir einen Witz.",
+        "Cuéntame un chiste.",
+        "Raconte-moi une blague.",
+        "Raccontami una barzelletta.",
+        "面白い話をしてください。",
+        "이 문제를 풀어 줘.",
+        "Opowiedz jakiś dowcip.",
+        "Conta uma piada.",
+        "Расскажи мне анекдот.",
+        "给我讲个笑话吧。",
+    ],
+)
+def test_who_wants_to_be_told_something_does_not_ask_of_himself(message: str) -> None:
+    assert not speaks_of_asker(message)
 
 
 def test_evenly_spaced_numbers_reach_from_end_to_end() -> None:

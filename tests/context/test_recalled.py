@@ -60,6 +60,24 @@ def test_what_the_context_shows_already_is_not_recalled(service: Service) -> Non
     )
 
 
+def test_what_makes_room_for_recall_can_be_recalled(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server(embedder="off"))
+    here = service.create().id
+    filling = "It rained all day and the children stayed inside to play with their trains. "
+    for turn in range(1, 10):
+        zebra = user(f"The zebra of the circus {turn} eats hay. {4 * filling}")
+        service.append(here, zebra, agent("A zebra likes hay."))
+    for turn in range(10, 31):
+        answer = 6 * filling if turn == 13 else f"Noted as entry {turn}. {filling}"
+        text = "Our zebra is called Ottokar." if turn == 13 else f"Note item {turn}, please."
+        service.append(here, user(text), agent(answer))
+    service.compress(here, 10, "They spoke of the circus.")
+    for total in (800, 1000, 1200, 1600):
+        shown = built(service, here, "What is our zebra called?", total=total)
+        texts = said([*shown.hot, *shown.warm, *shown.cold])
+        assert texts.count("Our zebra is called Ottokar.") == 1, total
+
+
 def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: Service) -> None:
     there = service.create().id
     filling = "It rained again and nothing happened all day long. "
@@ -150,6 +168,24 @@ def test_the_best_turn_has_the_longest_excerpt(start_server: Start, connect: Con
     assert further.tokens < best.tokens
 
 
+def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> None:
+    service = connect(
+        start_server(relevance_threshold=0.0, recall_limit=50, excerpt_tokens=200, embedder="off")
+    )
+    texts: dict[str, str] = {}
+    for sentences in range(1, 24):
+        text = "The zebra Ottokar moved. " + "It rained and we stayed in. " * sentences
+        texts[service.told(text)] = text
+    answer = built(service, service.told("Hello you."), "Where did Ottokar move?", total=20_000)
+    lengths = {
+        it.conversation_id: (it.is_excerpt, len(it.message.content), len(texts[it.conversation_id]))
+        for it in answer.cold
+    }
+    assert len(lengths) == len(texts)
+    assert sum(is_excerpt for is_excerpt, _, _ in lengths.values()) > 5
+    assert all(shown < 0.85 * whole for is_excerpt, shown, whole in lengths.values() if is_excerpt)
+
+
 def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_not(
     start_server: Start, connect: Connect
 ) -> None:
@@ -197,6 +233,7 @@ def test_words_of_small_talk_and_short_numbers_recall_nothing_by_words_alone(
         assert all("small talk, short numbers" in it.reason for it in answer.dropped)
     for message in (
         "What is my name?",
+        "Mein Name?",
         "Who buys chairs for 8 guests?",
         "Where is the robot?",
         "What was the weather like last week?",

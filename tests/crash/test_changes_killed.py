@@ -11,7 +11,8 @@ from recollect_server.storage.audit import read_audit
 from tests.conftest import Start
 from tests.crash.checker import check_index
 from tests.crash.load import connected, process
-from tests.server.conftest import Service, agent, files_with, user
+from tests.server.conftest import Service, agent, code_of, files_with, user
+from tests.server.test_delete import counts
 
 OF_A_FORK = [
     "create.begun:2", "create.file_made:2", "create.half_written:2", "create.written:2", "create.synced:2", "index.put:4",
@@ -57,6 +58,41 @@ def test_a_fork_that_is_killed_is_whole_or_not_there(
     folder = data / "default" / "conversations"
     assert check_index(folder, tmp_path / "beside") == []
     assert len(list(folder.glob("conv-*.jsonl"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("point", "is_shared"),
+    [
+        *(("delete.durable", True), ("delete.words_removed", True), ("delete.part_removed", False)),
+        ("delete.log_emptied", False),
+    ],
+)
+def test_the_request_of_a_killed_delete_is_answered_after_a_restart(
+    point: str,
+    is_shared: bool,
+    tmp_path: Path,
+    start_server: Start,
+    request: pytest.FixtureRequest,
+) -> None:
+    store = request.getfixturevalue("postgres").new_database() if is_shared else "folder"
+    data = tmp_path / "killed"
+    with process(data, point, "127.0.0.1:0", "--store", store) as server:
+        with connected(server.target) as service:
+            goes = service.told(WORD)
+            with suppress(grpc.RpcError):
+                service.delete(goes, request_id="d1")
+        assert server.was_killed
+    # Over a shared store another server may finish it.
+    running = start_server(data_dir=tmp_path / "other" if is_shared else data, store=store)
+    with connected(running.target) as service:
+        receipt = service.delete(goes, request_id="d1")
+        assert receipt.conversation_id == goes
+        is_late = point == "delete.log_emptied"  # nothing was left to count
+        assert counts(receipt).get("messages", 0) == (0 if is_late else 1)
+        assert service.delete(goes, request_id="d1") == receipt
+        other = service.told("Stays")
+        assert code_of(lambda: service.delete(other, request_id="d1")) == "ALREADY_EXISTS"
+        assert code_of(lambda: service.delete(goes, request_id="d2")) == "NOT_FOUND"
 
 
 def delete(service: Service) -> api.DeleteManyResponse:

@@ -2,6 +2,7 @@
 served again by itself.
 """
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.conftest import Start
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
 from tests.crash.load import under_load
-from tests.logs.test_postgres import proxied
+from tests.logs.proxy import proxied
 from tests.postgres import Postgres, copy_transcripts
 from tests.server.conftest import Connect, Service, agent, code_of, failure_of, user
 from tests.waiting import until
@@ -85,6 +86,27 @@ def test_a_delete_that_the_database_interrupts_is_finished_once_it_does_not(
     )
     until(lambda: postgres.execute("SELECT log FROM recollect.logs", url) == [])
     assert postgres.execute("SELECT log FROM recollect.lines", url) == []
+
+
+def test_a_server_stops_in_seconds_and_cleanly_though_postgresql_hangs(
+    postgres: Postgres, start_server: Start, connect: Connect
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url)
+    service = connect(server)
+    name = service.told("zebra")
+    assert service.found("zebra") == [name]
+    with postgres.hung(), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(code_of, lambda: service.append(name, user("two"), request_id="r1"))
+        start = time.monotonic()
+        server.stop()
+        assert time.monotonic() - start < 10  # its grace, and what PostgreSQL is given then
+        assert waiting.result() in {"UNAVAILABLE", "CANCELLED"}
+    again = start_server(store=url)
+    assert not again.app.recovered.rebuilt  # its index was closed, not lost
+    service = connect(again)
+    service.append(name, user("two"), request_id="r1")
+    assert [it.content for it in service.load(name).messages] == ["zebra", "two"]
 
 
 @pytest.mark.timeout(120)

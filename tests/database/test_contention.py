@@ -50,6 +50,29 @@ def test_calls_without_a_connection_are_refused_within_seconds_and_health_is_ans
         assert [it.content for it in service.load(name).messages] == [first, "two"]
 
 
+@pytest.mark.timeout(120)
+def test_connections_that_postgresql_does_not_make_ready_do_not_count_as_used_by_calls(
+    postgres: Postgres, start_server: Start, connect: Connect
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url, **OBSERVED)
+    service = connect(server)
+    service.told("one")
+    with psycopg.connect(url) as holder:
+        # As the first connections behind a takeover wait for a synchronous standby.
+        holder.execute("LOCK recollect.timelines IN ACCESS EXCLUSIVE MODE")
+        holder.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        refused = failure_of(lambda: service.create(request_id="r1"))
+        assert "PostgreSQL takes connections, but made none ready" in refused.text
+        assert (refused.code, refused.retry_ms) == ("UNAVAILABLE", 1000)
+        until(lambda: scrape(server).value("recollect_postgres_up") == 0)
+    until(lambda: scrape(server).value("recollect_postgres_up") == 1)
+    assert service.create(request_id="r1").id
+
+
 def test_the_age_of_a_transaction_left_open_is_a_metric_until_its_time_is_over(
     postgres: Postgres, start_server: Start, connect: Connect
 ) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.crash.checker import check, repeat
-from tests.database.test_failover import Load
+from tests.database.load import Load
 from tests.postgres import Postgres, copy_transcripts, running
 from tests.server.conftest import Connect, failure_in, failure_of, user
 from tests.waiting import until

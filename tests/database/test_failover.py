@@ -2,12 +2,10 @@
 standby had it; where it had not, nobody goes on as if it were.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect import CheckpointRecord, Client
-from recollect.v1.update_pb2 import Update
 from recollect_server.storage.logs.store import START, LogTaken, LogUnavailable
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.sharing import PostgresSharing
@@ -26,9 +23,9 @@ from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, ALEX_MAIL, STRANGER, Post, home
 from tests.conftest import RunningServer, Start
-from tests.crash.checker import check, note, repeat, send
-from tests.crash.history import Call, History
+from tests.crash.checker import check, repeat
 from tests.crash.load import connected, process
+from tests.database.load import Load, changes_of, contents_of, told_of
 from tests.database.test_streams import draft_of
 from tests.postgres import Postgres, copy_transcripts, pooled, running
 from tests.server.conftest import Connect, Service, agent, code_of, user
@@ -37,9 +34,6 @@ from tests.waiting import until, until_embedded
 
 ACKNOWLEDGED = 150  # calls, before PostgreSQL is killed and again behind that
 MOST = 5.0  # seconds between two answers that a failover may cost beside the promotion itself
-BEAT = "500ms"  # a stream that waits for the index looks again with its next heartbeat
-LONGEST = 120.0  # seconds that a caller repeats a call
-_ALL = {"max_turns": 10_000, "max_tokens": 10_000_000}
 
 
 class Cluster:
@@ -101,107 +95,6 @@ class Cluster:
 def cluster() -> Iterator[Cluster]:
     with ExitStack() as stack:
         yield Cluster(stack)
-
-
-class Load:
-    """Callers that repeat each call until it is answered, and the moments of their answers."""
-
-    def __init__(self, services: list[Service], name: str = "", pace: float = 0.0) -> None:
-        """`name` tells the callers from those of another load; `pace` is the pause of a caller
-        between two calls, in seconds.
-        """
-        self._name = name
-        self._pace = pace
-        self.history = History()
-        self.answered: list[float] = []
-        self.refusals: list[float] = []
-        """Seconds that each refused try took."""
-        self._services = services
-        self._ended = threading.Event()
-
-    def run(self, caller: int) -> None:
-        """Talk in a conversation of the caller's own, and in one that all share, until the end."""
-        service = self._services[caller % len(self._services)]
-        shared = Call("create", f"{self._name}shared")
-        own = Call("create", f"{self._name}c{caller}")
-        for call in (shared, own):
-            self._do(service, call)
-        number = 0
-        while not self._ended.wait(self._pace):
-            number += 1
-            target = shared if number % 5 == 0 else own
-            name = f"{self._name}c{caller}n{number}"
-            kind = "rename" if number % 11 == 0 and target is own else "append"
-            texts = tuple(f"{name}m{at} zebra" for at in range(1 if kind == "rename" else 2))
-            self._do(service, Call(kind, name, target.conversation_id, texts))
-
-    def end(self) -> None:
-        """Let every caller end behind its next answer."""
-        self._ended.set()
-
-    def until_answered(self, count: int) -> None:
-        """Wait for so many answers more."""
-        before = len(self.answered)
-        until(lambda: len(self.answered) > before + count)
-
-    def longest_stall(self) -> float:
-        """Return the most seconds between two answers."""
-        moments = sorted(self.answered)
-        return max(b - a for a, b in pairwise(moments))
-
-    def _do(self, service: Service, call: Call) -> None:
-        def send_until_answered() -> object:
-            end = time.monotonic() + LONGEST
-            while True:
-                began = time.monotonic()
-                try:
-                    return send(service, call)
-                except grpc.RpcError as error:
-                    if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
-                        raise
-                    self.refusals.append(time.monotonic() - began)
-                    time.sleep(0.05)
-
-        assert self.history.run(call, send_until_answered, note, grpc.RpcError), call
-        self.answered.append(time.monotonic())
-
-
-def told_of(one: Subscriber, name: str) -> Subscriber:
-    """Wait until a subscriber is told of a conversation. One whose stream ended because PostgreSQL
-    was away comes back with its cursor, as clients do.
-    """
-
-    def is_told() -> bool:
-        return any(it.conversation_id == name for it in one.updates)
-
-    while not is_told():
-        one.until(lambda: one.error or is_told())
-        if one.error is not None:
-            assert one.error.code() is grpc.StatusCode.UNAVAILABLE, one.error
-            one.resume()
-    return one
-
-
-def changes_of(one: Subscriber, wants: Callable[[Update], bool] = lambda _: True) -> list[str]:
-    """Return the places of the changes that a subscriber was told, in their order."""
-    return [
-        it.cursor.rpartition("-")[2]
-        for it in one.updates
-        if it.cursor
-        and it.WhichOneof("kind") not in {"conversation_loaded", "heartbeat"}
-        and wants(it)
-    ]
-
-
-def contents_of(service: Service) -> dict[str, list[tuple[int, int, str]]]:
-    """Return the messages of every conversation that a server lists."""
-    return {
-        it.id: [
-            (m.sequence, m.turn_number, m.content) for m in service.load(it.id, **_ALL).messages
-        ]
-        for page in service.pages(page_size=500)
-        for it in page
-    }
 
 
 @pytest.mark.timeout(180)
@@ -291,7 +184,7 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
     url = cluster.renew()
 
     def start(name: str) -> RunningServer:
-        return start_server(store=url, data_dir=tmp_path / name, embedder="onnx", heartbeat=BEAT)
+        return start_server(store=url, data_dir=tmp_path / name, embedder="onnx")
 
     servers = [start(name) for name in "abc"]
     services = [connect(server) for server in servers]
@@ -428,7 +321,7 @@ def test_ledgers_notes_and_drafts_that_a_standby_never_got_are_nowhere_behind_a_
     with ExitStack() as stack:
         pooler = stack.enter_context(pooled(cluster.primary))
         servers = [
-            start_server(store=it, data_dir=tmp_path / name, heartbeat=BEAT)
+            start_server(store=it, data_dir=tmp_path / name)
             for name, it in (("a", url), ("b", pooler.url(cluster.url)))
         ]
         for server in servers:

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.conftest import LONG
 from tests.crash.checker import check, repeat
 from tests.crash.load import connected, process
-from tests.database.test_failover import Load, changes_of, contents_of, told_of
+from tests.database.load import Load, changes_of, contents_of, told_of
 from tests.postgres import copy_transcripts, running
 from tests.server.conftest import user
 from tests.streaming.conftest import Subscriber, Watched

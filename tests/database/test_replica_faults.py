@@ -30,7 +30,7 @@ from tests.conftest import LONG, MovableClock, Start
 from tests.crash.checker import check, repeat
 from tests.crash.history import History
 from tests.crash.load import Callers, Process, connected, process
-from tests.database.test_failover import changes_of, contents_of
+from tests.database.load import changes_of, contents_of
 from tests.postgres import Postgres, copy_transcripts, running
 from tests.server.conftest import Connect, Service, delete_index, user
 from tests.streaming.conftest import Subscriber, Watched

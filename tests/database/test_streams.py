@@ -16,9 +16,11 @@ from recollect.v1.update_pb2 import Update
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.shared import SharedLog
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry
+from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, Meet, Watch, assert_refused
@@ -57,6 +59,30 @@ def apart() -> Iterator[Subscribe]:
             return one
 
         yield to
+
+
+def test_a_stream_goes_on_as_soon_as_there_is_an_index_and_not_with_its_next_heartbeat(
+    url: str, start_server: Start, record: Record, apart: Subscribe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs: list[SharedLog] = []
+    begin = SharedLog.__init__
+
+    def note(self: SharedLog, *arguments: Any) -> None:
+        begin(self, *arguments)
+        logs.append(self)
+
+    monkeypatch.setattr(SharedLog, "__init__", note)
+    server = start_server(store=url, heartbeat="10m")
+    name = record(server).told("One")
+    one = apart(server.target).ready()
+    (log,) = logs
+    with log.space.exclusive(conversation="any"), capture_logs() as logged:
+        log.space.index.give_up("a test")  # nobody replaces it before the block ends
+        log._lost()  # as a standby does that took over
+        until(lambda: any(it["event"] == "stream_waits" for it in logged))
+    assert one.until_count("conversation_loaded", 2)[1].messages[0].content == "One"
+    record(server).turn(name, "Two")
+    one.until(lambda: one.messages() == ["Two", "Noted."])
 
 
 def places(subscriber: Subscriber) -> list[tuple[str, str]]:

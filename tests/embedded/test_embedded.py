@@ -1,5 +1,6 @@
 """A server for a folder: shared by processes, and gone with the last of them, however it ends."""
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -115,6 +116,19 @@ def test_a_client_that_is_killed_leaves_no_server_and_loses_nothing(
     with recollect.embedded(folder) as client:
         [message] = client.conversations.load(name).messages
     assert message.content == "the last words"
+
+
+def test_a_start_that_is_cancelled_leaves_no_server(folder: Path) -> None:
+    async def cancelled() -> None:
+        starting = asyncio.create_task(recollect.embedded_async(folder))
+        while not servers(folder):
+            await asyncio.to_thread(servers, folder)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    asyncio.run(cancelled())
+    until(lambda: not servers(folder))
 
 
 def test_only_its_owner_may_enter_the_folder_and_the_socket(folder: Path) -> None:

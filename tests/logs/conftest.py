@@ -15,6 +15,8 @@ from tests.postgres import Postgres
 
 Open = Callable[[], LogStore]
 """Opens the same logs, as another process would."""
+Opened = Callable[[str], Database]
+"""Opens a database by its address."""
 
 
 @pytest.fixture
@@ -23,6 +25,20 @@ def database(postgres: Postgres) -> Iterator[Database]:
     opened = Database(postgres.new_database())
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Open databases, which are closed at the end."""
+    databases: list[Database] = []
+
+    def open_one(url: str) -> Database:
+        databases.append(Database(url))
+        return databases[-1]
+
+    yield open_one
+    for database in databases:
+        database.close()
 
 
 @pytest.fixture(params=["folder", "postgres"])

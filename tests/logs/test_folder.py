@@ -18,5 +18,5 @@ def test_a_folder_that_cannot_be_listed_is_named(
 ) -> None:
     (tmp_path / "conversations").write_text("a file in its place")
     store = FolderStore(tmp_path / "conversations", sync=False)
-    with pytest.raises(LogUnavailable, match="the folder of conversations cannot be listed: Not a"):
+    with pytest.raises(LogUnavailable, match="the conversations cannot be listed: Not a"):
         listing(store)

@@ -1,34 +1,23 @@
-"""Promises of the PostgreSQL store beyond those of every log store: lost connections, changes of
-other replicas, a server of the database that is killed.
+"""Promises of the PostgreSQL store beyond those of every log store: lost connections, what the
+statements cost, a server of the database that is killed.
 """
 
-import socket
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
 from recollect_server.domain.store_url import without_password
 from recollect_server.domain.time import system_clock
 from recollect_server.services.checkpoints import Checkpoints, Put
-from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.store import (
     START,
-    Action,
-    ChangePosition,
-    Changes,
-    Claim,
     Kind,
     LogConflict,
     LogNotFound,
-    LogTaken,
     LogUnavailable,
-    Position,
 )
 from recollect_server.storage.postgres.database import (
     Database,
@@ -37,120 +26,11 @@ from recollect_server.storage.postgres.database import (
 )
 from recollect_server.storage.postgres.store import PostgresStore
 
+from tests.logs.conftest import Opened
+from tests.logs.proxy import proxied
 from tests.logs.test_store import CONVERSATION, OTHER, add, begin, end_of, message, texts
 from tests.postgres import Postgres
 from tests.waiting import until
-
-Opened = Callable[[str], Database]
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    """Open databases, which are closed at the end."""
-    databases: list[Database] = []
-
-    def open_one(url: str) -> Database:
-        databases.append(Database(url))
-        return databases[-1]
-
-    yield open_one
-    for database in databases:
-        database.close()
-
-
-class Proxy:
-    """A socket before PostgreSQL's that can lose the answer of a statement, or all connections."""
-
-    def __init__(self, postgres: Postgres, folder: Path) -> None:
-        self._target = str(postgres.folder / ".s.PGSQL.5432")
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(folder / ".s.PGSQL.5432"))
-        self._listener.listen()
-        self._open: set[socket.socket] = set()
-        self.lose: bytes = b""
-        """Text of a statement: it is passed on, and its connection ends with the answer."""
-        self.lose_request = False
-        """The statement is not passed on either."""
-        self.is_cut = False
-        """All connections end, and none begins."""
-        self.hold: bytes = b""
-        """Text of a statement: it is not passed on, nor is anything behind it, until `passes`."""
-        self.passes = threading.Event()
-        self.passes.set()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        """Let no further connection in. Those that stand end with their callers, which sign off by
-        them: without one they would wait for one.
-        """
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.passes.set()
-
-    def cut(self) -> None:
-        for end in list(self._open):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                caller, _ = self._listener.accept()
-                if self.is_cut:
-                    caller.close()
-                    continue
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(self._target)
-                self._open |= {caller, server}
-                threading.Thread(target=self._serve, args=(caller, server), daemon=True).start()
-
-    def _serve(self, caller: socket.socket, server: socket.socket) -> None:
-        lost = threading.Event()
-
-        def answers() -> None:
-            with suppress(OSError):
-                while data := server.recv(1 << 16):
-                    self.passes.wait()
-                    if lost.is_set():
-                        if self.is_cut:
-                            self.cut()
-                        break
-                    caller.sendall(data)
-            self._end(caller, server)
-
-        threading.Thread(target=answers, daemon=True).start()
-        with suppress(OSError):
-            while data := caller.recv(1 << 16):
-                if self.hold and self.hold in data:
-                    self.hold = b""
-                    self.passes.clear()
-                self.passes.wait()
-                if self.lose and self.lose in data:
-                    self.lose = b""
-                    lost.set()
-                    if self.lose_request:
-                        break
-                server.sendall(data)
-        if lost.is_set() and not self.lose_request:
-            return  # until the answer came
-        self._end(caller, server)
-
-    def _end(self, *ends: socket.socket) -> None:
-        for end in ends:
-            self._open.discard(end)
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-
-@contextmanager
-def proxied(postgres: Postgres, url: str) -> Iterator[tuple[Proxy, str]]:
-    with TemporaryDirectory(dir=postgres.folder) as folder:
-        proxy = Proxy(postgres, Path(folder))
-        try:
-            yield proxy, url.replace(f"host={postgres.folder}", f"host={folder}")
-        finally:
-            proxy.close()
 
 
 @pytest.mark.parametrize("lose_request", [False, True], ids=["answer", "request"])
@@ -182,6 +62,8 @@ def test_an_append_that_nobody_answered_is_made_once_when_it_is_repeated(
         with pytest.raises(LogUnavailable, match="the transcript cannot be written") as raised:
             add(store, CONVERSATION, end, message(5))
         assert not isinstance(raised.value, LogConflict | LogNotFound)
+        with pytest.raises(LogUnavailable, match="the state that servers share cannot be read"):
+            store.sharing.answer("r1")
         proxy.is_cut = False
 
         def is_back() -> bool:
@@ -337,28 +219,6 @@ def test_an_append_plans_nothing_anew_and_reads_the_partition_of_its_space_by_it
         assert "Index Scan" in plan
 
 
-def test_of_appends_behind_one_position_exactly_one_wins(
-    database: Database, tmp_path: Path
-) -> None:
-    stores = [PostgresStore(database, "default", tmp_path) for _ in range(8)]
-    barrier = threading.Barrier(len(stores))
-
-    def race(store: PostgresStore, after: Position) -> Position | None:
-        barrier.wait()
-        try:
-            return add(store, CONVERSATION, after, message(after.lines + 1))
-        except LogConflict:
-            return None
-
-    end = START
-    with ThreadPoolExecutor(len(stores)) as pool:
-        for _ in range(20):  # the first ones open connections one after the other
-            ends = [it for it in pool.map(partial(race, after=end), stores) if it]
-            assert len(ends) == 1
-            end = ends[0]
-    assert len(list(stores[0].read(CONVERSATION))) == 20
-
-
 def test_the_same_names_in_two_spaces_never_meet(database: Database, tmp_path: Path) -> None:
     one, two = (PostgresStore(database, name, tmp_path) for name in ("one", "two"))
     begin(one, messages=3)
@@ -367,154 +227,6 @@ def test_the_same_names_in_two_spaces_never_meet(database: Database, tmp_path: P
     one.end_delete(CONVERSATION)
     assert not one.exists()
     assert texts(list(two.read(CONVERSATION))) == ["number 2 🦓"]
-
-
-def changed(changes: Changes) -> list[tuple[str, Action, int, int]]:
-    assert changes.is_whole
-    return [(it.log, it.action, it.start, it.end) for it in changes.changes]
-
-
-def test_a_replica_is_given_each_change_of_the_other_once(
-    postgres: Postgres, opened: Opened, tmp_path: Path
-) -> None:
-    url = postgres.new_database()
-    one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
-    elsewhere = PostgresStore(opened(url), "other", tmp_path)
-    moment = two.sharing.moment()
-    end = begin(one)
-    longer = add(one, CONVERSATION, end, message(5))
-    begin(elsewhere)
-    first = two.sharing.changes(moment)
-    assert changed(first) == [
-        (CONVERSATION, Action.APPEND, 0, end.bytes),
-        (CONVERSATION, Action.APPEND, end.bytes, longer.bytes),
-    ]
-    assert {it.replica for it in first.changes} == {one.sharing.replica} != {two.sharing.replica}
-    assert changed(two.sharing.changes(first.moment)) == []
-    one.replace("anchors", encoded([message(1)])[1])
-    lines = [body + b"\n" for body in one.raw(CONVERSATION).split(b"\n")[:-1]]
-    one.begin_redaction(CONVERSATION, [*lines, lines[-1]])
-    one.end_redaction(CONVERSATION)
-    one.begin_delete(CONVERSATION)
-    second = two.sharing.changes(first.moment)
-    assert [it[:2] for it in changed(second)] == [
-        ("anchors", Action.REPLACE),
-        (CONVERSATION, Action.REDACT),
-        (CONVERSATION, Action.DELETE),
-    ]
-    everything = two.sharing.history(ChangePosition(), 100)
-    assert everything.changes == first.changes + second.changes
-    rest = two.sharing.history(everything.changes[1].position, 2)
-    assert rest.changes == everything.changes[2:4]
-
-
-def test_a_change_that_is_committed_late_is_given_out_at_once_and_ordered_where_it_began(
-    postgres: Postgres, opened: Opened, tmp_path: Path
-) -> None:
-    url = postgres.new_database()
-    database = opened(url)
-    store = PostgresStore(database, "default", tmp_path)
-    sharing = store.sharing
-    moment = sharing.moment()
-    with psycopg.connect(url) as late:
-        late.execute(
-            "SELECT recollect.add_change('default', 'late', 'ledger', 'append', 0, 1, 9, NULL)"
-        )
-        begin(store)
-        before = sharing.changes(moment)
-        assert [it.log for it in before.changes] == [CONVERSATION]
-        stalled = sharing.history(ChangePosition(), 10)
-        assert (stalled.changes, stalled.is_whole) == ([], True)
-        late.commit()
-        after = sharing.changes(before.moment)
-        assert [it.log for it in after.changes] == ["late"]
-    order = sharing.history(ChangePosition(), 10)
-    assert [it.log for it in order.changes] == ["late", CONVERSATION]
-    assert order.changes[-1].position.transaction < order.horizon
-
-
-def test_who_stands_before_changes_that_were_pruned_is_told_so(
-    postgres: Postgres, opened: Opened, tmp_path: Path
-) -> None:
-    store = PostgresStore(opened(postgres.new_database()), "default", tmp_path)
-    sharing = store.sharing
-    moment = sharing.moment()
-    end = begin(store)
-    position = sharing.history(ChangePosition(), 1).changes[0].position
-    assert sharing.prune_changes(max_age=3600, most=10) == 0
-    add(store, CONVERSATION, end, message(5))
-    assert sharing.prune_changes(max_age=3600, most=1) == 1
-    assert not sharing.changes(moment).is_whole
-    assert not sharing.history(ChangePosition(), 10).is_whole
-    rest = sharing.history(position, 10)
-    assert (len(rest.changes), rest.is_whole) == (1, True)
-    now = sharing.moment()
-    assert sharing.prune_changes(max_age=0, most=10) == 1
-    assert sharing.changes(now).is_whole
-
-
-def test_the_newest_position_holds_where_every_change_is_pruned(
-    postgres: Postgres, opened: Opened, tmp_path: Path
-) -> None:
-    store = PostgresStore(opened(postgres.new_database()), "default", tmp_path)
-    end = begin(store)
-    newest = store.order.now()
-    assert store.sharing.prune_changes(max_age=0, most=10) == 1
-    for mark in (store.order.now(), store.order.settled()):
-        assert mark.key == newest.key
-        assert store.order.reaches(mark)
-    before = store.order.now()
-    add(store, CONVERSATION, end, message(5))
-    assert store.order.reaches(before)
-    changes = store.order.after(before.key, Kind.CONVERSATION, 10, 1 << 20)
-    assert [it.start for it in changes.rows] == [end.bytes]
-
-
-def test_whoever_lost_a_lease_appends_nothing_within_it(
-    postgres: Postgres, opened: Opened, tmp_path: Path
-) -> None:
-    url = postgres.new_database()
-    one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
-    end = begin(one)
-    number = one.sharing.lease("notes", 60)
-    assert (number, one.sharing.lease("notes", 60), two.sharing.lease("notes", 60)) == (1, 1, 0)
-    assert two.sharing.lease("retention", 60) == 1
-    with one.sharing.holding("notes", number):
-        end = add(one, CONVERSATION, end, message(5))
-        postgres.execute("UPDATE recollect.leases SET until = now() - interval '1 second'", url)
-        end = add(one, CONVERSATION, end, message(6))  # nobody else has it
-        assert two.sharing.lease("notes", 60) == 2
-        with pytest.raises(LogTaken):
-            add(one, CONVERSATION, end, message(7))
-    assert one.sharing.lease("notes", 60) == 0
-    add(one, CONVERSATION, end, message(7))
-
-
-def test_the_first_answer_of_a_request_is_kept_for_every_replica(
-    postgres: Postgres, opened: Opened, tmp_path: Path
-) -> None:
-    url = postgres.new_database()
-    one, two = (PostgresStore(opened(url), "default", tmp_path).sharing for _ in range(2))
-    assert two.answer("r1") is None
-    one.remember("r1", "")
-    assert two.answer("r1") == ""
-    one.remember("r1", "receipt")
-    two.remember("r1", "")  # it looked before the answer was there
-    assert (one.answer("r1"), two.answer("r1")) == ("receipt", "receipt")
-    elsewhere = PostgresStore(opened(url), "other", tmp_path).sharing
-    assert elsewhere.answer("r1") is None
-
-
-def test_answers_of_requests_end_after_a_month(
-    postgres: Postgres, opened: Opened, tmp_path: Path
-) -> None:
-    url = postgres.new_database()
-    sharing = PostgresStore(opened(url), "default", tmp_path).sharing
-    for request in ("old", "newer", "new"):
-        postgres.execute("UPDATE recollect.receipts SET time = time - interval '15.5 days'", url)
-        sharing.remember(request, "receipt")
-    assert sharing.prune_changes(max_age=3600, most=10) == 0
-    assert [sharing.answer(it) for it in ("old", "newer", "new")] == [None, "receipt", "receipt"]
 
 
 def test_a_newer_schema_is_refused_once_it_takes_away_what_this_version_uses(
@@ -603,27 +315,3 @@ def test_what_was_acknowledged_is_there_once_after_postgresql_is_killed_under_lo
         assert [line.sequence for line in lines] == list(range(1, acknowledged[name] + 1))
         assert all(line.entry for line in lines)
         assert end_of(lines) == ends[name]
-
-
-def test_of_two_that_claim_a_place_or_a_request_one_begins_a_log(
-    postgres: Postgres, opened: Opened, tmp_path: Path
-) -> None:
-    url = postgres.new_database()
-    one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
-    lines = encoded([message(1)])[1]
-    claims = [Claim(places=it.sharing.claims(["place", "other"])) for it in (one, two)]
-    one.append(CONVERSATION, START, lines, claims[0])
-    with pytest.raises(LogTaken):
-        two.append(OTHER, START, lines, claims[1])
-    assert not two.is_taken(OTHER)
-    two.append(OTHER, START, lines, Claim("request", two.sharing.claims(["place"])))
-    third = "conv-01J00000000000000000000009"
-    fourth = "conv-01J00000000000000000000008"
-    stale, fresh = (Claim(places=it.sharing.claims(["place"])) for it in (one, two))
-    two.append(fourth, START, lines, fresh)
-    with pytest.raises(LogTaken):
-        one.append(third, START, lines, stale)
-    with pytest.raises(LogTaken):
-        one.append(third, START, lines, Claim("request"))
-    two.begin_delete(OTHER)
-    one.append(third, START, lines, Claim("request"))

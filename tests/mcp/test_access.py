@@ -187,7 +187,7 @@ BEYOND = ("--http", "0.0.0.0:0")
         (("--http", "127.0.0.1:0", "--tls-cert", "x", "--tls-key", "y"), "", "No such file"),
         (("--tools", "delete_everything"), "", "--tools: delete_everything is none of search_conv"),
         (("--tools", ","), "", "--tools: name some of search_conversations"),
-        (("--space", "Alex"), "", "space: is 1 to 64 lower case letters"),
+        (("--space", "Alex"), "", "space: must be 1 to 64 lower case letters"),
         (("--ca", "/nowhere"), "", "ca: cannot be read"),
     ],
 )

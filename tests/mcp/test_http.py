@@ -85,7 +85,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(server: Any) -> None:
     [
         (("--address", "http://127.0.0.1:50051"), "argument --address: must be without a scheme"),
         (("--address", "127.0.0.1:99999"), "argument --address: has the port 99999"),
-        (("--timeout", "1e300"), "argument --timeout: is a number of seconds above 0"),
+        (("--timeout", "1e300"), "argument --timeout: must be a number of seconds above 0"),
         (("--timeout", "soon"), "argument --timeout: "),
         (("--http", "127.0.0.1:" + "9" * 5000), "--http 127.0.0.1:9"),
     ],

@@ -14,7 +14,7 @@ from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
 from recollect.v1.recall_pb2 import DateRange
 
 from tests.conftest import MovableClock, RunningServer
-from tests.server.conftest import UNKNOWN, Service, agent, assert_refused, moment, user
+from tests.server.conftest import UNKNOWN, Service, agent, assert_refused, failure_of, moment, user
 
 DAY = 86_400_000
 
@@ -247,6 +247,12 @@ def test_a_wrong_field_is_refused_by_its_name(
     service: Service, server: RunningServer, request_: ProtoMessage, field: str
 ) -> None:
     assert_refused(service, server, call_of(service, request_), field)
+
+
+def test_a_field_that_is_left_out_is_called_required(service: Service) -> None:
+    load, create = failure_of(service.load), failure_of(lambda: service.create(channel=""))
+    assert "channel: is required where conversation_id is unset" in load.text
+    assert "channel: is required: 1 to 32 lower case letters" in create.text
 
 
 def test_times_are_measured_by_the_servers_clock(

@@ -8,9 +8,12 @@ import pytest
 from recollect import Client, ReceivedExternal
 from recollect.v1 import channel_service_pb2 as channel_api
 from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1 import external_communication_service_pb2 as external_api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.anchor_pb2 import AnchorSource
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
+from recollect.v1.external_communication_pb2 import TRUST_BLOCKED
+from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
 from recollect.v1.message_pb2 import Attachment, Message, ToolCall
 from recollect_server.services.upkeep.recovery import unheard
 from recollect_server.services.upkeep.verification import verify
@@ -106,6 +109,40 @@ def test_no_byte_of_any_file_has_the_text_of_a_redacted_turn(
     assert (conversation.turn_count, conversation.message_count) == (3, 6)
     assert set(service.found("zebra")) == set(others)
     assert service.found("otters") == [conversation_id]
+
+
+def test_the_request_id_of_a_redacted_message_is_not_free_for_another_call(
+    service: Service, server: RunningServer
+) -> None:
+    """Its hash is gone, so that what it was is told by what it wrote."""
+    name, other = service.told("Good morning"), service.told("zebra")
+    service.append(name, user("quixotriple"), request_id="q")
+    redact(service, name, turn_number=2)
+    channels = ChannelServiceStub(service.channel)
+    external = ExternalCommunicationServiceStub(service.channel)
+    command = channel_api.RunCommandRequest(conversation_id=name, text="/new", request_id="q")
+    contact = external_api.RegisterContactRequest(
+        channel="whatsapp", party="+436601234567", trust=TRUST_BLOCKED, request_id="q"
+    )
+    for call in (
+        lambda: redact(service, name, sequence=2, request_id="q"),
+        lambda: service.append(other, user("lemon"), request_id="q"),
+        lambda: service.rename(other, "Title", request_id="q"),
+        lambda: service.delete(other, request_id="q"),
+        lambda: service.create(request_id="q"),
+        lambda: service.conversations.Fork(api.ForkRequest(conversation_id=name, request_id="q")),
+        lambda: service.conversations.DeleteMany(
+            api.DeleteManyRequest(channels=["cli"], request_id="q")
+        ),
+        lambda: service.conversations.Switch(
+            api.SwitchRequest(from_conversation_id=name, to_conversation_id=other, request_id="q")
+        ),
+        lambda: channels.RunCommand(command),
+        lambda: external.RegisterContact(contact),
+    ):
+        assert failure_of(call).reason == "REQUEST_ID_REUSED"
+    assert [it.content for it in service.load(other).messages] == ["zebra"]
+    assert service.get(other).title == ""
 
 
 def test_a_repeat_answers_the_same_and_brings_nothing_back(

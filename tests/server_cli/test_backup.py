@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from recollect_server.domain.keys import new_key
-from recollect_server.services.upkeep.backing_up import back_up
+from recollect_server.services.upkeep.backup.creation import back_up
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.reader import scan
 

@@ -14,8 +14,8 @@ import pytest
 from click.testing import Result
 from hypothesis import strategies
 from recollect_server.domain.backups import backup_time, kept, parse_keep
-from recollect_server.services.upkeep.backing_up import CannotCopy
-from recollect_server.services.upkeep.backups import BackupFolder, verified
+from recollect_server.services.upkeep.backup.folder import BackupFolder, verified
+from recollect_server.services.upkeep.backup.manifest import CannotCopy
 
 from tests.conftest import RunningServer, Start
 from tests.programs import SERVER, Forked

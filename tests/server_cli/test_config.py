@@ -152,6 +152,13 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     assert f"{tmp_path / 'none.yaml'}: there is no such file" in result.stderr
 
 
+def test_a_flag_before_the_command_is_sent_behind_it() -> None:
+    result = run("--data-dir", "conversations", "serve")
+    assert result.exit_code == 2
+    assert "as in: recollect-server serve --data-dir …" in result.stderr
+    assert "No such option '--colour'" in run("--colour", "serve").stderr
+
+
 def test_serve_refuses_what_config_refuses() -> None:
     result = run("serve", "--listen", "0.0.0.0:50051")
     assert result.exit_code == 1

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies
 from recollect import Client, Unavailable
 from recollect_server.domain.keys import Key, Keyring, new_key
-from recollect_server.services.upkeep.backups import BackupFolder
+from recollect_server.services.upkeep.backup.folder import BackupFolder
 from recollect_server.storage import archive
 
 from tests.conftest import RunningServer, Start

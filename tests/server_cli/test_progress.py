@@ -7,7 +7,8 @@ import pytest
 from recollect import Client, Message
 from recollect_server.cli.folder import shown
 from recollect_server.domain.time import system_clock
-from recollect_server.services.upkeep.backing_up import back_up, restore
+from recollect_server.services.upkeep.backup.creation import back_up
+from recollect_server.services.upkeep.backup.restoring import restore
 from recollect_server.services.upkeep.recovery import rebuild, recover
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.logs.folder import FolderStore

@@ -1,6 +1,9 @@
 """The commands that look after a data folder where it stands: verify, rebuild, stats."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -111,6 +114,7 @@ def test_verify_names_whatever_the_index_has_otherwise_and_rebuild_mends_it(
     result = on(server, "verify")
     assert result.exit_code == 1
     assert INDEX_DAMAGES[damage] in result.stdout
+    assert "run `recollect-server rebuild`" in result.stderr
     assert on(server, "rebuild").exit_code == 0
     assert on(server, "verify").exit_code == 0
 
@@ -229,3 +233,15 @@ def test_verify_finds_nothing_wrong_with_two_folders_put_into_one_whose_request_
         # and the start that compares finds nothing either
         (server.folder / "conversations.db.seal").unlink()
     assert not start_server().app.recovered.rebuilt
+
+
+def test_ctrl_c_has_another_exit_code_than_damage(tmp_path: Path) -> None:
+    # The module raises what Ctrl-C does, for a signal cannot be aimed at the import of one.
+    (tmp_path / "apsw.py").write_text("raise KeyboardInterrupt\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "recollect_server", "verify", "--data-dir", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

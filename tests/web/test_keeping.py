@@ -322,6 +322,26 @@ def test_a_call_that_is_refused_is_tried_again_and_takes_effect_once(
     page.close()
 
 
+def test_words_typed_while_a_message_is_on_its_way_stay(stage: Stage, window: Browsing) -> None:
+    it = stage.client.conversations.create("web").id
+    page = window.tab(f"/c/{it}", "textarea")
+    held: list[Any] = []
+    page.route("**/*.ConversationService/AppendTurn", lambda call: held.append(call))
+    page.fill("textarea", "The first")
+    page.press("textarea", "Enter")
+    until(lambda: held or page.wait_for_timeout(20))
+    page.locator("textarea").press_sequentially(" and the second")
+    held.pop().continue_()
+    page.wait_for_selector("text=The first")
+    wait(page, "document.querySelector('textarea').value === 'and the second'")
+    page.unroute_all()
+    page.press("textarea", "Enter")
+    wait(page, "document.querySelector('textarea').value === ''")
+    stored = stage.client.conversations.load(it).messages
+    assert [message.content for message in stored] == ["The first", "and the second"]
+    page.close()
+
+
 @pytest.fixture(scope="module")
 def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, Client, Client]]:
     """Start a server that asks for tokens, with two spaces, and its bridge. The page's token is for

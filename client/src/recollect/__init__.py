@@ -23,48 +23,55 @@ if TYPE_CHECKING:
     from recollect._shared.retry import RetryPolicy
     from recollect._sync.client import Client
     from recollect._types.access import Caller
-    from recollect._types.admin import (
-        Backup,
-        ChangedSetting,
-        ContextStats,
-        CreatedSpace,
-        DeletedSpace,
-        EmbeddingStats,
-        ExternalStats,
-        Job,
-        JobFailure,
-        JobList,
-        JobState,
-        LimitedSender,
-        LimitReached,
-        ModelSpending,
-        NewestVerification,
-        NewToken,
-        NoteStats,
+    from recollect._types.admin.jobs import Job, JobFailure, JobList, JobState
+    from recollect._types.admin.retention import (
         RetentionPreview,
         RetentionReceipt,
         RetentionReceiptPage,
         RetentionRule,
         RetentionRuleList,
         RetiredConversation,
-        RevokedToken,
-        RotatedToken,
-        ServerStats,
+    )
+    from recollect._types.admin.settings import (
+        ChangedSetting,
         Setting,
         SettingList,
         SettingSource,
         SettingType,
+    )
+    from recollect._types.admin.spaces import (
+        Backup,
+        CreatedSpace,
+        DeletedSpace,
         Space,
         SpacePage,
         SpaceReceipt,
         SpaceReceiptPage,
         SpaceState,
+    )
+    from recollect._types.admin.stats import (
+        ContextStats,
+        EmbeddingStats,
+        ExternalStats,
+        LimitedSender,
+        LimitReached,
+        ModelSpending,
+        NoteStats,
+        ServerStats,
         SpaceStats,
-        StartedVerification,
         Stats,
+    )
+    from recollect._types.admin.tokens import (
+        NewToken,
+        RevokedToken,
+        RotatedToken,
         Token,
         TokenPage,
         TokenState,
+    )
+    from recollect._types.admin.verifications import (
+        NewestVerification,
+        StartedVerification,
         Verification,
         VerificationProblem,
         VerificationState,
@@ -396,7 +403,13 @@ _HOMES = (
     "_shared.retry",
     "_sync.client",
     "_types.access",
-    "_types.admin",
+    "_types.admin.jobs",
+    "_types.admin.retention",
+    "_types.admin.settings",
+    "_types.admin.spaces",
+    "_types.admin.stats",
+    "_types.admin.tokens",
+    "_types.admin.verifications",
     "_types.channel",
     "_types.checkpoint",
     "_types.context",

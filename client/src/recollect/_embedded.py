@@ -113,7 +113,25 @@ async def embedded_async(data_dir: str | PathLike[str], **options: Any) -> Async
     >>> async with await recollect.embedded_async("notes") as client:
     ...     await client.conversations.create("web")
     """
-    return EmbeddedAsyncClient(await asyncio.to_thread(Embedded, data_dir), **options)
+    holding, is_abandoned, holds = threading.Lock(), False, list[Embedded]()
+
+    def hold() -> Embedded:
+        server = Embedded(data_dir)
+        with holding:
+            holds.append(server)
+            if is_abandoned:
+                server.release()
+        return server
+
+    try:
+        server = await asyncio.to_thread(hold)
+    except asyncio.CancelledError:  # the thread goes on, and nobody takes what it returns
+        with holding:
+            is_abandoned = True
+            for server in holds:
+                server.release()
+        raise
+    return EmbeddedAsyncClient(server, **options)
 
 
 def _locked(path: Path, kind: int) -> int:

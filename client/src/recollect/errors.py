@@ -10,7 +10,7 @@
     ├── Unauthenticated       no token, or a wrong one
     ├── ResourceExhausted     too much or too fast; `retry_delay` says when to try again
     │   └── LimitExceeded     a limit of the token or its space; `metadata` names it
-    ├── Unavailable           nobody answers, or the server cannot write or search just now
+    ├── Unavailable           no server answers, or it cannot write or search just now
     │   └── TlsMismatch       the two ends do not agree on TLS; the text says what to change
     ├── DeadlineExceeded      it took longer than the time-out, or than the server allows
     ├── Cancelled             the server, or something on the way to it, dropped the call
@@ -93,7 +93,13 @@ class FieldViolation:
 
 
 class RecollectError(Exception):
-    """A call failed. The classes below say how."""
+    """Failure of a call. The classes below say which, and the text is for people.
+
+    >>> try:
+    ...     client.conversations.get(conversation_id)
+    ... except RecollectError as error:
+    ...     print(error.code, error.reason, error.metadata)
+    """
 
     code: str
     """The gRPC status code's name, as in `NOT_FOUND`. Empty if no call was made and none fits."""
@@ -106,9 +112,9 @@ class RecollectError(Exception):
     `error.proto`).
     """
     violations: tuple[FieldViolation, ...]
-    """The fields that are wrong. Empty but with `InvalidArgument`."""
+    """The fields that are wrong. Empty except with `InvalidArgument`."""
     retry_delay: float | None
-    """In how many seconds the server asks to be tried again. `None` if it did not say."""
+    """Seconds after which the server asks to be tried again. `None` if it did not say."""
 
     def __init__(
         self,
@@ -180,7 +186,7 @@ class LimitExceeded(ResourceExhausted):
 
 
 class Unavailable(RecollectError):
-    """Nobody answers, or the server cannot write or search just now. The client's own retries were
+    """No server answers, or it cannot write or search just now. The client's own retries were
     used up.
     """
 

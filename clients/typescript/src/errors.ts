@@ -98,6 +98,12 @@ export function recollectError(thrown: unknown): RecollectError {
     const text = "No connection to the server: it closed the connection. If it speaks TLS, name the authority of its certificate with ca.";
     return new RecollectError(text, { code: "UNAVAILABLE", cause: error });
   }
+  const unsent = /^serialize binary: cannot encode field \S*\.(\w+) to binary: (.*)/s.exec(error.rawMessage);
+  if (error.code === Code.Internal && unsent !== null) {
+    const [, field = "", description = ""] = unsent;
+    const failure = { code: "INVALID_ARGUMENT", reason: "ERROR_REASON_INVALID_FIELD", cause: error } as const;
+    return new RecollectError(`${field}: ${description}`, { ...failure, violations: [{ field, description }] });
+  }
   return new RecollectError(error.rawMessage || CODES[error.code], {
     code: CODES[error.code],
     reason: info?.reason,

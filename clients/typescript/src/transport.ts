@@ -1,6 +1,7 @@
 import { clone, create, type DescMessage, type DescMethodStreaming, type DescMethodUnary, type MessageInitShape } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
 import type { ContextValues, StreamResponse, Transport, UnaryResponse } from "@connectrpc/connect";
+import { checkMessage } from "./checks.js";
 import { RecollectError, recollectError } from "./errors.js";
 import { delayAfter, invalid, isWorthRepeating, wait, type RetryPolicy } from "./retry.js";
 
@@ -43,6 +44,7 @@ export class RepeatingTransport implements Transport {
     const { retry, closed } = this.#settings;
     const deadline = Date.now() + checkedTimeout(timeoutMs ?? this.#settings.timeoutMs);
     const message = withRequestId(method, input);
+    checkMessage(method.input, message);
     const policy = mayBeRepeated(method) ? retry : undefined;
     const joined = joinedSignal(signal, closed);
     try {

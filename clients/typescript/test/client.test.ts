@@ -125,3 +125,27 @@ test("what cannot work is refused by the option's name, and a token is never sho
   connect("recollect.example:80", { env: {}, token: "rcl_x", insecure: true }).close();
   connect("[::1]:80", { env: { RECOLLECT_TOKEN: "rcl_x" } }).close();
 });
+
+test("what could be sent only as something else is refused by the field's name, and nothing is sent", async () => {
+  const conversationId = await begun();
+  const append = (message: object) => client.conversations.appendTurn({ conversationId, messages: [{ role: Role.USER, content: "a", ...message }] });
+  const emoji = "\u{1F600}";
+  const refused: [Promise<unknown>, string][] = [
+    [append({ content: `a${emoji}`.slice(0, 2) }), "messages[0].content"],
+    [append({ metadata: { a: [emoji.slice(1)] } }), "messages[0].metadata.a[0]"],
+    [append({ metadata: { [emoji.slice(1)]: 1 } }), "messages[0].metadata"],
+    [append({ metadata: { at: new Date() } }), "messages[0].metadata.at"],
+    [append({ metadata: { n: 1n } }), "messages[0].metadata.n"],
+    [append({ usage: { input: 2n ** 63n } }), "input"],
+    [client.conversations.publishDelta({ conversationId, draftId: "d", text: emoji.slice(0, 1) }), "text"],
+    [client.conversations.create({ channel: "web", party: { subject: emoji.slice(1) } }), "party.subject"],
+    [client.conversations.list({ pageSize: 1.5 }), "page_size"],
+    [client.channels.receive({ origin: { case: "email", value: { references: ["a", emoji.slice(1)] } } }), "email.references[1]"],
+  ];
+  for (const [call, field] of refused) {
+    const error = await failure(call);
+    assert.deepEqual([error.code, error.reason, error.violations[0]?.field], ["INVALID_ARGUMENT", "INVALID_FIELD", field]);
+  }
+  await append({ content: emoji, metadata: { a: [emoji, null, 1.5, true, { b: undefined }] } });
+  assert.equal((await client.conversations.get({ conversationId })).conversation?.turnCount, 1);
+});

@@ -10,7 +10,7 @@ from recollect._types.message import Attachment
 
 
 class Channels:
-    """Brings messages of any provider to their conversations, and says who is an owner. Found at
+    """Calls that bring messages of any provider to their conversations and say who is an owner, at
     `client.channels`.
 
     What is the same in all methods: an argument that is `None` is left to the server's default;

@@ -14,8 +14,8 @@ from recollect._types.checkpoint import (
 
 
 class Checkpoints:
-    """Keeps the state of programs: records by thread, beside the conversations and never among
-    them. Found at `client.checkpoints`.
+    """Calls that keep the state of programs, at `client.checkpoints`: records by thread, beside the
+    conversations and never among them.
 
     A thread is named as the program likes, and begins with its first records. In all methods an
     argument that is `None` is left to the server's default, and `timeout` bounds the call in

@@ -13,10 +13,16 @@ from recollect.errors import ClientClosed, RecollectError
 
 
 class Watch(AsyncIterator[Item]):
-    """Live updates in order. A connection that breaks is made again and goes on where it was.
+    """Stream of live updates, in order. When its connection breaks it connects again, and goes on
+    behind the last update: none is missed, and none comes twice.
 
-    The iteration ends when the watch or its client is closed. A failure that a new connection
-    cannot mend is raised.
+    Save `cursor` after an update to go on there later, also in another process. The iteration ends
+    when the watch or its client is closed, and raises only what a new connection cannot solve, such
+    as `PermissionDenied`. Close a watch that you leave early, or use it in a `with` block.
+
+    >>> async with client.conversations.watch() as watch:
+    ...     async for update in watch:
+    ...         save(watch.cursor)
     """
 
     def __init__(self, invoker: Invoker, call: Call[Any, Any, Element[Item]]) -> None:

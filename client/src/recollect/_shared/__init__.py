@@ -6,5 +6,5 @@ answer (`fill`, `read` and its like). The invoker of either client runs it, with
 
 The extras (`adapters`, `cli`, `mcp`) may import what several of them need: `channel` and `retry`
 for a command's options, `history` for whole conversations, `moments` for times as people write
-them, `plain` for JSON. It imports neither client.
+them, `plain` for JSON, `startup` for the first steps of a program. It imports neither client.
 """

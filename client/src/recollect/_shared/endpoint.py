@@ -97,7 +97,7 @@ def _authorization(token: str | None) -> tuple[tuple[str, str], ...]:
     if token is None:
         return ()
     if not token or not all("!" <= character <= "~" for character in token):
-        raise invalid("token", "is printable ASCII without spaces, and not empty")
+        raise invalid("token", "must be printable ASCII without spaces, and not empty")
     return (("authorization", f"Bearer {token}"),)
 
 
@@ -106,7 +106,7 @@ def checked_space(space: str) -> str:
     if not isinstance(space, str) or not _SPACE.fullmatch(space):
         raise invalid(
             "space",
-            "is 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit, not"
+            "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit, not"
             f" {space!a:.100}",
         )
     return space

@@ -1,10 +1,11 @@
 """Plain Python values into a request, each fault told by the field's path."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import NULL_VALUE, ListValue, Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -15,6 +16,21 @@ MAX_METADATA_DEPTH = 24
 """protobuf reads at most 100 nested messages, and one level of a Struct is three of them."""
 MAX_WHOLE_NUMBER = 2**53
 """A Struct's numbers are doubles: whole numbers beyond this lose digits."""
+
+_KINDS = {
+    FieldDescriptor.CPPTYPE_STRING: "text",
+    FieldDescriptor.CPPTYPE_BOOL: "true or false",
+    FieldDescriptor.CPPTYPE_DOUBLE: "a number",
+    FieldDescriptor.CPPTYPE_FLOAT: "a number",
+    FieldDescriptor.CPPTYPE_INT32: "a whole number",
+    FieldDescriptor.CPPTYPE_INT64: "a whole number",
+    FieldDescriptor.CPPTYPE_UINT32: "a whole number",
+    FieldDescriptor.CPPTYPE_UINT64: "a whole number",
+    Timestamp.DESCRIPTOR.name: "a datetime with a time zone",
+}
+"""Names of the values of a field, by the type of the field or the name of its message."""
+_KEY = Struct.FieldsEntry.DESCRIPTOR.fields_by_name["key"]
+_TEXT = Value.DESCRIPTOR.fields_by_name["string_value"]
 
 Filled = TypeVar("Filled", bound=Message)
 
@@ -40,19 +56,20 @@ def fill(message: Filled, path: str = "", /, **fields: object) -> Filled:
         if value is None:
             continue
         field = path + name
-        if message.DESCRIPTOR.fields_by_name[name].is_repeated:
+        kind = message.DESCRIPTOR.fields_by_name[name]
+        if kind.is_repeated:
             if isinstance(value, str | bytes) or not isinstance(value, Iterable):
                 raise invalid(field, f"takes several values, and this is {_shown(value)}")
             for index, item in enumerate(value):
-                _guarded(f"{field}[{index}]", getattr(message, name).append, item)
+                _guarded(f"{field}[{index}]", kind, getattr(message, name).append, item)
         elif isinstance(value, datetime):
             getattr(message, name).CopyFrom(timestamp(value, field))
         elif isinstance(target := getattr(message, name), Struct):
             _fill_struct(target, value, field, depth=1)
         elif isinstance(target, Message):
-            _guarded(field, target.CopyFrom, value)
+            _guarded(field, kind, target.CopyFrom, value)
         else:
-            _guarded(field, setattr, message, name, value)
+            _guarded(field, kind, setattr, message, name, value)
     return message
 
 
@@ -63,13 +80,22 @@ def timestamp(moment: datetime, field: str) -> Timestamp:
     if moment.utcoffset() is None:
         raise invalid(field, f"{moment!r} has no time zone; give it one, as in datetime.now(UTC)")
     result = Timestamp()
-    result.FromDatetime(moment)
+    try:
+        result.FromDatetime(moment)
+    except (OverflowError, ValueError):  # near the year 1 or 9999, and in another year in UTC
+        raise invalid(field, f"{moment!r} is outside the years 1 to 9999 in UTC") from None
     return result
 
 
-def _guarded(field: str, set_value: object, *arguments: object) -> None:
+def _guarded(
+    field: str,
+    kind: Any,  # a FieldDescriptor, of Python's protobuf or of upb's
+    set_value: Callable[..., object],
+    *arguments: object,
+) -> None:
+    """Set a value; what protobuf refuses is raised as InvalidArgument, in words about its kind."""
     try:
-        set_value(*arguments)  # type: ignore[operator]
+        set_value(*arguments)
     except UnicodeEncodeError as error:
         character = ord(error.object[error.start])
         description = (
@@ -77,7 +103,16 @@ def _guarded(field: str, set_value: object, *arguments: object) -> None:
             " UTF-8 cannot carry"
         )
         raise invalid(field, description) from None
-    except (TypeError, ValueError, OverflowError) as error:
+    except TypeError as error:
+        kind_name = _KINDS.get(kind.message_type.name if kind.message_type else kind.cpp_type)
+        shown = _shown(arguments[-1])
+        problem = (
+            f"cannot be {shown}: {error}"
+            if kind_name is None
+            else f"takes {kind_name}, not {shown}"
+        )
+        raise invalid(field, problem) from None
+    except (ValueError, OverflowError) as error:
         raise invalid(field, f"cannot be {_shown(arguments[-1])}: {error}") from None
 
 
@@ -89,7 +124,7 @@ def _fill_struct(struct: Struct, value: object, field: str, depth: int) -> None:
     for key, item in value.items():
         if not isinstance(key, str):
             raise invalid(field, f"has the key {_shown(key)}; keys are text")
-        _guarded(field, struct.fields.get_or_create, key)
+        _guarded(field, _KEY, struct.fields.get_or_create, key)
         _fill_value(struct.fields[key], item, f"{field}.{key}", depth)
 
 
@@ -105,7 +140,7 @@ def _fill_value(slot: Value, value: object, field: str, depth: int) -> None:
             raise invalid(field, f"is {value}, which JSON cannot hold")
         slot.number_value = value
     elif isinstance(value, str):
-        _guarded(field, setattr, slot, "string_value", value)
+        _guarded(field, _TEXT, setattr, slot, "string_value", value)
     elif isinstance(value, Mapping):
         slot.struct_value.CopyFrom(Struct())
         _fill_struct(slot.struct_value, value, field, depth + 1)

@@ -107,6 +107,6 @@ def checked_timeout(timeout: float) -> float:
     ):
         raise invalid(
             "timeout",
-            f"is a number of seconds above 0 and at most {MAX_TIMEOUT}, not {timeout!r:.50}",
+            f"must be a number of seconds above 0 and at most {MAX_TIMEOUT}, not {timeout!r:.50}",
         )
     return float(timeout)

@@ -7,7 +7,7 @@ from recollect._types.access import Caller
 
 
 class Access:
-    """Tells what this client may do. Found at `client.access`."""
+    """Calls that tell what this client may do, at `client.access`."""
 
     def __init__(self, invoker: Invoker) -> None:
         self._invoker = invoker

@@ -6,29 +6,27 @@ from datetime import datetime, timedelta
 
 from recollect._shared.calls import admin as calls
 from recollect._sync.invoker import Invoker
-from recollect._types.admin import (
-    Backup,
-    ChangedSetting,
-    CreatedSpace,
-    Job,
-    NewToken,
+from recollect._types.admin.jobs import Job
+from recollect._types.admin.retention import (
     RetentionPreview,
     RetentionReceiptPage,
     RetentionRuleList,
-    RotatedToken,
-    SettingList,
+)
+from recollect._types.admin.settings import ChangedSetting, SettingList
+from recollect._types.admin.spaces import (
+    Backup,
+    CreatedSpace,
     SpacePage,
     SpaceReceipt,
     SpaceReceiptPage,
-    Stats,
-    Token,
-    TokenPage,
-    Verification,
 )
+from recollect._types.admin.stats import Stats
+from recollect._types.admin.tokens import NewToken, RotatedToken, Token, TokenPage
+from recollect._types.admin.verifications import Verification
 
 
 class Admin:
-    """Administers the server. Found at `client.admin`.
+    """Calls that administer the server, at `client.admin`.
 
     Every call needs the scope `admin`. A token for certain spaces administers those alone; settings
     need a token for every space. `timeout` bounds a call in seconds, retries included, instead of

@@ -26,7 +26,7 @@ from recollect._types.update import Update
 
 
 class Conversations:
-    """Begins, writes, reads, names and deletes conversations. Found at `client.conversations`.
+    """Calls that begin, write, read, name and delete conversations, at `client.conversations`.
 
     What is the same in all methods: an argument that is `None` is left to the server's default;
     `timeout` bounds the call in seconds, retries included, instead of the client's own; and a
@@ -34,6 +34,9 @@ class Conversations:
     spaces, which makes it exactly-once: the same id with the same arguments is answered as it was
     the first time. Without one the client makes its own, so that its retries are safe. An empty
     text sends none, and then nothing is retried.
+
+    A conversation that is not there, or was deleted, raises `NotFound`. A wrong argument raises
+    `InvalidArgument`, whose `violations` name the field, and changes nothing.
     """
 
     def __init__(self, invoker: Invoker) -> None:
@@ -104,8 +107,8 @@ class Conversations:
         by page.
 
         `query` is looked for in the title; `notes_failed` chooses those whose notes the server
-        could not write. Archived ones are left out unless `archived` asks for them. `timeout`
-        bounds each page.
+        could not write. Archived ones are left out unless `archived` asks for them. `page_size`
+        (50; at most 500) is the number asked for at a time, and `timeout` bounds each page.
 
         >>> for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.title)
@@ -177,10 +180,11 @@ class Conversations:
         """Return the working context of a conversation, or of the most recent one of `channel`: its
         newest turns, and a summary of the compressed turns before them.
 
-        `max_turns` and `max_tokens` bound it. `before_turn` asks for the turns before that one
-        instead: a page of history. Turns are cut only where one alone is larger than an answer may
-        be (a setting of the server, 4 MB): then `cut_before_sequence` is set, and the rest of the
-        turn comes with it as `before_sequence`.
+        Of a channel without conversations the answer's `conversation` is None. `max_turns` (20) and
+        `max_tokens` (8000, estimated at four bytes each) bound it. `before_turn` asks for the turns
+        before that one instead: a page of history. Turns are cut only where one alone is larger
+        than an answer may be (a setting of the server, 4 MB): then `cut_before_sequence` is set,
+        and the rest of the turn comes with it as `before_sequence`.
 
         >>> context = client.conversations.load(channel="web", max_turns=10)
         """

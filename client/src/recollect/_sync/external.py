@@ -21,8 +21,8 @@ from recollect._types.recall import DateRange
 
 
 class External:
-    """Exchanges with third parties, apart from all conversations: reads, trusts and answers them.
-    Found at `client.external`.
+    """Calls that read, trust and answer third parties, apart from all conversations, at
+    `client.external`.
 
     Arguments that are `None`, `timeout` and `request_id` mean what they mean in
     `client.conversations`.

@@ -19,7 +19,7 @@ from recollect._types.recall import DateRange
 
 
 class Insight:
-    """Counts what was written and what it cost. Found at `client.insight`.
+    """Calls that count what was written and what it cost, at `client.insight`.
 
     In all methods an argument that is `None` is left to the server's default, and `timeout` bounds
     the call in seconds, retries included, instead of the client's own. A `date_range` is widened to

@@ -27,7 +27,7 @@ from recollect._types.recall import (
 
 
 class Recall:
-    """Finds conversations and messages again. Found at `client.recall`.
+    """Calls that find conversations and messages again, at `client.recall`.
 
     In all methods an argument that is `None` is left to the server's default, and `timeout` bounds
     the call in seconds, retries included, instead of the client's own.
@@ -53,10 +53,13 @@ class Recall:
         """Return the conversations and the messages that answer a question best. Every given filter
         must match.
 
+        `results` of the answer are conversations and `hits` are messages, whatever their
+        conversation; each has at most `limit` (10; at most 100), best first. A score, from 0 to 1,
+        is the probability that the question is answered there or further down; `min_score`, such as
+        0.3, leaves out the rest. `degraded` names retrievers that could not answer.
+
         The query is data: no character in it is an operator. A date in it ("last week") makes what
-        was said then count more. `topics` and `participants` match any of those given. A score is
-        the probability that the question is answered there or further down; `min_score`, as 0.3,
-        leaves out the rest.
+        was said then count more. `topics` and `participants` match any of those given.
 
         >>> answer = client.recall.search("when did the disk fill up?", limit=5)
         >>> for hit in answer.hits:
@@ -89,7 +92,7 @@ class Recall:
         Of very long ones it has the first messages, some 8 MiB, and `has_more`: the rest comes with
         the same turns and the last `sequence` as `after_sequence`.
 
-        >>> turns = (hit.turn_number - 1, hit.turn_number + 1)
+        >>> turns = (max(hit.turn_number - 1, 1), hit.turn_number + 1)
         >>> context = client.recall.fetch_context(hit.conversation_id, turns)
         """
         pages = FetchedPages(turn_range, after_sequence, timeout)
@@ -109,8 +112,9 @@ class Recall:
         order: RecentOrder | None = None,
         timeout: float | None = None,
     ) -> RecentPage:
-        """Return conversations by time, for browsing: updated at or after `after` and before
-        `before`, newest first. `has_more` says that the answer would be too large with the others.
+        """Return at most `limit` conversations (10; at most 100) by time, for browsing: updated at
+        or after `after` and before `before`, newest first. `has_more` says that the answer would be
+        too large with the others.
 
         >>> for entry in client.recall.recent(after=datetime.now(UTC) - timedelta(days=7)):
         ...     print(entry.conversation.abbreviation or entry.snippet)
@@ -131,7 +135,8 @@ class Recall:
         """Build the model's input for an answer to `message`: the newest turns, earlier ones, and
         recalled ones as far as they fit.
 
-        A number as `budget` is the total in tokens. `format` says what `rendered` is.
+        A number as `budget` is the total in tokens (4400), estimated at four bytes each; it bounds
+        `rendered`. `format` says what `rendered` is; without one the answer has the parts alone.
         `include_group` adds what other members wrote in the conversation's group, marked untrusted.
         `explain` names in `dropped` what else was near to the message and scored too low to be
         recalled.

@@ -24,6 +24,8 @@ from recollect.cli.options import (
 )
 from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line, warn
 
+_TABLE_WIDTH = 76
+"""The least columns of a terminal on which a table of conversations has room for titles."""
 _ALL_TOKENS = 1_000_000  # --turns alone bounds what is shown
 _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "magenta"}
 
@@ -71,16 +73,14 @@ def list_(
     if shell.as_json:
         json_lines(chosen)
         return
-    table = _table()
-    for it in chosen:
-        table.add_row(
-            clean(local(it.update_time)),
-            clean(it.channel),
-            _title(it),
-            clean(str(it.turn_count)),
-            clean(it.id, style="dim"),
-        )
-    _print_table(table, "No conversations.")
+    rows, out = list(chosen), console()
+    if not rows:
+        out.print("No conversations.")
+    elif out.width < _TABLE_WIDTH:
+        for it in rows:
+            _print_heading(out, it)
+    else:
+        out.print(_table_of(rows), soft_wrap=False)
 
 
 @click.command()
@@ -259,15 +259,19 @@ def _title(it: Conversation) -> Text:
     )
 
 
-def _table() -> Table:
+def _table_of(rows: list[Conversation]) -> Table:
     """Return a table of conversations. On a narrow terminal only the title is cut: ids are there to
     be copied.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, least in (("updated", 16), ("channel", 7), ("title", 1), ("turns", 5), ("id", 31)):
         table.add_column(name, min_width=least, no_wrap=name != "title")
+    for it in rows:
+        table.add_row(
+            clean(local(it.update_time)),
+            clean(it.channel),
+            _title(it),
+            clean(str(it.turn_count)),
+            clean(it.id, style="dim"),
+        )
     return table
-
-
-def _print_table(table: Table, otherwise: str) -> None:
-    console().print(table if table.row_count else otherwise, soft_wrap=False)

@@ -3,6 +3,7 @@
 import click
 
 from recollect import errors
+from recollect._shared import startup
 from recollect.errors import RecollectError
 
 OK = 0
@@ -12,7 +13,7 @@ NOT_FOUND = 3
 NOT_REACHABLE = 4
 REFUSED = 5
 INCOMPLETE = 6
-INTERRUPTED = 130
+INTERRUPTED = startup.INTERRUPTED
 CLOSED_PIPE = 141
 
 MEANINGS = {

@@ -40,6 +40,19 @@ _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS
 class _Commands(click.Group):
     """Group that turns an error of a command into one sentence and an exit code."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            for name, command in self.commands.items():
+                if any(option in it.opts for it in command.params):
+                    raise click.UsageError(
+                        f"{option} stands behind the command, as in: recollect {name} {option} …",
+                        ctx,
+                    ) from None
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
@@ -48,10 +61,15 @@ class _Commands(click.Group):
             _discard_output()  # nobody reads on: this is no error
             raise click.exceptions.Exit(exits.CLOSED_PIPE) from None
         except OSError as error:
-            _discard_output()
-            what = error.filename or "standard output"
-            raise exits.Ended(f"cannot write {what}: {error.strerror or error}") from error
+            raise _unwritten(error) from error
         return result
+
+
+def _unwritten(error: OSError) -> exits.Ended:
+    """Return the end of a command whose output cannot be written."""
+    _discard_output()
+    what = error.filename or "standard output"
+    return exits.Ended(f"cannot write {what}: {error.strerror or error}")
 
 
 def _discard_output() -> None:
@@ -115,6 +133,10 @@ def run(arguments: list[str]) -> int:
         return error.code if isinstance(error, exits.Ended) else error.exit_code
     except click.Abort:
         return exits.INTERRUPTED
+    except OSError as error:  # of a help text: commands handle their own
+        end = _unwritten(error)
+        end.show()
+        return end.code
     return code if isinstance(code, int) else exits.OK
 
 

@@ -6,20 +6,27 @@ import os
 import sys
 from importlib.util import find_spec
 
+from recollect._shared.startup import INTERRUPTED, open_closed_streams
+
 NEEDS = ("click", "rich")
 
 
 def main() -> None:
     """Run the command line and exit."""
+    open_closed_streams()
     if missing := [name for name in NEEDS if find_spec(name) is None]:
         sys.stderr.write(
             f"recollect needs {' and '.join(missing)}: pip install 'recollect-client[cli]'\n"
         )
         sys.exit(1)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
-    from recollect.cli.group import run
+    try:
+        from recollect.cli.group import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while a module was imported: a command ends by itself
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 A plan holds the requests that `sending` makes. `recall_sets` reads another format into plans.
 """
 
+import codecs
 import hashlib
 import json
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from recollect.cli.transcript import LOST_CHANNEL, Beginning, Damaged
 
 _MOST_BEFORE = 10_000
 """Lines after which a file in which no conversation has begun is given up."""
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The first bytes of a file that a shell of Windows wrote, as in `recollect export > FILE`."""
 TRANSCRIPTS = "conv-*.jsonl"
 """Names of files that hold one conversation each, as a data folder and `export --folder` have them.
 """
@@ -176,6 +179,9 @@ def _lines(file: BinaryIO, name: str) -> Iterator[_Line]:
         if not text.strip():
             continue
         where = f"{name}:{number}"
+        if number == 1 and text.startswith(_UTF_16):
+            yield _Line(number, where, {}, "the file is UTF-16: save it as UTF-8")
+            return
         try:
             yield _Line(number, where, transcript.decode(text))
         except Damaged as error:

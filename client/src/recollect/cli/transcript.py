@@ -77,7 +77,8 @@ def decode(line: bytes) -> dict[str, Any]:
     """Return the fields of a line. People write lines without a checksum. Raises Damaged."""
     line = line.strip()
     try:
-        fields = json.loads(line)
+        # `json` guesses the encoding of bytes; a line of half a UTF-16 file is none of ours.
+        fields = json.loads(line.decode("utf-8-sig", "surrogatepass"))
     except ValueError as error:
         raise Damaged(f"not JSON: {error}") from None
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Limits of an answer's text. A model pays for every character: what is cut is said, and how to
+"""Limits of answers. A model pays for every character of them: what is cut is said, and how to
 ask for it.
 """
 
@@ -8,6 +8,8 @@ from itertools import groupby
 
 from recollect import Message
 
+LISTING_TIMEOUT = 5.0
+"""Seconds that a list waits for the server: whoever asks for it may wait to begin."""
 MAX_CHARACTERS = 20_000
 """Of messages in one answer: some 5,000 tokens."""
 MAX_NOTES = 1_000

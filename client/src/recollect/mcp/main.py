@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +13,7 @@ from recollect import InvalidArgument, Unavailable
 from recollect._embedded import Embedded
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
 from recollect._shared.retry import checked_timeout
+from recollect._shared.startup import open_closed_streams
 
 T = TypeVar("T")
 
@@ -20,6 +22,7 @@ def main() -> None:
     """Serve until the input ends (stdio) or Ctrl-C, and exit: 0 is the end, 1 a failure, 2 wrong
     usage.
     """
+    open_closed_streams()
     parser = argparse.ArgumentParser(
         prog="recollect-mcp",
         description="Gives an agent tools to recall the conversations of a Recollect"
@@ -59,6 +62,12 @@ def main() -> None:
     if find_spec("mcp") is None:
         sys.exit("recollect-mcp needs mcp: pip install 'recollect-client[mcp]'")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
+    with suppress(KeyboardInterrupt):  # also while a module is imported
+        _serve(arguments, parser)
+
+
+def _serve(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Serve as the arguments ask. Ends the program where that fails."""
     from recollect.mcp import server
     from recollect.mcp.http import TOKEN, HttpOptions
 
@@ -84,8 +93,6 @@ def main() -> None:
         parser.error(str(error))
     except Unavailable as error:
         sys.exit(f"recollect-mcp: {error}")
-    except KeyboardInterrupt:
-        pass
     except OSError as error:
         if arguments.http is None:
             sys.exit(f"recollect-mcp: cannot use {error.filename}: {os.strerror(error.errno or 0)}")

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
@@ -18,19 +16,15 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
-from recollect import AsyncClient, Conversation, NotFound, RecollectError, Unavailable
+from recollect import AsyncClient, RecollectError
 from recollect.mcp import prompts, shapes, tools
-from recollect.mcp.bounds import MAX_NOTES, clipped
-from recollect.mcp.changes import CONVERSATION, TURN, Subscriptions
+from recollect.mcp.bounds import LISTING_TIMEOUT
+from recollect.mcp.changes import Subscriptions
+from recollect.mcp.errors import sentence
 from recollect.mcp.http import HttpOptions, serve_http
-from recollect.mcp.tools import WrongArgument, conversation_resource, resource_of
+from recollect.mcp.resources import Resources
+from recollect.mcp.tools import WrongArgument
 
-_LISTING_TIMEOUT = 5.0
-"""Seconds that a list of the tools waits for the server: whoever lists them may wait to begin."""
-_LISTED = 20
-"""Conversations on a page of the resources, the newest first."""
-_MOST_RECENT = 100
-_CURSOR = re.compile(r"([0-9]{1,14})-(conv-[0-9A-Z]{26})")
 _PROGRESS_SECONDS = 1.0
 """Between two reports that a call of a tool still runs."""
 _INSTRUCTIONS = (
@@ -39,18 +33,6 @@ _INSTRUCTIONS = (
     " something the user may have told you, and read the turns around what you found before you"
     " rely on it."
 )
-_FIELDS = {
-    "conversation_id": "conversationId",
-    "turn_range.first": "turnRange.from",
-    "turn_range.last": "turnRange.to",
-    "turn_range": "turnRange",
-    "date_range.start": "dateRange.from",
-    "date_range.end": "dateRange.to",
-    "date_range": "dateRange",
-    "after": "dateRange.from",
-    "before": "dateRange.to",
-}
-"""The contract's names, in those of the tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +124,7 @@ def run(bridge: Bridge, http: HttpOptions | None) -> None:
 
 async def _serve(bridge: Bridge, http: HttpOptions | None) -> None:
     async with AsyncClient(bridge.target, timeout=bridge.timeout, **bridge.access) as client:
-        subscriptions = Subscriptions(client, lambda error: _sentence(error, bridge.target))
+        subscriptions = Subscriptions(client, lambda error: sentence(error, bridge.target))
         server = build(client, bridge, subscriptions, has_sessions=http is None)
         try:
             if http is not None:
@@ -160,34 +142,55 @@ def build(
     """Build the MCP server over a client. Without sessions a subscription needs a stream of its
     own, which clients of MCP 2026-07-28 open.
     """
-    target, offered = bridge.target, bridge.tools
-    reads_turns = "fetch_context" in offered
+    reads_turns = "fetch_context" in bridge.tools
+    offers, written = _Tools(client, bridge), _Prompts(client)
+    resources = Resources(client, bridge.target, reads_turns=reads_turns)
+    return Server(
+        "recollect",
+        title="Recollect",
+        version=version("recollect-client"),
+        instructions=_INSTRUCTIONS,
+        on_list_tools=offers.list_tools,
+        on_call_tool=offers.call,
+        on_list_resources=resources.list_newest,
+        on_list_resource_templates=resources.list_templates,
+        on_read_resource=resources.read,
+        on_list_prompts=written.list_prompts,
+        on_get_prompt=written.get,
+        on_completion=written.complete,
+        on_subscriptions_listen=subscriptions.listen if reads_turns else None,
+        on_subscribe_resource=subscriptions.subscribe if reads_turns and has_sessions else None,
+        on_unsubscribe_resource=subscriptions.unsubscribe if reads_turns and has_sessions else None,
+    )
 
-    async def allowed() -> list[str]:
-        """Return the tools that are offered and that the client's token has the scopes for."""
-        try:
-            caller = await client.access.who_am_i(timeout=_LISTING_TIMEOUT)
-        except RecollectError:  # the tools that are called say what is wrong
-            return list(offered)
-        return [name for name in offered if _EVERY[name].scope in caller.scopes]
+
+class _Tools:
+    """Answers to the calls about tools."""
+
+    def __init__(self, client: AsyncClient, bridge: Bridge) -> None:
+        self._client = client
+        self._bridge = bridge
+        self._offered = bridge.tools
 
     async def list_tools(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+        self, _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        """Answer the list of tools."""
         return types.ListToolsResult(
-            tools=[_described(name, _EVERY[name]) for name in await allowed()]
+            tools=[_described(name, _EVERY[name]) for name in await self._allowed()]
         )
 
-    async def call_tool(
-        context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    async def call(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = _EVERY.get(params.name) if params.name in offered else None
+        """Call a tool, and answer what it returns or why it failed."""
+        tool = _EVERY.get(params.name) if params.name in self._offered else None
         if tool is None:
-            return _failed(f"no such tool: {params.name}. There are {', '.join(offered)}.")
+            return _failed(f"no such tool: {params.name}. There are {', '.join(self._offered)}.")
         try:
             request = tool.takes.model_validate(params.arguments or {})
-            async with _progress(context, bridge):
-                answer = await tool.run(client, request)
+            async with _progress(context, self._bridge):
+                answer = await tool.run(self._client, request)
         except ValidationError as error:
             return _failed(
                 "; ".join(
@@ -198,124 +201,49 @@ def build(
         except WrongArgument as error:
             return _failed(str(error))
         except RecollectError as error:
-            return _failed(_sentence(error, target))
+            return _failed(sentence(error, self._bridge.target))
         structured = answer.model_dump(mode="json", by_alias=True)
         text = types.TextContent(type="text", text=json.dumps(structured, ensure_ascii=False))
         return types.CallToolResult(content=[text], structured_content=structured)
 
-    async def list_resources(
-        _: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        if not reads_turns:
-            return types.ListResourcesResult(resources=[])
-        moment, behind = _position(params.cursor if params else None)
+    async def _allowed(self) -> list[str]:
+        """Return the tools that are offered and that the client's token has the scopes for."""
         try:
-            page = await client.recall.recent(
-                limit=_MOST_RECENT, before=moment, timeout=_LISTING_TIMEOUT
-            )
-        except RecollectError:  # what is read says what is wrong
-            return types.ListResourcesResult(resources=[])
-        entries = list(page)
-        names = [it.conversation.id for it in entries]
-        if behind in names:
-            entries = entries[names.index(behind) + 1 :]
-        has_more = page.has_more or len(page) == _MOST_RECENT or len(entries) > _LISTED
-        entries = entries[:_LISTED]
-        return types.ListResourcesResult(
-            resources=[_resource(it.conversation, it.snippet) for it in entries],
-            next_cursor=_cursor(entries[-1].conversation) if has_more and entries else None,
-        )
+            caller = await self._client.access.who_am_i(timeout=LISTING_TIMEOUT)
+        except RecollectError:  # the tools that are called say what is wrong
+            return list(self._offered)
+        return [name for name in self._offered if _EVERY[name].scope in caller.scopes]
 
-    async def list_templates(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        template = types.ResourceTemplate(
-            uri_template=resource_of("{conversationId}", "{turn}"),
-            name="turn",
-            title="A turn, whole",
-            description="Everything that was stored of one turn, where fetch_context had to cut"
-            " it.",
-            mime_type="application/json",
-        )
-        conversation = types.ResourceTemplate(
-            uri_template=conversation_resource("{conversationId}"),
-            name="conversation",
-            title="A conversation, its last turns",
-            description="What fetch_context answers of a conversation without a range of turns.",
-            mime_type="application/json",
-        )
-        return types.ListResourceTemplatesResult(
-            resource_templates=[conversation, template] if reads_turns else []
-        )
 
-    async def read_resource(
-        _: ServerRequestContext[Any], params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        named = TURN.fullmatch(str(params.uri)) if reads_turns else None
-        last_turns = CONVERSATION.fullmatch(str(params.uri)) if reads_turns else None
-        try:
-            if last_turns is not None:
-                request = shapes.FetchContext.model_validate({"conversationId": last_turns[1]})
-                answer = await tools.fetch_context(client, request)
-                content = answer.model_dump(mode="json", by_alias=True)
-            elif named is not None:
-                content = await tools.whole_turn(client, named[1], int(named[2]))
-            else:
-                raise MCPError(
-                    code=types.INVALID_PARAMS,
-                    message=f"uri: is like {conversation_resource('conv-01HQ…')} or"
-                    f" {resource_of('conv-01HQ…', 7)}, not {params.uri}",
-                    data={"uri": str(params.uri)},
-                )
-        except RecollectError as error:
-            raise MCPError(
-                types.INVALID_PARAMS, _sentence(error, target), {"uri": str(params.uri)}
-            ) from None
-        text = json.dumps(content, ensure_ascii=False)
-        return types.ReadResourceResult(
-            contents=[
-                types.TextResourceContents(uri=params.uri, mime_type="application/json", text=text)
-            ]
-        )
+class _Prompts:
+    """Answers to the calls about prompts."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
 
     async def list_prompts(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+        self, _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
+        """Answer the list of prompts."""
         return types.ListPromptsResult(prompts=prompts.listed())
 
-    async def get_prompt(
-        _: ServerRequestContext[Any], params: types.GetPromptRequestParams
+    async def get(
+        self, _: ServerRequestContext[Any], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
+        """Answer a prompt with its arguments. Raises MCPError."""
         try:
             return prompts.written(params.name, params.arguments or {})
         except ValueError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from None
 
     async def complete(
-        _: ServerRequestContext[Any], params: types.CompleteRequestParams
+        self, _: ServerRequestContext[Any], params: types.CompleteRequestParams
     ) -> types.CompleteResult:
+        """Answer the values that an argument may have."""
         given = (params.context.arguments if params.context else None) or {}
         argument = params.argument
-        values = await prompts.completed(client, argument.name, argument.value, given)
+        values = await prompts.completed(self._client, argument.name, argument.value, given)
         return types.CompleteResult(completion=values)
-
-    return Server(
-        "recollect",
-        title="Recollect",
-        version=version("recollect-client"),
-        instructions=_INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
-        on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt,
-        on_completion=complete,
-        on_subscriptions_listen=subscriptions.listen if reads_turns else None,
-        on_subscribe_resource=subscriptions.subscribe if reads_turns and has_sessions else None,
-        on_unsubscribe_resource=subscriptions.unsubscribe if reads_turns and has_sessions else None,
-    )
 
 
 @asynccontextmanager
@@ -341,25 +269,6 @@ async def _progress(context: ServerRequestContext[Any], bridge: Bridge) -> Async
         reporting.cancel()
 
 
-def _cursor(conversation: Conversation) -> str:
-    """Return the position behind a conversation in the list of the newest."""
-    moment = conversation.update_time - datetime.fromtimestamp(0, UTC)
-    return f"{moment // timedelta(milliseconds=1)}-{conversation.id}"
-
-
-def _position(cursor: str | None) -> tuple[datetime | None, str]:
-    """Return the time before which a page begins, and the conversation that it begins behind.
-    Raises MCPError.
-    """
-    if cursor is None:
-        return None, ""
-    match = _CURSOR.fullmatch(cursor)
-    if match is None:
-        raise MCPError(types.INVALID_PARAMS, f"cursor: {cursor:.100} is none of this server")
-    moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(match[1]) + 1)
-    return moment, match[2]
-
-
 def _described(name: str, tool: _Tool) -> types.Tool:
     return types.Tool(
         name=name,
@@ -377,26 +286,5 @@ def _described(name: str, tool: _Tool) -> types.Tool:
     )
 
 
-def _resource(conversation: Conversation, snippet: str) -> types.Resource:
-    return types.Resource(
-        uri=conversation_resource(conversation.id),
-        name=conversation.id,
-        title=conversation.title or None,
-        description=clipped(
-            conversation.abbreviation or snippet, MAX_NOTES, "read it to have the turns"
-        ),
-        mime_type="application/json",
-    )
-
-
 def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
-
-
-def _sentence(error: RecollectError, target: str) -> str:
-    if type(error) is Unavailable and error.reason is None:
-        return f"no Recollect server answers on {target}: start one with `recollect-server serve`"
-    if isinstance(error, NotFound):
-        return f"conversationId: {error}"
-    violations = (f"{_FIELDS.get(it.field, it.field)}: {it.description}" for it in error.violations)
-    return "; ".join(violations) or str(error)

@@ -115,7 +115,7 @@ class Page:
         if isinstance(token, Response):
             return token
         if not _TOKEN.fullmatch(token):
-            return refusal("invalid_argument", "a token is printable ASCII without spaces")
+            return refusal("invalid_argument", "a token must be printable ASCII without spaces")
         refused = await self._forwarder.check(token)
         if refused is not None:
             return refused

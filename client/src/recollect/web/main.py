@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from recollect import InvalidArgument
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET
 from recollect._shared.endpoint import Endpoint
+from recollect._shared.startup import open_closed_streams
 
 DEFAULT_LISTEN = "127.0.0.1:50080"
 LISTEN = "RECOLLECT_WEB_LISTEN"
@@ -18,6 +19,7 @@ _MAX_PORT = 0xFFFF
 
 def main() -> None:
     """Serve the page until Ctrl-C, and exit: 0 is the end, 1 a failure, 2 wrong usage."""
+    open_closed_streams()
     parser = argparse.ArgumentParser(
         prog="recollect-web",
         description="Serves the page on which people read, search and administer the conversations"
@@ -55,9 +57,9 @@ def main() -> None:
         )
     except (ValueError, InvalidArgument) as error:
         parser.error(str(error))
-    from recollect.web.app import serve
-
     try:
+        from recollect.web.app import serve
+
         serve(host, port, endpoint, sys.stdin.read if arguments.until_input_ends else None)
     except KeyboardInterrupt:
         pass

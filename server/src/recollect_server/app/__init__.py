@@ -52,8 +52,10 @@ from recollect_server.jobs.upkeep import ModelReleaser
 from recollect_server.services.administration.verifications import VerificationAdministration
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Allowances, Limiter
+from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.space.locks import LockOrder
-from recollect_server.services.spaces import Spaces
+from recollect_server.services.spaces.lease import Lease
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
 from recollect_server.settings import Settings
@@ -148,160 +150,98 @@ def start(
     live = Holder(settings)
     stops: list[Callable[[], None]] = []
     try:
-        weights = model_folder(settings)
-        lock = FolderLock(settings.data_dir)
-        stops.append(lock.release)
-        try:
-            mark_format(settings.data_dir)
-        except NewerFormat as error:
-            raise CannotStart(str(error)) from error
-        except OSError as error:
-            raise cannot_use(settings.data_dir, error) from error
-        stores = open_stores(live)
-        stops.append(stores.close)
-        try:
-            for receipt in stores.finish_removals(clock()):
-                log.info("space_delete_finished", space=receipt.name)
-            tokens = Tokens(stores.tokens(), clock)
-        except (OSError, LogUnavailable) as error:
-            raise cannot_use(settings.data_dir, error) from error
-        gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
-        # Early, so that probes and scrapes are answered however long the start takes; and closed
-        # late.
-        pages = HealthPages(lambda: _unready(stores))
-        health_address = ""
-        if settings.health_listen:
-            from recollect_server.transport.plain_http import PlainHttp  # as in _metrics_http
-
-            http = PlainHttp("health-listen", settings.health_listen, pages.pages())
-            health_address = http.open()
-            stops.append(http.close)
-        metrics = Metrics() if settings.metrics else None
-        telemetry: Telemetry = metrics or UNMEASURED
-        if (traces := tracing(telemetry, settings.traces)) is not None:
-            telemetry = traces
-            stops.append(traces.stop)
-        observed: list[Observed] = []
-        metrics_address = ""
-        if metrics is not None:
-            http = _metrics_http(settings, tokens, gate, metrics, observed)
-            metrics_address = http.open()
-            stops.append(http.close)
-        audit = Audit(
-            AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files), clock
-        )
-        limiter = Limiter(
-            clock,
-            live.view(_allowances),
-            tokens.limits_of,
-            UsageFile(settings.data_dir),
-        )
-        stops.append(Bookkeeper(limiter, audit, clock).stop)
-        streams = Streams(
-            StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds()), telemetry
-        )
-        stops.append(streams.stop)
-        workers = Workers(settings.embedding_threads) if weights else None
-        if workers is not None:
-            stops.append(workers.stop)
-        models = embedding_models(settings, weights) if weights else None
-        if models is not None:
-            idle = live.view(lambda now: now.embedding_idle.total_seconds())
-            stops.append(ModelReleaser(models, idle).stop)
-        writer, stopping = writer_of_notes(live, clock, telemetry), threading.Event()
-        due = DueWork(DueMarkers(settings.data_dir), settings.space)
-        shared = Shared(
+        return _start(
             live,
-            stores,
-            clock,
-            streams,
-            Answers(settings.max_answer_bytes),
-            due,
-            stopping,
-            lambda: spaces.note_work(),
-            models,
-            workers,
-            writer,
-            limiter,
-            lock_order,
-            progress,
-            compared_at_once,
-            telemetry,
+            stops,
+            clock=clock,
+            progress=progress,
+            compared_at_once=compared_at_once,
+            lock_order=lock_order,
         )
-        spaces = Spaces(
-            partial(_open_space, shared),
-            stores.exists,
-            settings.max_open_spaces,
-            settings.max_suspended_spaces,
-            partial=partial(_partial_space, shared),
-        )
-        stops.append(spaces.close)
-        verifications = VerificationAdministration(stores, spaces, clock)
-        stops.append(verifications.stop)
-        # The disk and the default space are looked at before anybody calls.
-        try:
-            lease = spaces.use(settings.space)
-        except StorageUnavailable as error:
-            if not isinstance(error.__cause__, OSError | LogUnavailable):
-                raise
-            raise cannot_use(settings.data_dir, error.__cause__) from error
-        with lease as space:
-            recovered = space.recovered
-            server = Server(
-                gate,
-                spaces,
-                _server_options(live, tokens, telemetry),
-                degraded={
-                    "RecallService": partial(_degraded, spaces, settings.space),
-                    "ConversationService": partial(_degraded_logs, spaces, stores),
-                },
-                rules=Rules(limiter, audit),
-                of_no_space={
-                    "AdminService": admin_handlers(
-                        Administered(
-                            live, stores, clock, tokens, limiter, spaces, streams, verifications
-                        )
-                    )
-                },
-            )
-        jobs = [INDEX, TIERS, PRUNER, RETENTION]
-        jobs += [FOLLOWER] if settings.store != FOLDER else []
-        jobs += [EMBEDDER] if workers else []
-        stops += [Rounds(job, spaces).stop for job in jobs]
-        if settings.store != FOLDER:
-            removals = Loop("space-removals", partial(_follow_removals, stores, spaces, streams))
-            removals.start()
-            stops.append(removals.stop)
-        if writer is not None:
-            slow = settings.abbreviation_timeout.total_seconds() / 2
-            stops.append(
-                Abbreviator(
-                    spaces, writer.model, clock, settings.abbreviation_threads, slow, telemetry
-                ).stop
-            )
-            log.info("notes_are_taken", by=writer.model.name)
-        stops += (DueKeeper(spaces, due, clock).stop, stopping.set)
-        if settings.store != FOLDER:
-            stops.append(Awaited(stores.awaited, spaces, due, clock).stop)
-        # as soon as no call is under way: before jobs, which may take a moment to end
-        stops.append(lambda: _flush(spaces))
-        gate.follow(streams.end, server.end_streams)
-        stops.append(gate.stop)
-        addresses = tuple(server.start())
-        lock.publish(addresses)
-        stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
-        pages.follow(server.health)
-        observed.append(Observed(spaces, streams, server, stores, settings.data_dir))
-        stops.append(observed.clear)
-        # first: a server that stops would wait for open streams, all of its grace
-        stops.append(streams.stop)
-        stops.append(server.leave)
     except BaseException as error:
         if is_out_of_memory(error):
             raise OutOfMemory(NO_MEMORY) from error
         for stop in reversed(stops):
             stop()
         raise
+
+
+def _start(
+    live: Holder[Settings],
+    stops: list[Callable[[], None]],
+    *,
+    clock: Clock,
+    progress: Progress,
+    compared_at_once: int,
+    lock_order: LockOrder | None,
+) -> App:
+    """Start everything (see `start`). What stops it again is added to `stops`, in order."""
+    settings = live.now
+    weights = model_folder(settings)
+    lock = FolderLock(settings.data_dir)
+    stops.append(lock.release)
+    stores, tokens = _open_data(live, clock, stops)
+    gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
+    pages = _open_pages(settings, stores, tokens, gate, stops)
+    audit = Audit(AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files), clock)
+    limiter = Limiter(clock, live.view(_allowances), tokens.limits_of, UsageFile(settings.data_dir))
+    stops.append(Bookkeeper(limiter, audit, clock).stop)
+    streams = Streams(
+        StreamLimits(settings.max_subscribers, settings.heartbeat.total_seconds()),
+        pages.telemetry,
+    )
+    stops.append(streams.stop)
+    models, workers = _open_models(live, weights, stops)
+    shared = Shared(
+        live,
+        stores,
+        clock,
+        streams,
+        Answers(settings.max_answer_bytes),
+        DueWork(DueMarkers(settings.data_dir), settings.space),
+        threading.Event(),
+        lambda: spaces.note_work(),
+        models,
+        workers,
+        writer_of_notes(live, clock, pages.telemetry),
+        limiter,
+        lock_order,
+        progress,
+        compared_at_once,
+        pages.telemetry,
+    )
+    spaces = Spaces(
+        partial(_open_space, shared),
+        stores.exists,
+        settings.max_open_spaces,
+        settings.max_suspended_spaces,
+        partial=partial(_partial_space, shared),
+    )
+    stops.append(spaces.close)
+    verifications = VerificationAdministration(stores, spaces, clock)
+    stops.append(verifications.stop)
+    # The disk and the default space are looked at before anybody calls.
+    with _default_space(spaces, settings) as space:
+        recovered = space.recovered
+        administered = Administered(
+            live, stores, clock, tokens, limiter, spaces, streams, verifications
+        )
+        server = _server(shared, gate, audit, administered)
+    _start_jobs(shared, spaces, stops)
+    # as soon as no call is under way: before jobs, which may take a moment to end
+    stops.append(lambda: _flush(spaces))
+    gate.follow(streams.end, server.end_streams)
+    stops.append(gate.stop)
+    addresses = tuple(server.start())
+    lock.publish(addresses)
+    stops.append(lambda: server.stop(settings.shutdown_grace.total_seconds()))
+    pages.health.follow(server.health)
+    pages.observed.append(Observed(spaces, streams, server, stores, settings.data_dir))
+    stops.append(pages.observed.clear)
+    # first: a server that stops would wait for open streams, all of its grace
+    stops.append(streams.stop)
+    stops.append(server.leave)
+    stops.append(lambda: stores.expect_close(settings.shutdown_grace.total_seconds()))
     return App(
         addresses,
         settings.data_dir,
@@ -309,10 +249,137 @@ def start(
         recovered,
         spaces,
         live,
-        metrics_address,
-        health_address,
+        pages.metrics_address,
+        pages.health_address,
         tuple(stops),
     )
+
+
+def _open_data(
+    live: Live[Settings], clock: Clock, stops: list[Callable[[], None]]
+) -> tuple[Stores, Tokens]:
+    """Open the stores and the ledger of tokens. Raises CannotStart."""
+    data_dir = live.now.data_dir
+    try:
+        mark_format(data_dir)
+    except NewerFormat as error:
+        raise CannotStart(str(error)) from error
+    except OSError as error:
+        raise cannot_use(data_dir, error) from error
+    stores = open_stores(live)
+    stops.append(stores.close)
+    try:
+        for receipt in stores.finish_removals(clock()):
+            log.info("space_delete_finished", space=receipt.name)
+        return stores, Tokens(stores.tokens(), clock)
+    except (OSError, LogUnavailable) as error:
+        raise cannot_use(data_dir, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """Health and metrics over HTTP, and what the server measures."""
+
+    health: HealthPages
+    health_address: str
+    metrics_address: str
+    telemetry: Telemetry
+    observed: list[Observed]
+    """The running server that the metrics are of; empty before it listens."""
+
+
+def _open_pages(
+    settings: Settings,
+    stores: Stores,
+    tokens: Tokens,
+    gate: Gate,
+    stops: list[Callable[[], None]],
+) -> _Pages:
+    """Open the pages early, so that probes and scrapes are answered however long the start takes.
+    They are closed late. Raises CannotListen, CannotStart.
+    """
+    pages = HealthPages(lambda: _unready(stores))
+    health_address = metrics_address = ""
+    if settings.health_listen:
+        from recollect_server.transport.plain_http import PlainHttp  # as in _metrics_http
+
+        http = PlainHttp("health-listen", settings.health_listen, pages.pages())
+        health_address = http.open()
+        stops.append(http.close)
+    metrics = Metrics() if settings.metrics else None
+    telemetry: Telemetry = metrics or UNMEASURED
+    if (traces := tracing(telemetry, settings.traces)) is not None:
+        telemetry = traces
+        stops.append(traces.stop)
+    observed: list[Observed] = []
+    if metrics is not None:
+        http = _metrics_http(settings, tokens, gate, metrics, observed)
+        metrics_address = http.open()
+        stops.append(http.close)
+    return _Pages(pages, health_address, metrics_address, telemetry, observed)
+
+
+def _open_models(
+    live: Live[Settings], weights: Path | None, stops: list[Callable[[], None]]
+) -> tuple[EmbeddingModels | None, Workers | None]:
+    """Open the embedding models and the threads that they run in; None without weights."""
+    if not weights:
+        return None, None
+    workers = Workers(live.now.embedding_threads)
+    stops.append(workers.stop)
+    models = embedding_models(live.now, weights)
+    idle = live.view(lambda now: now.embedding_idle.total_seconds())
+    stops.append(ModelReleaser(models, idle).stop)
+    return models, workers
+
+
+def _default_space(spaces: Spaces[OpenSpace], settings: Settings) -> Lease[OpenSpace]:
+    """Open the default space. Raises CannotStart if its store cannot be used."""
+    try:
+        return spaces.use(settings.space)
+    except StorageUnavailable as error:
+        if not isinstance(error.__cause__, OSError | LogUnavailable):
+            raise
+        raise cannot_use(settings.data_dir, error.__cause__) from error
+
+
+def _server(shared: Shared, gate: Gate, audit: Audit, administered: Administered) -> Server:
+    """Build the gRPC server, which does not listen yet."""
+    live, spaces = shared.live, administered.spaces
+    return Server(
+        gate,
+        spaces,
+        _server_options(live, administered.tokens, shared.telemetry),
+        degraded={
+            "RecallService": partial(_degraded, spaces, live.now.space),
+            "ConversationService": partial(_degraded_logs, spaces, shared.stores),
+        },
+        rules=Rules(shared.limiter, audit),
+        of_no_space={"AdminService": admin_handlers(administered)},
+    )
+
+
+def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[], None]]) -> None:
+    """Start the background jobs."""
+    settings, stores, due, writer = shared.live.now, shared.stores, shared.due, shared.writer
+    jobs = [INDEX, TIERS, PRUNER, RETENTION]
+    jobs += [FOLLOWER] if settings.store != FOLDER else []
+    jobs += [EMBEDDER] if shared.workers else []
+    stops += [Rounds(job, spaces).stop for job in jobs]
+    if settings.store != FOLDER:
+        removals = Loop("space-removals", partial(_follow_removals, stores, spaces, shared.streams))
+        removals.start()
+        stops.append(removals.stop)
+    if writer is not None:
+        slow = settings.abbreviation_timeout.total_seconds() / 2
+        threads = settings.abbreviation_threads
+        stops.append(
+            Abbreviator(spaces, writer.model, shared.clock, threads, slow, shared.telemetry).stop
+        )
+        log.info("notes_are_taken", by=writer.model.name)
+    stops += (DueKeeper(spaces, due, shared.clock).stop, shared.stopping.set)
+    if settings.store != FOLDER:
+        stops.append(Awaited(stores.awaited, spaces, due, shared.clock).stop)
 
 
 def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams) -> float:

@@ -15,7 +15,7 @@ from recollect_server.services.administration.server import ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration
 from recollect_server.services.administration.verifications import VerificationAdministration
 from recollect_server.services.limits import Limiter
-from recollect_server.services.spaces import Spaces
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
 from recollect_server.transport.admin.backups import BackupHandlers

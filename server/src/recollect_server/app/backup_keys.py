@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from recollect_server.domain.keys import Keyring
-from recollect_server.services.upkeep.backing_up import CannotCopy
+from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.storage.logs.files import exposure
 
 log = structlog.get_logger("recollect.app")

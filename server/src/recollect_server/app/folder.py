@@ -94,7 +94,7 @@ def cannot_use(
         case errno.ENOSPC | errno.EDQUOT:
             todo = "make room there"
         case _:
-            todo = "mend that"
+            todo = "repair that"
     return CannotStart(
         f"cannot use the data folder {data_dir}: {what}{place}: {todo}, or name another folder with"
         f" {flag}"

@@ -13,7 +13,7 @@ from recollect_server import __version__
 from recollect_server.app.metrics import METRICS, Metric, Metrics, Sample, all_labels
 from recollect_server.app.space import OpenSpace, SpaceLoad
 from recollect_server.app.stores import Stores
-from recollect_server.services.spaces import Spaces
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.storage.logs.store import Purpose
 from recollect_server.transport.server import Server
 from recollect_server.transport.streams import Streams
@@ -109,14 +109,8 @@ def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> "
     `observed` while the server starts and after it stopped.
     """
     from prometheus_client import CollectorRegistry, ProcessCollector
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        HistogramMetricFamily,
-    )
-    from prometheus_client.core import (
-        Metric as Family,
-    )
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.core import Metric as Family
     from prometheus_client.exposition import choose_encoder
 
     class Collector:

@@ -28,8 +28,8 @@ from recollect_server.storage.postgres.database import (
 )
 from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
-from recollect_server.storage.postgres.spaces import PostgresSpaces
-from recollect_server.storage.postgres.store import PostgresStore, awaited_spaces
+from recollect_server.storage.postgres.spaces import PostgresSpaces, awaited_spaces
+from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
 log = structlog.get_logger("recollect.postgres")
@@ -58,8 +58,8 @@ def _refusing(store: LogStoreName, flag: str) -> Iterator[None]:
         raise CannotStart(str(error)) from error
     except DatabaseUnavailable as error:
         raise CannotStart(
-            f"cannot use the database {store}: {error}: mend that, or name another database with"
-            f" {flag}"
+            f"cannot use the database {store}: {error}: start it or correct its URL, or name another"
+            f" database with {flag}"
         ) from error
 
 
@@ -159,6 +159,10 @@ class PostgresStores:
     def awaited(self) -> list[str]:
         """Return the spaces where other replicas wait for this one."""
         return awaited_spaces(self._database)
+
+    def expect_close(self, seconds: float) -> None:
+        """Let calls wait for the database no longer than moments from so many seconds on."""
+        self._database.expect_close(seconds)
 
     def close(self) -> None:
         """Sign off, and close the connections."""

@@ -1,7 +1,7 @@
 """A space whose index is being made anew: what was read so far answers searches, and says so."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -86,7 +86,7 @@ class ReadingSpace:
         reading: Reading,
         index: Index,
         space: Space,
-        handlers: Mapping[str, Any],
+        handlers: Mapping[str, Sequence[object]],
     ) -> None:
         self.name = name
         self.space = space

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +13,14 @@ import structlog
 from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
 from recollect_server.app.reading import Reading, ReadingSpace
+from recollect_server.app.space_handlers import (
+    AnyLiveCommunications,
+    SearchServices,
+    SpaceServices,
+    recall_handlers,
+    space_handlers,
+    working_limits,
+)
 from recollect_server.app.space_jobs import SpaceJobs
 from recollect_server.app.stores import Stores
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
@@ -29,16 +37,11 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.checkpoints import Checkpoints
-from recollect_server.services.context.building import Choosing, ContextBuilder
-from recollect_server.services.context.own import Window
-from recollect_server.services.context.packing import Recalling
-from recollect_server.services.context.relevance import Weights
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.insight import Insight
 from recollect_server.services.limits import Limiter, Quota, Rate, Stored
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
@@ -59,22 +62,13 @@ from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.upkeep.live_verification import Findings, LiveVerification
 from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, recover, unheard
-from recollect_server.services.working_context import Limits as WorkingLimits
-from recollect_server.services.working_context import WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
 from recollect_server.storage.logs.ledger import identity_ledger, retention_ledger
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.channel_service import ChannelHandlers
-from recollect_server.transport.checkpoint_service import CheckpointHandlers
-from recollect_server.transport.checks import Limits
-from recollect_server.transport.conversation_service import ConversationHandlers
-from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
-from recollect_server.transport.insight_service import InsightHandlers
 from recollect_server.transport.pages import Seal
-from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.streams import Streams
 from recollect_server.transport.updates import encode, encode_communication_update
 
@@ -257,78 +251,16 @@ class OpenSpace:
 
     def _open(self) -> None:
         shared, stops = self._shared, self._stops
-        live, clock = shared.live, shared.clock
-        settings = live.now
-        logs = shared.stores.of(self.name or _EMPTY_FOLDER)
-        if self.name:
-            shared.due.opened(self.name, clock())
-            stops.append(self._note_due)
-        self._is_used = logs.root.exists()
-        moment = logs.sharing.join() if logs.sharing and self.name else ""
-        if self.name != settings.space:
-            stops.append(partial(self._remove_if_unused, logs))
-        self._reading = reading = Reading(logs, moment)
-        self.recovered = recover(logs, clock, shared.progress, shared.compared_at_once, reading)
-        self._space = space = Space(
-            logs,
-            self.recovered.index,
-            clock,
-            unverified=self.recovered.suspects,
-            lock_order=shared.lock_order,
-            admit_conversation=lambda: self.quota.admit(conversations=1),
-            moment=moment or (logs.sharing.moment() if logs.sharing else ""),
-            telemetry=shared.telemetry,
-        )
-        stops += (space.close, logs.close, reading.end)
-        checkpoints = Checkpoints(logs, lambda name: space.exclusive(conversation=name), clock)
-        checkpoints.finish_deletes()
-        self.quota = Quota(
-            shared.limiter,
-            self.name,
-            live.view(lambda now: Stored(now.space_conversations, now.space_stored_bytes)),
-            lambda: _stored(space, checkpoints),
-            clock,
-        )
-        self._logs = logs
-        space.subscribe(ChangedElsewhere, lambda event: checkpoints.changed(event.name))
+        live, settings = shared.live, shared.live.now
+        self._logs = logs = shared.stores.of(self.name or _EMPTY_FOLDER)
+        self._space = space = self._open_logs(logs)
+        checkpoints = self._open_checkpoints(space, logs)
         self._communications = communications = CommunicationStore(space)
         self.external = External(communications, live.view(lambda now: now.acknowledgement))
-        seal = Seal(self.name, is_default=self.name == settings.space)
-        working_limits = live.view(
-            lambda now: WorkingLimits(
-                now.max_working_turns, now.max_working_tokens, now.max_answer_bytes
-            )
-        )
-        live_updates = LiveUpdates(
-            space,
-            working_limits,
-            partial(encode, seal),
-            draft_timeout=milliseconds(settings.draft_timeout),
-            max_draft=settings.max_message_bytes,
-        )
-        encode_update = partial(encode_communication_update, seal)
-        live_communications = (
-            SharedCommunications(communications, space.order, encode_update)
-            if space.order
-            else LiveCommunications(communications, encode_update)
-        )
-        self._watched = live_updates, live_communications
-        self._watch()
-        stops.append(self._unwatch)
-        receipts = retention_ledger(logs)
-        receipts.recover()
-        rules = live.view(
-            lambda it: tuple(rule for rule in it.retention_rules if rule.is_for(self.name))
-        )
-        self.retention = Retention(space, lambda: rules.now, receipts)
-        self._meaning = meaning = Meaning(logs.root, shared.models)
-        stops.append(meaning.close)
-        space.subscribe(Deleted, meaning.forget)
-        space.subscribe(Redacted, meaning.redact)
-        space.subscribe(Unindexed, meaning.unindex)
-        space.subscribe(Reindexed, meaning.reindex)
-        space.subscribe(Suspended, meaning.suspend)
-        anchors = Anchors(space)
+        seal = self._seal()
+        updates, communication_updates = self._watch_updates(space, communications, seal)
+        self.retention = self._retention(space, logs)
+        self._meaning = meaning = self._open_meaning(space, logs)
         tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
         tier_keeper = TierKeeper(tiers)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
@@ -339,45 +271,26 @@ class OpenSpace:
         )
         self._flushes = tier_keeper.flush, senders.close
         stops.append(self._flush_all)
-        receiving = Receiving(
-            space,
-            identities,
-            Commands(space, conversations, settings.model_names),
-            senders,
-            self.external,
-        )
         self.recall = Recall(space, meaning, tiers, identities)
-        recall_handlers = self._recall_handlers(
-            space, meaning, anchors, tiers, self.external, self.recall
-        )
-        limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
-        search_timeout = live.view(lambda now: now.search_timeout.total_seconds())
-        self.handlers: Mapping[str, Any] = {
-            "ConversationService": ConversationHandlers(
-                conversations,
-                WorkingContext(space, working_limits),
-                live_updates,
-                shared.streams,
-                limits,
-                shared.answers,
-                seal,
-                clock,
-                settings.model_names,
-            ),
-            "RecallService": recall_handlers,
-            "ChannelService": ChannelHandlers(receiving, identities, limits, clock),
-            "ExternalCommunicationService": ExternalCommunicationHandlers(
+        services = SpaceServices(
+            space,
+            conversations,
+            updates,
+            Receiving(
+                space,
+                identities,
+                Commands(space, conversations, settings.model_names),
+                senders,
                 self.external,
-                live_communications,
-                shared.streams,
-                limits,
-                shared.answers,
-                seal,
-                search_timeout,
             ),
-            "InsightService": InsightHandlers(Insight(space), shared.answers, seal),
-            "CheckpointService": CheckpointHandlers(checkpoints, limits, shared.answers, seal),
-        }
+            identities,
+            communication_updates,
+            checkpoints,
+            SearchServices(space, meaning, Anchors(space), tiers, self.external, self.recall),
+        )
+        self.handlers: Mapping[str, Sequence[object]] = space_handlers(
+            services, live, shared.clock, shared.streams, shared.answers, seal
+        )
         self._jobs = SpaceJobs(
             space,
             live,
@@ -397,35 +310,95 @@ class OpenSpace:
         self.flush: Callable[[], None] = space.flush
         stops += (self._look_for_work, space.flush)
 
-    def _recall_handlers(
-        self,
-        space: Space,
-        meaning: Meaning,
-        anchors: Anchors,
-        tiers: Tiers,
-        external: External,
-        recall: Recall,
-    ) -> RecallHandlers:
+    def _open_logs(self, logs: LogStore) -> Space:
+        """Bring the index up to the logs, and open both."""
+        shared, stops = self._shared, self._stops
+        if self.name:
+            shared.due.opened(self.name, shared.clock())
+            stops.append(self._note_due)
+        self._is_used = logs.root.exists()
+        moment = logs.sharing.join() if logs.sharing and self.name else ""
+        if self.name != shared.live.now.space:
+            stops.append(partial(self._remove_if_unused, logs))
+        self._reading = reading = Reading(logs, moment)
+        self.recovered = recover(
+            logs, shared.clock, shared.progress, shared.compared_at_once, reading
+        )
+        space = Space(
+            logs,
+            self.recovered.index,
+            shared.clock,
+            unverified=self.recovered.suspects,
+            lock_order=shared.lock_order,
+            admit_conversation=lambda: self.quota.admit(conversations=1),
+            moment=moment or (logs.sharing.moment() if logs.sharing else ""),
+            telemetry=shared.telemetry,
+        )
+        stops += (space.close, logs.close, reading.end)
+        return space
+
+    def _open_checkpoints(self, space: Space, logs: LogStore) -> Checkpoints:
+        """Finish the deletes of checkpoints, and bound what the space keeps."""
         shared = self._shared
-        live, settings = shared.live, shared.live.now
-        builder = ContextBuilder(
+        checkpoints = Checkpoints(
+            logs, lambda name: space.exclusive(conversation=name), shared.clock
+        )
+        checkpoints.finish_deletes()
+        self.quota = Quota(
+            shared.limiter,
+            self.name,
+            shared.live.view(lambda now: Stored(now.space_conversations, now.space_stored_bytes)),
+            lambda: _stored(space, checkpoints),
+            shared.clock,
+        )
+        space.subscribe(ChangedElsewhere, lambda event: checkpoints.changed(event.name))
+        return checkpoints
+
+    def _watch_updates(
+        self, space: Space, communications: CommunicationStore, seal: Seal
+    ) -> tuple[LiveUpdates, AnyLiveCommunications]:
+        """Let the streams watch the updates of conversations and of communications."""
+        settings = self._shared.live.now
+        updates = LiveUpdates(
             space,
-            meaning,
-            anchors,
-            tiers,
-            live.view(_choosing),
-            external,
-            settings.max_answer_bytes,
+            self._shared.live.view(working_limits),
+            partial(encode, seal),
+            draft_timeout=milliseconds(settings.draft_timeout),
+            max_draft=settings.max_message_bytes,
         )
-        return RecallHandlers(
-            recall,
-            anchors,
-            builder,
-            tiers,
-            shared.answers,
-            Seal(self.name, is_default=self.name == settings.space),
-            live.view(lambda now: now.search_timeout.total_seconds()),
+        encode_update = partial(encode_communication_update, seal)
+        communication_updates = (
+            SharedCommunications(communications, space.order, encode_update)
+            if space.order
+            else LiveCommunications(communications, encode_update)
         )
+        self._watched = updates, communication_updates
+        self._watch()
+        self._stops.append(self._unwatch)
+        return updates, communication_updates
+
+    def _retention(self, space: Space, logs: LogStore) -> Retention:
+        """Build the rules of retention of the space."""
+        receipts = retention_ledger(logs)
+        receipts.recover()
+        rules = self._shared.live.view(
+            lambda it: tuple(rule for rule in it.retention_rules if rule.is_for(self.name))
+        )
+        return Retention(space, lambda: rules.now, receipts)
+
+    def _open_meaning(self, space: Space, logs: LogStore) -> Meaning:
+        """Open the vectors, which follow what happens to conversations."""
+        meaning = Meaning(logs.root, self._shared.models)
+        self._stops.append(meaning.close)
+        space.subscribe(Deleted, meaning.forget)
+        space.subscribe(Redacted, meaning.redact)
+        space.subscribe(Unindexed, meaning.unindex)
+        space.subscribe(Reindexed, meaning.reindex)
+        space.subscribe(Suspended, meaning.suspend)
+        return meaning
+
+    def _seal(self) -> Seal:
+        return Seal(self.name, is_default=self.name == self._shared.live.now.space)
 
     def partial(self) -> ReadingSpace | None:
         """Return what can be read already of the space, which is being opened, for one call; None
@@ -446,8 +419,11 @@ class OpenSpace:
         meaning = Meaning(logs.root, shared.models)
         tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
         recall = Recall(space, meaning, tiers, Identities(space, identity_ledger(logs)))
-        handlers = self._recall_handlers(space, meaning, Anchors(space), tiers, external, recall)
-        return ReadingSpace(self.name, self._reading, index, space, {"RecallService": handlers})
+        services = SearchServices(space, meaning, Anchors(space), tiers, external, recall)
+        handlers = {
+            "RecallService": [recall_handlers(services, live, shared.answers, self._seal())]
+        }
+        return ReadingSpace(self.name, self._reading, index, space, handlers)
 
     def verify(self, findings: Findings, check: Callable[[], None]) -> None:
         """Compare its logs with its index and vectors (see `LiveVerification`)."""
@@ -530,18 +506,3 @@ def _stored(space: Space, checkpoints: Checkpoints) -> Stored:
     """Return what a space keeps."""
     conversations, size = space.index.stored()
     return Stored(conversations, size + checkpoints.stored_bytes())
-
-
-def _choosing(settings: Settings) -> Choosing:
-    """Return how contexts choose what they hold."""
-    weights = Weights(
-        settings.recency_weight,
-        settings.similarity_weight,
-        settings.anchor_weight,
-        settings.recency_decay,
-    )
-    recalling = Recalling(
-        settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share
-    )
-    window = Window(settings.context_hot_turns, settings.context_warm_turns)
-    return Choosing(weights, recalling, settings.excerpt_tokens, window)

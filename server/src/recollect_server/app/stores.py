@@ -98,6 +98,9 @@ class Stores(Protocol):
         deleted. Raises StorageUnavailable.
         """
 
+    def expect_close(self, seconds: float) -> None:
+        """Note that the server stops: from so many seconds on it may not wait for what hangs."""
+
     def close(self) -> None:
         """Close what the stores share. Nobody uses one any more."""
 
@@ -170,6 +173,9 @@ class FolderStores:
     def awaited(self) -> list[str]:
         """Return nothing: there is no other process."""
         return []
+
+    def expect_close(self, seconds: float) -> None:
+        """Do nothing: the calls of a disk cannot be cut short."""
 
     def close(self) -> None:
         """Do nothing: each store closes its files."""

@@ -34,6 +34,8 @@ _MODULES = {
 _MOVED = ("import", "export")
 """Commands of earlier versions that are commands of `recollect` now."""
 
+_INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended, as shells have it."""
 _NO_MEMORY = ("failed to map segment", "Cannot allocate memory")
 """Messages of the loader of shared libraries where memory is too small."""
 
@@ -42,6 +44,17 @@ class _Commands(click.Group):
     """Turns what the disk refuses into a sentence, wherever a command meets it, and prints names of
     files that are no UTF-8.
     """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option, serve = error.option_name, self.get_command(ctx, "serve")
+            if not serve or not any(option in it.opts for it in serve.params):
+                raise
+            raise click.UsageError(
+                f"{option} stands behind the command, as in: recollect-server serve {option} …", ctx
+            ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_MODULES)
@@ -59,8 +72,11 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         if isinstance(sys.stdout, TextIOWrapper):  # None where it was closed before the start
             sys.stdout.reconfigure(errors="backslashreplace")
-        with _imported("folder").said_plainly():
-            return super().invoke(ctx)
+        try:
+            with _imported("folder").said_plainly():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:  # 1, which click gives, says that something is damaged
+            raise click.exceptions.Exit(_INTERRUPTED) from None
 
 
 def _imported(name: str) -> Any:

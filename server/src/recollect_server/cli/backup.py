@@ -12,15 +12,12 @@ from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
-from recollect_server.services.upkeep.backing_up import (
-    Copied,
-    Restoring,
-    back_up,
-    backed_up,
-    decrypted,
-)
-from recollect_server.services.upkeep.backing_up import restore as copy_back
-from recollect_server.services.upkeep.backups import BackupFolder, verified
+from recollect_server.services.upkeep.backup.copying import Copied
+from recollect_server.services.upkeep.backup.creation import back_up
+from recollect_server.services.upkeep.backup.folder import BackupFolder, verified
+from recollect_server.services.upkeep.backup.manifest import backed_up
+from recollect_server.services.upkeep.backup.restoring import Restoring, decrypted
+from recollect_server.services.upkeep.backup.restoring import restore as copy_back
 from recollect_server.settings import Settings
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.folder import FolderStore

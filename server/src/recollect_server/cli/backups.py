@@ -13,8 +13,9 @@ from recollect_server.cli.folder import list_problems, said_plainly, shown, warn
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.keys import Keyring, new_key
 from recollect_server.domain.time import system_clock
-from recollect_server.services.upkeep.backing_up import CannotCopy, check
-from recollect_server.services.upkeep.backups import BackupFolder, StoredBackup
+from recollect_server.services.upkeep.backup.checking import check
+from recollect_server.services.upkeep.backup.folder import BackupFolder, StoredBackup
+from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.settings import Settings
 from recollect_server.storage.logs.files import write_private
 

@@ -12,7 +12,7 @@ import click
 
 from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
-from recollect_server.services.upkeep.backing_up import CannotCopy
+from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.settings import Settings
 from recollect_server.settings.values import FOLDER
@@ -145,9 +145,11 @@ def shown(
     return show
 
 
-def list_problems(problems: list[str]) -> None:
-    """Print the problems, and exit with 1 if there are any."""
+def list_problems(problems: list[str], advice: str = "") -> None:
+    """Print the problems, and exit with 1 if there are any. `advice` says what to do about them."""
     for problem in problems:
         click.echo(problem)
     if problems:
+        if advice:
+            click.echo(advice, err=True)
         raise SystemExit(1)

@@ -18,7 +18,8 @@ def verify(config: Path | None, **flags: Any) -> None:
 
     Every line's checksum, whole batches, turn numbers; that each message and its words, each
     conversation and each request stand in the index as the transcript says; of third parties too.
-    Changes nothing: `rebuild` mends an index, the next start cuts a torn tail.
+    Changes nothing: `rebuild` makes the index anew, the next start cuts a torn tail, and a damaged
+    line comes back from a backup.
     """
     settings = load_settings(config, flags)
     folders = folders_of(settings, flags)
@@ -38,4 +39,7 @@ def verify(config: Path | None, **flags: Any) -> None:
     click.echo(
         f"{conversations} conversations, {messages} messages{external}{spaces}, {len(problems)} problems"
     )
-    list_problems(problems)
+    list_problems(
+        problems,
+        "Restore damaged lines from a backup; for all else run `recollect-server rebuild`.",
+    )

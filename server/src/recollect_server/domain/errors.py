@@ -168,7 +168,10 @@ class RequestIdReused(RecollectError):
     """The request id was used before with another payload."""
 
     def __init__(self, request_id: str) -> None:
-        super().__init__(f"request_id {request_id} was used before with another payload")
+        super().__init__(
+            f"request_id {request_id} was used before with another payload: take a new one for"
+            " another request"
+        )
         self.request_id = request_id
 
 
@@ -199,7 +202,7 @@ class ConversationPinned(RecollectError):
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(
-            f"{conversation_id} is pinned: say force to delete it, or continue in another conversation first"
+            f"{conversation_id} is pinned: set force to delete it, or pin another one in its place"
         )
         self.conversation_id = conversation_id
 
@@ -209,7 +212,7 @@ class AnchorsPresent(RecollectError):
 
     def __init__(self, anchors: int) -> None:
         super().__init__(
-            f"the conversation has {anchors} anchors: say whether they are kept or deleted"
+            f"the conversation has anchors ({anchors}): set the field anchors, to keep or to delete them"
         )
         self.anchors = anchors
 
@@ -288,7 +291,10 @@ class RateLimited(TryAgain):
     """A sender wrote faster than allowed. The same message may be taken later."""
 
     def __init__(self, sender: str, retry_after_ms: int) -> None:
-        super().__init__(f"{sender} writes faster than is allowed", retry_after_ms)
+        super().__init__(
+            f"{sender} writes faster than sender_rate allows: deliver the message again later",
+            retry_after_ms,
+        )
         self.sender = sender
 
 
@@ -296,7 +302,9 @@ class TooManySubscribers(TryAgain):
     """As many subscribers as the server takes are connected. One more may be taken later."""
 
     def __init__(self, most: int, kind: str = "subscribers") -> None:
-        super().__init__(f"{most} {kind} are connected, and no more are taken")
+        super().__init__(
+            f"{most} {kind} are connected, and no more are taken: close some, or try again later"
+        )
 
 
 class TooManyAnswers(TryAgain):

@@ -34,6 +34,13 @@ EVERYDAY_WORDS = frozenset(_text("everyday_words.txt").split())
 """Words of greetings, thanks, times of the day and small requests, and verbs and adjectives that go
 with anything: a message that has them may be small talk, and sharing them says little.
 """
+ASKER_WORDS = frozenset(
+    word for word in _text("asker_words.txt").split() if not word.startswith("[")
+)
+"""Words of the first person in eleven languages, and the commonest verbs in it of languages that
+mostly leave the pronoun out: a question that has one may be of the asker. They are one list, for a
+short question does not tell its language: `mi` is "my" in Spanish and "me" in Polish.
+"""
 ENGLISH = "en"
 # Sections of the file of function words: `?` has words that are common words or names in English
 # too, and `de+` German everyday words, which tell the language but are no stop words.

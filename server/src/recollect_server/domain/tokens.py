@@ -157,7 +157,9 @@ def parse(text: str) -> tuple[str, str]:
     """
     match = _TOKEN.fullmatch(text)
     if match is None:
-        raise ValueError("it has not the form rcl_ID_SECRET: it is cut short, or something else")
+        raise ValueError(
+            "it does not have the form rcl_ID_SECRET, so it is cut short or no token of Recollect"
+        )
     body, token_id, secret, checksum = match.groups()
     if not hmac.compare_digest(checksum, _checksum(body)):
         raise ValueError("it is mistyped: its checksum does not fit")

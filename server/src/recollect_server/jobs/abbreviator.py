@@ -20,7 +20,8 @@ from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
 from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.notes.naming import Outcome
-from recollect_server.services.spaces import Lease, OpenedSpace, Spaces
+from recollect_server.services.spaces.lease import Lease, OpenedSpace
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.storage.index.notes import Waiting
 
 log = structlog.get_logger("recollect.abbreviator")

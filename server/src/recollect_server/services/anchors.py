@@ -97,23 +97,22 @@ class Anchors:
         payload = {"key": key, "value": value, "confidence": confidence, "source": source}
         request = key_of("SetAnchor", request_id, payload)
         with self._space.exclusive(request=request_id or key):
-            if request and (previous := self._known(request)):
-                return self._as_it_was(key, previous)
+            with self._file.lock:  # so that nobody forgets it before it is answered
+                if request and (previous := self._known(request)):
+                    return self._as_it_was(key, previous)
             conversation_id, sequence = source or ("", 0)
             new = AnchorSet(
                 key, value, confidence, sequence, self._time(key), conversation_id, by_caller=True
             )
             if not source:
-                self._append(new, request)
-            else:
-                with self._space.reading(conversation_id) as state:  # it is not deleted meanwhile
-                    if message_at(self._space, state, sequence) is None:
-                        raise InvalidField.of(
-                            "source.sequence",
-                            f"is {sequence}, and no message of the conversation is there",
-                        )
-                    self._append(new, request)
-        return self._histories(key)[key][0]
+                return self._added(new, request)
+            with self._space.reading(conversation_id) as state:  # it is not deleted meanwhile
+                if message_at(self._space, state, sequence) is None:
+                    raise InvalidField.of(
+                        "source.sequence",
+                        f"is {sequence}, and no message of the conversation is there",
+                    )
+                return self._added(new, request)
 
     def delete(self, key: str, request_id: str) -> list[Anchor]:
         """Forget an anchor and those that it superseded: their text leaves every file of anchors
@@ -139,9 +138,12 @@ class Anchors:
 
     # Inside ---------------------------------------------------------------------------------------
 
-    def _append(self, content: AnchorSet, request: RequestKey | None) -> None:
+    def _added(self, content: AnchorSet, request: RequestKey | None) -> Anchor:
+        """Append an anchor, and return the one of its key that holds then."""
         stamp = Stamp(request.id, request.hash) if request else Stamp()
-        self._file.append(Entry(content, stamp))
+        with self._file.lock:  # so that nobody forgets it before it is answered
+            self._file.append(Entry(content, stamp))
+            return self._histories(content.key)[content.key][0]
 
     def _time(self, key: str) -> int:
         """Return the present time; or, if the clock went back, a time after the last value's."""

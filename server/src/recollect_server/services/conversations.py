@@ -29,6 +29,7 @@ from recollect_server.domain.errors import (
     ConversationReadOnly,
     IndexUnavailable,
     InvalidField,
+    RequestIdReused,
     StorageUnavailable,
     TurnOutOfDate,
 )
@@ -44,7 +45,12 @@ from recollect_server.services.space.deletion import Receipt, nobody
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import Committed, ConversationState, placed
+from recollect_server.services.space.state import (
+    Committed,
+    ConversationState,
+    RequestKey,
+    placed,
+)
 from recollect_server.services.tool_calls import with_turns
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.entries import message_fields
@@ -188,7 +194,7 @@ class Conversations:
         with self._space.exclusive(
             request=request_id, place=place.name if pinned and place.known else ""
         ):
-            if request and (previous := self._space.find_request(request)):
+            if request and (previous := self._begun(request)):
                 repeated = self._repeated(previous, None)
                 if pinned and place.known:
                     # others took the place since
@@ -226,7 +232,7 @@ class Conversations:
         """
         request = key_of("Fork", request_id, {"id": conversation_id, "through": through})
         with self._space.exclusive(request=request_id):
-            if request and (previous := self._space.find_request(request)):
+            if request and (previous := self._begun(request)):
                 return self._repeated(previous, None)
             contents = lines_of_fork(self._space, conversation_id, through, max_bytes)
             done = self._space.begin(contents, request)
@@ -308,6 +314,13 @@ class Conversations:
             self._space.cursor_of(done),
             duplicate=False,
         )
+
+    def _begun(self, request: RequestKey) -> KnownRequest | None:
+        """Return the same request if it began a conversation before. Raises RequestIdReused."""
+        previous = self._space.find_request(request)
+        if previous and previous.first_sequence > 1:
+            raise RequestIdReused(request.id)  # by a message that was redacted since
+        return previous
 
     def _repeated(self, request: KnownRequest, state: ConversationState | None) -> Appended:
         """Return the answer to a request that was carried out before (see `Space.replay`)."""

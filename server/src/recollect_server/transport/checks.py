@@ -133,7 +133,7 @@ class Checks:
             expected = (
                 "1 to 32 lower case letters, digits, _ and -, beginning with a letter or digit"
             )
-            self.refuse(name, f"is not a channel: {expected}")
+            self.refuse(name, f"{'is not a channel' if value else 'is required'}: {expected}")
 
     def kebab(self, name: str, value: str) -> None:
         """Check a label in kebab-case."""

@@ -7,7 +7,7 @@ never a text. It is `info` for calls that fail, take long or administer the serv
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ from recollect_server.domain.principal import Principal
 from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Metadata, Telemetry
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
-from recollect_server.services.spaces import Spaces
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.pool import UNREAD
@@ -271,6 +271,16 @@ def _reads(method: MethodDescriptor) -> bool:
     return bool(method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS)
 
 
+def handler_of(name: str, parts: Sequence[object]) -> Any:
+    """Return the handler of a method: each part has those of some of a service's methods. Raises
+    NotImplementedError if none has it.
+    """
+    for part in parts:
+        if (handler := getattr(part, name, None)) is not None:
+            return handler
+    raise NotImplementedError(f"no part of the service has a handler of {name}")
+
+
 def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     """Return a handler of a unary method that runs the one of its caller's space."""
     service, name = method.containing_service.name, method.name
@@ -281,7 +291,7 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     def handle(space: Any, request: Any, call: Call) -> ProtoMessage | None:
         if stores:
             space.quota.admit(size=call.size)
-        handler: Handler = getattr(space.handlers[service], name)
+        handler: Handler = handler_of(name, space.handlers[service])
         answer: ProtoMessage | None = space.carry_out(
             lambda: handler(request, call), appends=appends
         )
@@ -310,7 +320,7 @@ def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHa
     def run(request: Any, call: Call, send: Send) -> None:
         lease = spaces.use(call.principal.space, holds=True)
         try:
-            handler: StreamHandler = getattr(lease.space.handlers[service], name)
+            handler: StreamHandler = handler_of(name, lease.space.handlers[service])
             lease.space.follow()
             handler(request, call, send)
         except BaseException:

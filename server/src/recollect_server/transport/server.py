@@ -25,7 +25,7 @@ from recollect.v1 import (
 
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
-from recollect_server.services.spaces import Spaces
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.transport import health, reflection
 from recollect_server.transport.access_service import AccessHandlers
 from recollect_server.transport.certificates import TlsFiles
@@ -34,6 +34,7 @@ from recollect_server.transport.handling import (
     NO_RULES,
     CallLog,
     Rules,
+    handler_of,
     in_space,
     in_space_for_long,
     streaming,
@@ -106,9 +107,9 @@ class Server:
         rules: Rules = NO_RULES,
         of_no_space: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
-        """Each open space has `handlers`, those of each service by the service's short name;
+        """Each open space has `handlers`, objects by the short name of their service;
         `degraded` says, by the same names, which parts answer less. `of_no_space` has the handlers
-        of services that serve the same whatever the space is: each object those of some calls.
+        of services that serve the same whatever the space is. Each object has those of some calls.
         """
         self._of_no_space = {"AccessService": (AccessHandlers(),), **(of_no_space or {})}
         self._gate = gate
@@ -132,26 +133,7 @@ class Server:
         # Few as well: a write must get Python's lock between them. More of them answered no more
         # searches a second.
         self._searchers = CallPool(options.search_threads, "search", caller_of=gate.caller_of)
-        self._server = grpc.server(
-            self._pool,
-            options=[
-                ("grpc.max_receive_message_length", options.max_request_bytes),
-                ("grpc.max_send_message_length", -1),
-                # else a second server binds the same port and takes half of the calls
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_metadata_size", 16 * 1024),
-                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-                ("grpc.keepalive_time_ms", options.keepalive_ms),
-                ("grpc.keepalive_timeout_ms", options.keepalive_ms // 3),
-                # Without it a peer that is frozen, with its connection open, is noticed a minute
-                # later than the keepalive says.
-                ("grpc.http2.ping_timeout_ms", options.keepalive_ms // 3),
-                ("grpc.keepalive_permit_without_calls", 1),
-                # A thousand subscribers that come back at once are not refused at random.
-                ("grpc.server.max_pending_requests", 20_000),
-                ("grpc.server.max_pending_requests_hard_limit", 30_000),
-            ],
-        )
+        self._server = _grpc_server(self._pool, options)
         for service in SERVICES:
             # Each method is known to gRPC by name, so that nothing looks for the handler at every
             # call.
@@ -244,14 +226,12 @@ class Server:
                 )
             else:
                 pool = self._pool_for(method)
-                handler = next(
-                    (
-                        getattr(part, method.name)
-                        for part in self._of_no_space.get(service.name, ())
-                        if hasattr(part, method.name)
-                    ),
-                    None,
-                ) or in_space(method, self._spaces)
+                of_no_space = self._of_no_space.get(service.name)
+                handler = (
+                    handler_of(method.name, of_no_space)
+                    if of_no_space is not None
+                    else in_space(method, self._spaces)
+                )
                 methods[method.name] = unary(
                     method, request_type, admit, handler, pool, calls, self._rules
                 )
@@ -262,3 +242,26 @@ class Server:
             return self._searchers
         writes = method.GetOptions().idempotency_level == MethodOptions.IDEMPOTENT
         return self._writers if writes and method.name not in _LONG else self._pool
+
+
+def _grpc_server(pool: CallPool, options: ServerOptions) -> grpc.Server:
+    return grpc.server(
+        pool,
+        options=[
+            ("grpc.max_receive_message_length", options.max_request_bytes),
+            ("grpc.max_send_message_length", -1),
+            # else a second server binds the same port and takes half of the calls
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_metadata_size", 16 * 1024),
+            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+            ("grpc.keepalive_time_ms", options.keepalive_ms),
+            ("grpc.keepalive_timeout_ms", options.keepalive_ms // 3),
+            # Without it a peer that is frozen, with its connection open, is noticed a minute
+            # later than the keepalive says.
+            ("grpc.http2.ping_timeout_ms", options.keepalive_ms // 3),
+            ("grpc.keepalive_permit_without_calls", 1),
+            # A thousand subscribers that come back at once are not refused at random.
+            ("grpc.server.max_pending_requests", 20_000),
+            ("grpc.server.max_pending_requests_hard_limit", 30_000),
+        ],
+    )

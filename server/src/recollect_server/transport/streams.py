@@ -50,6 +50,7 @@ _REST_OF_A_STREAM = 0.001
 _LONGEST_REST = 0.05  # nor than this
 _TICK = 0.25
 _RESTING_TICK = 5.0  # while there are no streams, and were none for so long
+_LONGEST_PAUSE = 1.0  # seconds between two tries of a stream whose updates cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,13 @@ class Stream:
         "is_slow",
         "max_batch",
         "over",
+        "pause",
         "principal",
         "scheduled",
         "send",
         "sent",
         "spoke",
+        "tries_at",
         "watched",
         "watcher",
     )
@@ -110,6 +113,10 @@ class Stream:
         """It was cancelled because it did not take what was sent."""
         self.due_since = 0.0
         """Since when something waits to be sent; 0: nothing does."""
+        self.pause = 0.0
+        """Seconds of its last pause, because its updates cannot be read; 0: they can."""
+        self.tries_at = 0.0
+        """End of that pause."""
 
     def cancel(self) -> None:
         """Cancel the call at once; a blocked send returns."""
@@ -402,10 +409,16 @@ class Streams:
             self._guarded(followed, followed.watched.tick)
             self._leave(followed)
         with self._guard:
-            silent = [it for it in self._streams if now - it.spoke > self._limits.heartbeat]
+            silent = [
+                it
+                for it in self._streams
+                if not it.pause and now - it.spoke > self._limits.heartbeat
+            ]
+            # Nothing announces that an index or a database can be read again.
+            paused = [it for it in self._streams if it.pause and now >= it.tries_at]
         for stream in silent:
             stream.beat = True
-        self._senders.schedule(silent)
+        self._senders.schedule({*silent, *paused})
 
     def _pump(self, it: Scheduled, sender: Sender) -> bool:
         assert isinstance(it, Stream)
@@ -416,6 +429,7 @@ class Streams:
             if stream.ending is None:
                 due_since = stream.due_since
                 batch, more = stream.watcher.take(_PART)
+                stream.pause = 0.0
                 if stream.beat and not more:
                     batch.updates.append(stream.watcher.heartbeat())
                     stream.beat = False
@@ -434,8 +448,10 @@ class Streams:
                     self._telemetry.deliver(time.monotonic() - due_since)
                 return more
         except (IndexUnavailable, StorageUnavailable) as error:
-            # until the index is mended; the next heartbeat looks again
-            log.warning("stream_waits", reason=str(error))
+            if not stream.pause:
+                log.warning("stream_waits", reason=str(error))
+            stream.pause = min(2 * stream.pause or self._tick_seconds, _LONGEST_PAUSE)
+            stream.tries_at = time.monotonic() + stream.pause
             return False
         except RecollectError as error:
             stream.ending = status_of(error)

@@ -19,7 +19,8 @@ export function Composer({ conversationId }: { conversationId: string }) {
       const messages = [{ role: Role.USER, content: text }];
       await calls.appendTurn({ conversationId, messages, requestId: request.current.id });
       request.current = { text: "", id: "" };
-      setText("");
+      // Only what was sent goes: what was typed since is the next message.
+      setText((now) => (now.startsWith(text) ? now.slice(text.length).trimStart() : now));
     } catch (failure) {
       setProblem(describe(failure));
     }

@@ -7,28 +7,26 @@ from functools import partial
 from recollect._shared.fill import fill, invalid
 from recollect._shared.read_admin import read
 from recollect._shared.rpc import Call, Method
-from recollect._types.admin import (
-    Backup,
-    ChangedSetting,
-    CreatedSpace,
-    DeletedSpace,
-    Job,
-    JobList,
-    NewestVerification,
-    NewToken,
+from recollect._types.admin.jobs import Job, JobList
+from recollect._types.admin.retention import (
     RetentionPreview,
     RetentionReceiptPage,
     RetentionRuleList,
-    RevokedToken,
-    RotatedToken,
-    SettingList,
+)
+from recollect._types.admin.settings import ChangedSetting, SettingList
+from recollect._types.admin.spaces import (
+    Backup,
+    CreatedSpace,
+    DeletedSpace,
     SpacePage,
     SpaceReceipt,
     SpaceReceiptPage,
+)
+from recollect._types.admin.stats import Stats
+from recollect._types.admin.tokens import NewToken, RevokedToken, RotatedToken, Token, TokenPage
+from recollect._types.admin.verifications import (
+    NewestVerification,
     StartedVerification,
-    Stats,
-    Token,
-    TokenPage,
     Verification,
 )
 from recollect.v1 import admin_service_pb2 as pb

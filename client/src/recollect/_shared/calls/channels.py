@@ -145,7 +145,7 @@ def _named(it: Named, path: str) -> channel_pb2.OwnerIdentity:
         channel, identity = (it.channel, it.identity) if isinstance(it, OwnerIdentity) else it
     except (TypeError, ValueError):
         raise invalid(
-            path, "is a recollect.OwnerIdentity, or a channel and an address there"
+            path, "must be a recollect.OwnerIdentity, or a channel and an address there"
         ) from None
     return fill(channel_pb2.OwnerIdentity(), f"{path}.", channel=channel, identity=identity)
 
@@ -186,5 +186,5 @@ def _fill_origin(request: pb.ReceiveRequest, origin: Origin | None) -> None:
         case _:
             raise invalid(
                 "origin",
-                f"is a recollect.WhatsappOrigin, EmailOrigin, …, not {type(origin).__name__}",
+                f"must be a recollect.WhatsappOrigin, EmailOrigin, …, not {type(origin).__name__}",
             )

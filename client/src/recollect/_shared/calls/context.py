@@ -43,7 +43,7 @@ def build_context(
 ) -> Call[pb.BuildContextRequest, pb.BuildContextResponse, BuiltContext]:
     """Return the call of BuildContext."""
     if form is not None and form not in _FORMATS:
-        raise invalid("format", f"is one of {', '.join(_FORMATS)}, not {form!r}")
+        raise invalid("format", f"must be one of {', '.join(_FORMATS)}, not {form!r}")
     request = fill(
         pb.BuildContextRequest(),
         conversation_id=conversation_id,
@@ -116,7 +116,8 @@ def _budget(it: ContextBudget | None) -> context_pb2.ContextBudget | None:
         return None
     if not isinstance(it, ContextBudget):
         raise invalid(
-            "budget", f"is a recollect.ContextBudget or a number of tokens, not {type(it).__name__}"
+            "budget",
+            f"must be a recollect.ContextBudget or a number of tokens, not {type(it).__name__}",
         )
     return fill(
         context_pb2.ContextBudget(),
@@ -135,6 +136,6 @@ def _source(it: AnchorSource | tuple[str, int] | None) -> anchor_pb2.AnchorSourc
         name, sequence = (it.conversation_id, it.sequence) if isinstance(it, AnchorSource) else it
     except (TypeError, ValueError):
         raise invalid(
-            "source", "is a recollect.AnchorSource, or a conversation and a line"
+            "source", "must be a recollect.AnchorSource, or a conversation and a line"
         ) from None
     return fill(anchor_pb2.AnchorSource(), "source.", conversation_id=name, sequence=sequence)

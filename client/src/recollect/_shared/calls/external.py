@@ -219,5 +219,5 @@ def watch(cursor: str | None) -> WatchCall:
 
 def _trust(it: Trust) -> int:
     if it not in _TRUST_NUMBERS:
-        raise invalid("trust", f"is one of {', '.join(_TRUST_NUMBERS)}, not {it!r}")
+        raise invalid("trust", f"must be one of {', '.join(_TRUST_NUMBERS)}, not {it!r}")
     return _TRUST_NUMBERS[it]

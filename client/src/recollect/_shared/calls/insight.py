@@ -132,5 +132,5 @@ def _number(name: str, value: K | None, numbers: Mapping[K, V]) -> V | None:
     if value is None:
         return None
     if value not in numbers:
-        raise invalid(name, f"is one of {', '.join(numbers)}, not {value!r}")
+        raise invalid(name, f"must be one of {', '.join(numbers)}, not {value!r}")
     return numbers[value]

@@ -52,7 +52,7 @@ def turn_range(it: TurnRange | tuple[int, int] | None) -> recall_pb2.TurnRange |
         first, last = (it.first, it.last) if isinstance(it, TurnRange) else it
     except (TypeError, ValueError):
         raise invalid(
-            "turn_range", "is a recollect.TurnRange, or the first and the last turn"
+            "turn_range", "must be a recollect.TurnRange, or the first and the last turn"
         ) from None
     return fill(recall_pb2.TurnRange(), "turn_range.", first=first, last=last)
 
@@ -74,7 +74,7 @@ def messages(them: Iterable[Message]) -> Iterator[message_pb2.Message]:
 def _message(it: Message, path: str) -> message_pb2.Message:
     role = _ROLE_NUMBERS.get(it.role)
     if role is None:
-        raise invalid(f"{path}role", f"is one of {', '.join(_ROLE_NUMBERS)}, not {it.role!r}")
+        raise invalid(f"{path}role", f"must be one of {', '.join(_ROLE_NUMBERS)}, not {it.role!r}")
     return fill(
         message_pb2.Message(),
         path,
@@ -127,4 +127,4 @@ def _attachment(it: Attachment, path: str) -> message_pb2.Attachment:
 
 def _require(it: object, kind: type, path: str) -> None:
     if not isinstance(it, kind):
-        raise invalid(path, f"is a recollect.{kind.__name__}, not {type(it).__name__}")
+        raise invalid(path, f"must be a recollect.{kind.__name__}, not {type(it).__name__}")

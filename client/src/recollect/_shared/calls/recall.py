@@ -77,7 +77,7 @@ def recent(
 ) -> Call[pb.RecentRequest, pb.RecentResponse, RecentPage]:
     """Return the call of Recent."""
     if order is not None and order not in _ORDERS:
-        raise invalid("order", f"is one of {', '.join(_ORDERS)}, not {order!r}")
+        raise invalid("order", f"must be one of {', '.join(_ORDERS)}, not {order!r}")
     request = fill(
         pb.RecentRequest(),
         limit=limit,

@@ -14,8 +14,10 @@ from recollect_server.domain.backups import KeepRule, backup_name
 from recollect_server.domain.errors import InvalidField, NoBackupFolder, StorageUnavailable
 from recollect_server.domain.keys import Keyring
 from recollect_server.domain.time import Clock
-from recollect_server.services.upkeep.backing_up import CannotCopy, Copied, back_up
-from recollect_server.services.upkeep.backups import BackupFolder, verified
+from recollect_server.services.upkeep.backup.copying import Copied
+from recollect_server.services.upkeep.backup.creation import back_up
+from recollect_server.services.upkeep.backup.folder import BackupFolder, verified
+from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogUnavailable
 

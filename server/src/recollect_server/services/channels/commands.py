@@ -38,7 +38,7 @@ from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.routing import place_of
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversations import Conversations
-from recollect_server.services.space.deletion import DELETE_ANCHORS
+from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.working_context import turns_of

@@ -15,7 +15,12 @@ from ulid import ULID
 from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import Command, parse
 from recollect_server.domain.conversation import Began, CommandRun, Continued, Conversation
-from recollect_server.domain.errors import ConversationNotFound, InvalidField, StorageUnavailable
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    InvalidField,
+    RequestIdReused,
+    StorageUnavailable,
+)
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
@@ -139,6 +144,8 @@ class Receiving:
         with self._space.exclusive(request=request_id):
             if request and (previous := self._known(request)):
                 before = self._again(previous)
+                if isinstance(before, Stored):
+                    raise RequestIdReused(request.id)  # by a message that was redacted since
                 if not isinstance(before, Replied):  # deleted since
                     raise ConversationNotFound(previous.conversation_id)
                 replied = before

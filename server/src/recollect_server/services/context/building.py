@@ -29,7 +29,13 @@ from recollect_server.domain.routing import group_of
 from recollect_server.domain.telemetry import Count
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
-from recollect_server.services.context.packing import Recalling, pack_cold, pack_hot, pack_warm
+from recollect_server.services.context.packing import (
+    Preference,
+    Recalling,
+    pack_cold,
+    pack_hot,
+    pack_warm,
+)
 from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.external.external import External
@@ -146,34 +152,40 @@ class ContextBuilder:
 
         head, hot, in_memory = self.hot(conversation_id, weighing, budget, degraded, message)
         deadline.check()
-        warm, summary = self.warm(head, hot, weighing, holding.anchors, budget, degraded)
+        earlier = self.earlier(head, hot, weighing, holding.anchors, degraded)
+        of_warm = max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
+        warm, summary = earlier.packed(of_warm)
         deadline.check()
         group = self.group(head, degraded, form, for_group) if include_group else []
         of_group = form.frame("group") + sum(map(form.group_message, group)) if group else 0
         left = budget.total + for_group - of_group - hot.used - warm.used - form.frame("recalled")
         room = max(0, min(budget.cold + warm.left, left))
         deadline.check()
-        lines = {it.message.sequence for it in (*hot.packed, *warm.packed)}
-        newest = head.conversation.turn_count if head else 0
-        shown = past.Shown(conversation_id, head.number if head else None, frozenset(lines), newest)
         lent = 0 if is_cold_set else int(_LENT * sum(it.tokens for it in warm.packed))
-        recalled, cold, last = self.cold(
+        # Turns that may have to make room for recall can be recalled themselves.
+        staying = earlier.packed(max(0, warm.used - lent))[0] if lent else warm
+        newest = head.conversation.turn_count if head else 0
+        number = head.number if head else None
+        lines = _lines(hot, staying)
+        giving_way = _lines(warm) - lines
+        shown = past.Shown(conversation_id, number, lines, giving_way, newest)
+        recalled, last = self.recall(
             head, shown, weighing, message, room + lent, degraded, deadline, own_room=budget.cold,
             explain=explain,
         )  # fmt: skip
+        cold = self.cold(recalled, last, room + lent, _lines(hot, warm), conversation_id, form)
         # what fits the message is worth more than all of the earlier turns
         if (excess := cold.used - room) > 0:
-            less = excess + warm.left
-            smaller = replace(budget, warm=budget.warm - less, total=budget.total - less)
-            warm, summary = self.warm(head, hot, weighing, holding.anchors, smaller, degraded)
+            all_of_it = warm.used
+            warm, summary = earlier.packed(max(0, warm.used - excess))
+            room += all_of_it - warm.used
+            cold = self.cold(recalled, last, room, _lines(hot, warm), conversation_id, form)
+        if last and any(it.conversation_id == last.conversation_id for it in cold.packed):
+            last = None  # its abbreviation stands beside what is recalled of it
         deadline.check()
         if left_out:
-            warm = replace(
-                warm,
-                note=f"{warm.note}; {left_out} anchors are left out, the least sure".removeprefix(
-                    "; "
-                ),
-            )
+            note = f"the least sure anchors are left out: {left_out}"
+            warm = replace(warm, note=f"{warm.note}; {note}".removeprefix("; "))
         begins = head.conversation.compressed_through + 1 if head else 1
         condensed = self.condensed(head, degraded) if summary else 0
         context = Context(
@@ -267,31 +279,26 @@ class ContextBuilder:
             in_memory,
         )
 
-    def warm(
+    def earlier(
         self,
         head: ConversationState | None,
         hot: Packed,
         weighing: own.Weighing,
         anchors: list[Anchor],
-        budget: Budget,
         degraded: dict[str, str],
-    ) -> tuple[Packed, str]:
-        """Return the warm tier alone, with what is given of the summary."""
-        room = max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
+    ) -> "_Earlier":
+        """Return the turns before the hot ones, to be packed into the warm tier."""
         if head is None:
             degraded["warm"] = degraded["hot"]
-            return Packed(Tier.WARM, room, note=f"it cannot be read: {degraded['hot']}"), ""
+            return _Earlier("", weighing.form, trouble=f"it cannot be read: {degraded['hot']}")
+        summary = head.conversation.compression_summary
         try:
             turns, preference = own.earlier(
                 self._space, head, anchors, self._max_bytes, self._choosing.now.window
             )
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
-            summary, _ = _fitting(head.conversation.compression_summary, room, weighing.form)
-            reserved = weighing.form.summary(summary)
-            return Packed(
-                Tier.WARM, room, note=f"it cannot be read: {error}", reserved=reserved
-            ), summary
+            return _Earlier(summary, weighing.form, trouble=f"it cannot be read: {error}")
         _note_damage(degraded, "warm", turns.damaged)
         oldest_hot = min((it.message.turn_number for it in hot.packed), default=0)
         left_out = {it.sequence for it in hot.dropped}
@@ -305,16 +312,21 @@ class ContextBuilder:
                 candidates.append(
                     weighing.candidate(head.conversation.id, it, "an earlier turn", near)
                 )
-        summary, note = _fitting(
-            head.conversation.compression_summary, room // 2 if candidates else room, weighing.form
-        )
-        reserved = weighing.form.summary(summary)
-        if not candidates:
-            note = "; ".join(part for part in (note, "there are no earlier turns") if part)
-        packed = pack_warm(
-            candidates, room, reserved, replace(preference, similarity=similarity), weighing.form
-        )
-        return replace(packed, note=note), summary
+        preference = replace(preference, similarity=similarity)
+        return _Earlier(summary, weighing.form, candidates, preference)
+
+    def warm(
+        self,
+        head: ConversationState | None,
+        hot: Packed,
+        weighing: own.Weighing,
+        anchors: list[Anchor],
+        budget: Budget,
+        degraded: dict[str, str],
+    ) -> tuple[Packed, str]:
+        """Return the warm tier alone, with what is given of the summary."""
+        room = max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
+        return self.earlier(head, hot, weighing, anchors, degraded).packed(room)
 
     def condensed(self, head: ConversationState | None, degraded: dict[str, str]) -> int:
         """Return how many messages the summary of a conversation stands for; 0 where the index
@@ -330,7 +342,7 @@ class ContextBuilder:
             degraded.setdefault("warm", str(error))
             return 0
 
-    def cold(
+    def recall(
         self,
         head: ConversationState | None,
         shown: past.Shown,
@@ -342,9 +354,10 @@ class ContextBuilder:
         *,
         own_room: int,
         explain: bool,
-    ) -> tuple[past.Past, Packed, Source | None]:
-        """Return the cold tier alone, of `room` tokens, and the conversation before this one where
-        its abbreviation is shown. More than `own_room` is used where recall is likely to help.
+    ) -> tuple[past.Past, Source | None]:
+        """Return the turns that may be recalled into `room` tokens, and the conversation before
+        this one where its abbreviation is shown. More than `own_room` is used where recall is
+        likely to help.
 
         Raises CallerGone, DeadlineExceeded.
         """
@@ -354,7 +367,7 @@ class ContextBuilder:
             last = past.last_conversation(self._space, head, room, weighing.form) if head else None
             left = room - weighing.form.source(last) if last else room
             if note := past.why_not(message, left):
-                return past.Past(), Packed(Tier.COLD, room, note=note, reserved=room - left), last
+                return past.Past(note=note), last
             # the transcript or the index was of no help for it, and other lines of it may be found
             if shown.number is None:
                 shown = replace(
@@ -371,36 +384,66 @@ class ContextBuilder:
             )  # fmt: skip
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)
-            return (
-                past.Past(),
-                Packed(Tier.COLD, room, note=f"it cannot be searched: {error}"),
-                None,
-            )
+            return past.Past(note=f"it cannot be searched: {error}"), None
         degraded |= recalled.degraded
+        return recalled, last
+
+    def cold(
+        self,
+        recalled: past.Past,
+        last: Source | None,
+        room: int,
+        lines: frozenset[int],
+        conversation_id: str,
+        form: Form,
+    ) -> Packed:
+        """Return the cold tier, of `room` tokens: the recalled turns without those lines of the
+        conversation that other tiers show.
+        """
+        of_last = form.source(last) if last else 0
+        left = max(0, room - of_last)
         packed = pack_cold(
-            recalled.turns,
-            recalled.budget,
-            choosing.recalling,
-            recalled.about,
-            shown.conversation_id,
-            weighing.form,
-        )
+            past.unshown(recalled.turns, conversation_id, lines), min(recalled.budget, left),
+            self._choosing.now.recalling, recalled.about, conversation_id, form,
+            best_at_most=left,
+        )  # fmt: skip
         if last and any(it.conversation_id == last.conversation_id for it in packed.packed):
-            last, left = None, room  # its abbreviation stands beside what is recalled of it
-        dropped, considered = (
-            [*packed.dropped, *recalled.dropped],
-            packed.considered + len(recalled.dropped),
-        )
-        reserved = packed.reserved + room - left
-        packed = replace(
+            of_last = 0  # its abbreviation stands beside what is recalled of it
+        return replace(
             packed,
             budget=room,
-            reserved=reserved,
+            reserved=packed.reserved + of_last,
             note=recalled.note,
-            dropped=dropped,
-            considered=considered,
+            dropped=[*packed.dropped, *recalled.dropped],
+            considered=packed.considered + len(recalled.dropped),
         )
-        return recalled, packed, last
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """Turns before the hot ones, and the summary of those before them, read once for any room."""
+
+    summary: str
+    form: Form
+    candidates: list[Candidate] = field(default_factory=list)
+    preference: Preference = field(default_factory=Preference)
+    trouble: str = ""
+    """Why the turns cannot be read."""
+
+    def packed(self, room: int) -> tuple[Packed, str]:
+        """Return the warm tier of so many tokens, with what is given of the summary."""
+        of_summary = room // 2 if self.candidates else room
+        summary, note = _fitting(self.summary, of_summary, self.form)
+        if not self.candidates and not self.trouble:
+            note = "; ".join(part for part in (note, "there are no earlier turns") if part)
+        reserved = self.form.summary(summary)
+        packed = pack_warm(self.candidates, room, reserved, self.preference, self.form)
+        return replace(packed, note=self.trouble or note), summary
+
+
+def _lines(*tiers: Packed) -> frozenset[int]:
+    """Return the lines of the conversation's messages in these tiers."""
+    return frozenset(it.message.sequence for tier in tiers for it in tier.packed)
 
 
 def _within(context: Context, max_bytes: int) -> Context:

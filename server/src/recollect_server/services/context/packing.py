@@ -230,10 +230,25 @@ answer may stand further down.
 """
 
 
-_DOUBTFUL, _SURE = 0.5, 0.75
-"""Scores of the best turn up to which recall has no more than its own budget, and from which it has
-everything that other tiers leave or lend. The best one scores 0.80 for the median question of
-RealMem, and 0.68 for that of another person's history; 0.86 and 0.41 in LoCoMo (by words).
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Scores of the best turn, and what of the budget they are worth."""
+
+    doubtful: float
+    """A score up to which recall has the least that it may have."""
+    sure: float
+    """A score from which it has everything that other tiers leave or lend."""
+    least: float
+    """Share of its own budget that recall has at the least."""
+
+
+BY_WORDS = Trust(0.5, 0.75, 1.0)
+"""By words the best turn scores 0.80 for the median question of RealMem, and 0.68 for that of
+another person's history; 0.86 and 0.41 in LoCoMo.
+"""
+BY_MEANING = Trust(0.4, 0.7, 0.3)
+"""By meaning 0.80 and 0.60 in RealMem, 0.76 and 0.60 in FriendsQA, and small talk less than 0.48:
+that tells more, so what is doubtful gets less.
 """
 
 
@@ -252,12 +267,13 @@ class Recalling:
         """Return the score that a turn must reach beside the best one."""
         return self.threshold if best < self.threshold else _FOLLOWING * self.threshold
 
-    def budget(self, best: float, own: int, most: int) -> int:
-        """Return the tokens of recall whose best turn has this score: `own`, and of what there is
-        beyond it, up to `most`, the more the likelier it is to help.
+    def budget(self, best: float, own: int, most: int, trust: Trust) -> int:
+        """Return the tokens of recall whose best turn has this score: of what there is, up to
+        `most`, the more the likelier it is to help. `own` is its own budget.
         """
-        share = min(1.0, max(0.0, (best - _DOUBTFUL) / (_SURE - _DOUBTFUL)))
-        return min(most, own + int(share * max(0, most - own)))
+        share = min(1.0, max(0.0, (best - trust.doubtful) / (trust.sure - trust.doubtful)))
+        least = trust.least * own
+        return min(most, int(least + share * max(0, most - least)))
 
 
 def pack_cold(
@@ -267,13 +283,16 @@ def pack_cold(
     about: Mapping[str, About],
     own: str = "",
     form: Form = _PARTS,
+    *,
+    best_at_most: int = 0,
 ) -> Packed:
     """Pack the turns that fit best, each whole, from few sources; what is said of each source is
     charged too.
 
-    Of each other conversation at most a share of the budget is packed, until all had a turn. A turn
-    that does not fit is left out; a shorter one behind it may still fit. They are listed by
-    relevance. `own` is the conversation that goes on.
+    The best turn comes first, and may take up to `best_at_most` tokens where the budget is less;
+    then those whose score is high for their tokens. Of each other conversation at most a share of
+    the budget is packed, until all had a turn. A turn that does not fit is left out; a shorter one
+    behind it may still fit. They are listed by relevance. `own` is the conversation that goes on.
     """
     packed: list[Turn] = []
     waiting: list[Turn] = []
@@ -281,6 +300,8 @@ def pack_cold(
     spent: defaultdict[str, int] = defaultdict(int)
     used = 0
     ranked = sorted(turns, key=_preferred)
+    ranked[1:] = sorted(ranked[1:], key=_worth)
+    most = max(budget, best_at_most)
     for again in (False, True):
         for turn in waiting if again else ranked:
             name, tokens = turn[0].conversation_id, cost(turn)
@@ -295,7 +316,7 @@ def pack_cold(
                 waiting.append(turn)
             elif len(sources) > rules.limit:
                 dropped += _left_out(turn, f"{rules.limit} sources are recalled already")
-            elif used + tokens + frames > budget:
+            elif used + tokens + frames > (budget if turn is not ranked[0] else most):
                 dropped += _left_out(
                     turn, f"{tokens} tokens and {max(0, budget - used - frames)} were left"
                 )
@@ -314,6 +335,19 @@ equal ones. The score knows how new a message is; chosen by relevance, whose rec
 points fewer of BEAM's and QMSum's questions and 5 fewer of RealMem's have any gold (apart, by
 words; `bench/dialogue.py`).
 """
+
+
+_THRIFT = 0.3
+"""Power of a turn's tokens that its score is divided by: of two turns that are as likely to help
+the shorter one leaves room for another. At 1, which would pack the most, the likeliest turns give
+way to a great many short ones.
+"""
+
+
+def _worth(turn: Turn) -> tuple[float, float, str, int]:
+    """Return the sort key by which turns behind the best one are chosen."""
+    score, *others = _preferred(turn)
+    return score / cost(turn) ** _THRIFT, *others
 
 
 def _preferred(turn: Turn) -> tuple[float, float, str, int]:

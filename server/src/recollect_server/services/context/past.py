@@ -8,6 +8,7 @@ excerpts around the words that matter.
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
+from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import About, Candidate, Dropped, Source, Tier
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import UNLIMITED, Deadline
@@ -17,7 +18,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.own import Weighing
-from recollect_server.services.context.packing import Recalling, Turn
+from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Recalling, Turn
 from recollect_server.services.context.relevance import says_little, speaks_of_asker
 from recollect_server.services.recall.candidates import Candidates, gather
 from recollect_server.services.recall.dates import asks_of_dates, read_dates, without_dates
@@ -33,9 +34,9 @@ from recollect_server.storage.index.messages import Place
 _QUESTION = 4000
 _CONVERSATIONS = 50  # that are found by all their words at the least, if there are so many
 _RANKED = 200  # messages, best first, that turns are made of
-_POOL = 1.1
-"""Turns that fit best are candidates until they have so many budgets' worth: a shorter one may fit
-where a longer one does not.
+_POOL = 2.0
+"""Turns that fit best are candidates until they have so many budgets' worth: of nearly equal ones
+the shorter are packed.
 """
 _FURTHER = 0.5
 """Share of an excerpt's tokens that the messages of all turns but the best one have: with long
@@ -49,7 +50,11 @@ _BESIDE = 0.25
 """Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or
 what became of it.
 """
-_LEAST_EXCERPT = 20  # tokens
+_LEAST_EXCERPT = 40  # tokens
+_CUT_OFF = 0.2
+"""Share of a message that an excerpt leaves out at the least: to cut off one short sentence saves
+nothing, and the answer may be in it.
+"""
 _WHOLE_TURN = 6
 """Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
 may have many tool calls.
@@ -91,6 +96,10 @@ class Shown:
     """Its number in the index; None where the index does not have it."""
     sequences: frozenset[int] = frozenset()
     """The lines of the messages that are packed."""
+    lent: frozenset[int] = frozenset()
+    """The lines of messages that are packed unless recall takes their room: they may be recalled
+    then.
+    """
     newest_turn: int = 0
     """The turn that is being answered: nothing of it answers itself, whether it is packed or
     not.
@@ -135,8 +144,8 @@ def recall(
 ) -> Past:
     """Return the turns that fit best and are not shown already.
 
-    Of `budget`, what exceeds `own_budget` is only used where something is likely to fit: by words
-    alone, for of scores by meaning it was not measured.
+    Of `budget`, what exceeds `own_budget` is only used where something is likely to fit; where that
+    is doubtful by meaning, less than `own_budget`.
 
     Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
     """
@@ -169,16 +178,21 @@ def recall(
     least = rules.least(best)
     chosen: dict[tuple[int, int], list[int]] = {}
     note = ""
-    granted = budget if candidates.scans else rules.budget(best, own_budget, budget)
+    trust = BY_MEANING if candidates.scans else BY_WORDS
+    granted = rules.budget(best, own_budget, budget, trust)
     if granted < budget:
-        note = f"the best scores {best:.2f}, so at most {granted} tokens are recalled"
+        note = (
+            f"the best scores {best:.2f}, so at most {granted} tokens are recalled, or the best turn"
+            " alone"
+        )
     room = _POOL * granted
     for at in ranked[:_RANKED]:
         name = (candidates.messages[at].number, candidates.messages[at].turn_number)
         score = candidates.message_scores[at]
         if score < least or (room <= 0 and name not in chosen):
             break
-        room -= min(candidates.messages[at].tokens, _length(excerpt_tokens, score, best))
+        if name[0] != shown.number or candidates.messages[at].place[0] not in shown.lent:
+            room -= min(candidates.messages[at].tokens, _length(excerpt_tokens, score, best))
         chosen.setdefault(name, []).append(at)
     low = (
         [at for at in ranked if candidates.message_scores[at] < least][:_EXPLAINED]
@@ -200,6 +214,13 @@ def recall(
     # a conversation may be deleted meanwhile
     turns = [turn for turn in turns if turn[0].conversation_id in about]
     return Past(turns, dropped, about, candidates.degraded, note, granted)
+
+
+def unshown(turns: list[Turn], conversation_id: str, lines: frozenset[int]) -> list[Turn]:
+    """Return the turns, but for those lines of a conversation."""
+    shown = {(conversation_id, line) for line in lines}
+    others = ([it for it in turn if it.place not in shown] for turn in turns)
+    return [turn for turn in others if turn]
 
 
 def last_conversation(
@@ -270,6 +291,8 @@ def _read(
                 tokens = _length(excerpt_tokens, score, best, fits=fits)
                 if message.role is Role.USER:
                     tokens = max(tokens, int(_OF_USERS * excerpt_tokens))
+                if estimate_tokens(message.content) * (1 - _CUT_OFF) <= tokens:
+                    tokens = max(tokens, min(excerpt_tokens, estimate_tokens(message.content)))
                 cut = _cut(message, tokens, weighing.words)
                 whole[message.turn_number].append(
                     _candidate(ids[number], message, cut, score, warm, weighing, fits=fits)
@@ -285,7 +308,7 @@ def _length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True
     tokens = excerpt_tokens * score
     if score < best:
         tokens *= _FURTHER
-    return max(_LEAST_EXCERPT, int(tokens if fits else tokens * _BESIDE))
+    return min(excerpt_tokens, max(_LEAST_EXCERPT, int(tokens if fits else tokens * _BESIDE)))
 
 
 def _cut(message: Message, tokens: int, words: frozenset[str]) -> Message:

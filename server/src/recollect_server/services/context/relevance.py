@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from recollect_server.domain.languages import STOP_WORDS
-from recollect_server.domain.text import pairs, runs
+from recollect_server.domain.languages import ASKER_WORDS, STOP_WORDS
+from recollect_server.domain.text import UNSPACED_RUN, pairs, runs
 from recollect_server.domain.time import DAY
 
 _WORD = re.compile(r"\w+")
@@ -19,8 +19,10 @@ yeah ja nein sure fine great cool nice perfect right alright got it hm hmm lol h
 """
 _LITTLE = frozenset(_SMALL_TALK.split())
 _MOST_LITTLE = 5  # words
-# "tell me" is no such question
-_FIRST_PERSON = frozenset(["i", "my", "mine", "myself", "we", "us", "our", "ours"])
+# of scripts without spaces, where they are looked for anywhere; Korean has spaces
+_ASKER_SIGNS = tuple(it for it in ASKER_WORDS if UNSPACED_RUN.match(it) and it < "\uac00")
+# "tell me" is no such question, nor are "for me" and "with me" in Chinese
+_TOLD = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,16 @@ def says_little(message: str) -> bool:
 
 
 def speaks_of_asker(message: str) -> bool:
-    """Return whether a message has an English word of the first person: "What is my name?" asks of
-    the past in words of small talk.
+    """Return whether a message has a word of the first person: "What is my name?" asks of the past
+    in words of small talk.
     """
-    return not _FIRST_PERSON.isdisjoint(_WORD.findall(message.lower()))
+    lowered = message.lower()
+    if not ASKER_WORDS.isdisjoint(_WORD.findall(lowered)):
+        return True
+    if lowered.isascii():
+        return False
+    spoken = _TOLD.sub("", lowered)
+    return any(sign in spoken for sign in _ASKER_SIGNS)
 
 
 def evenly(first: int, last: int, count: int) -> Iterable[int]:

@@ -10,7 +10,12 @@ from ulid import ULID
 
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
-from recollect_server.domain.errors import EscalationClosed, EscalationNotFound, TrustRequired
+from recollect_server.domain.errors import (
+    EscalationClosed,
+    EscalationNotFound,
+    RequestIdReused,
+    TrustRequired,
+)
 from recollect_server.domain.external import (
     DIRECT,
     Communication,
@@ -30,7 +35,7 @@ from recollect_server.domain.external import (
 )
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import is_escalation_id
+from recollect_server.domain.ids import is_conversation_id, is_escalation_id
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, Passages, plain
@@ -39,6 +44,7 @@ from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import newest_within
 from recollect_server.storage.logs.store import NO_CLAIM, Claim
@@ -427,7 +433,7 @@ class External:
         request = key_of("ResolveEscalation", request_id, {"id": escalation_id, "answer": answer})
         with self._space.exclusive(request=request_id):
             self._store.bring_up()
-            if request and self._space.find_request(request):
+            if request and self._known(request):
                 return self._escalation(escalation_id)
             communication_id = self._escalation(escalation_id).communication_id
             with self._space.exclusive(conversation=communication_id):
@@ -454,11 +460,18 @@ class External:
             raise EscalationNotFound(escalation_id)
         return escalation
 
+    def _known(self, request: RequestKey) -> KnownRequest | None:
+        """Return the same request if it was carried out before. Raises RequestIdReused."""
+        record = self._space.find_request(request)
+        if record and is_conversation_id(record.conversation_id):
+            raise RequestIdReused(request.id)  # by a message that was redacted since
+        return record
+
     def _before(self, request: RequestKey) -> Written | None:
         """Return the result of the same request if it was carried out before. Raises
         RequestIdReused.
         """
-        record = self._space.find_request(request)
+        record = self._known(request)
         return (
             self._store.as_it_was(record.conversation_id, record.last_sequence) if record else None
         )

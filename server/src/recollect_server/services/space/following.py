@@ -32,21 +32,13 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.services.space.comparison import Comparison
-from recollect_server.services.space.deletion import (
-    Deletions,
-    bring_up_forgotten,
-    forget_anchors_again,
-)
+from recollect_server.services.space.deletion import Deletions
+from recollect_server.services.space.deletion_steps import bring_up_forgotten, forget_anchors_again
 from recollect_server.services.space.events import ChangedElsewhere, Reindexed
-from recollect_server.services.space.locks import Locks
 from recollect_server.services.space.logs import Logs
-from recollect_server.services.space.pending import PendingWrites
-from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
-from recollect_server.services.space.states import States
-from recollect_server.services.space.writes import Writes
 from recollect_server.storage.index.checking import Contents
-from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.store import (
     ANCHORS,
     FORGOTTEN,
@@ -56,7 +48,6 @@ from recollect_server.storage.logs.store import (
     Kind,
     LogConflict,
     LogNotFound,
-    LogStore,
     Position,
     Sharing,
 )
@@ -78,35 +69,27 @@ class Following:
 
     def __init__(
         self,
-        store: LogStore,
+        parts: Parts,
         sharing: Sharing,
         moment: str,
-        kinds: tuple[Logs[Any], ...],
-        projection: Projection,
-        pending: PendingWrites,
-        states: States,
-        writes: Writes,
         deletions: Deletions,
         redactions: Redactions,
-        anchors: AnchorLedger,
-        locks: Locks,
-        publish: Callable[[object], None],
     ) -> None:
         """`moment`: one before the index was brought up to the logs."""
         self.failure = ""
         """Reason for which it is not known what others wrote; empty if it is."""
-        self._store = store
+        self._store = parts.store
         self._sharing = sharing
-        self._kinds = kinds
-        self._projection = projection
-        self._pending = pending
-        self._states = states
-        self._writes = writes
+        self._kinds = parts.kinds
+        self._projection = parts.projection
+        self._pending = parts.pending
+        self._states = parts.states
+        self._writes = parts.writes
         self._deletions = deletions
         self._redactions = redactions
-        self._anchors = anchors
-        self._locks = locks
-        self._publish = publish
+        self._anchors = parts.anchors
+        self._locks = parts.locks
+        self._publish = parts.publish
         self._turns = threading.Condition()  # guards the next three
         self._last = self._done = 0
         self._is_busy = False

@@ -259,15 +259,7 @@ class Logs(ABC, Generic[State]):
         refused: list[str] = []
         try:
             state = self.whole(stored) if stored else None
-            size = self.store.length(name)
-            if size < end.bytes:
-                raise IndexAhead(f"{name} has {size} bytes and {end.bytes} of it are indexed")
-            if (
-                stored
-                and size > end.bytes
-                and not (self.goes_on(index, stored) and self.store.is_boundary(name, end))
-            ):
-                raise IndexAhead(f"{name} is another one than was indexed, up to byte {end.bytes}")
+            self._check_goes_on(index, name, stored, end)
             ready = recovered() if recovered else Recovered(self.store.recover(name, end), None)
             if torn := ready.torn:
                 totals.bytes_cut += torn.bytes_cut
@@ -314,6 +306,20 @@ class Logs(ABC, Generic[State]):
             if refused:
                 raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")
         return number, state, end
+
+    def _check_goes_on(
+        self, index: Index, name: str, stored: Indexed[State] | None, end: Position
+    ) -> None:
+        """Raise IndexAhead unless a log goes on behind what is indexed of it, up to `end`."""
+        size = self.store.length(name)
+        if size < end.bytes:
+            raise IndexAhead(f"{name} has {size} bytes and {end.bytes} of it are indexed")
+        if (
+            stored
+            and size > end.bytes
+            and not (self.goes_on(index, stored) and self.store.is_boundary(name, end))
+        ):
+            raise IndexAhead(f"{name} is another one than was indexed, up to byte {end.bytes}")
 
 
 def claim_of(request_id: str) -> str:

@@ -30,24 +30,18 @@ from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
     InvalidField,
+    RequestIdReused,
     StorageUnavailable,
 )
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.message import Message, Redaction
 from recollect_server.domain.routing import mail_ids_of
-from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import Appended, Redacted
-from recollect_server.services.space.locks import Locks
 from recollect_server.services.space.logs import entries_of
-from recollect_server.services.space.pending import PendingWrites
-from recollect_server.services.space.projection import Projection
-from recollect_server.services.space.requests import Requests
-from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import ConversationState, RequestKey
-from recollect_server.services.space.states import States
-from recollect_server.services.space.writes import Writes
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.redaction import Erased
@@ -75,32 +69,19 @@ class RedactionDone:
 class Redactions:
     """The redactions of a space. Safe to call from any thread."""
 
-    def __init__(
-        self,
-        transcripts: ConversationLogs,
-        projection: Projection,
-        pending: PendingWrites,
-        states: States,
-        writes: Writes,
-        routes: Routes,
-        requests: Requests,
-        anchors: AnchorLedger,
-        locks: Locks,
-        clock: Clock,
-        publish: Callable[[object], None],
-    ) -> None:
-        self._transcripts = transcripts
-        self._store = transcripts.store
-        self._projection = projection
-        self._pending = pending
-        self._states = states
-        self._writes = writes
-        self._routes = routes
-        self._requests = requests
-        self._anchors = anchors
-        self._locks = locks
-        self._clock = clock
-        self._publish = publish
+    def __init__(self, parts: Parts) -> None:
+        self._transcripts = parts.transcripts
+        self._store = parts.store
+        self._projection = parts.projection
+        self._pending = parts.pending
+        self._states = parts.states
+        self._writes = parts.writes
+        self._routes = parts.routes
+        self._requests = parts.requests
+        self._anchors = parts.anchors
+        self._locks = parts.locks
+        self._clock = parts.clock
+        self._publish = parts.publish
         self._counts: Counter[str] = Counter()
 
     def count(self, conversation_id: str) -> int:
@@ -133,6 +114,8 @@ class Redactions:
                 )
             if request and (earlier := self._requests.find(request, conversation_id)):
                 lines, conversation = self._requests.replay_lines(earlier)
+                if not isinstance(lines[-1].entry and lines[-1].entry.content, MessagesRedacted):
+                    raise RequestIdReused(request.id)  # by a message that was redacted since
                 return self._answer(conversation, lines[-1], earlier.cursor, duplicate=True)
             if state.number is None or not state.indexed:
                 raise IndexUnavailable(

@@ -30,6 +30,7 @@ from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.space.states import States
 from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.redaction import ANY_HASH
@@ -222,6 +223,28 @@ def _check_same(request: RequestKey, earlier: KnownRequest) -> None:
         raise RequestIdReused(request.id)
 
 
+def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
+    """Let other processes have the answer of a request that writes no line (see
+    `Requests.share`).
+    """
+    if logs.sharing is None:
+        return record
+    answer = logs.sharing.remember(record.request_id, orjson.dumps(record).decode())
+    return KnownRequest(**orjson.loads(answer))
+
+
+def request_of_delete(logs: LogStore, index: Index, conversation_id: str) -> RequestKey | None:
+    """Return the request that began a delete which has not ended; None if none did, or if it has
+    its answer. Raises IndexUnavailable, StorageUnavailable.
+    """
+    notes = logs.sharing or index.requests
+    if (note := notes.delete_note(conversation_id)) is None:
+        return None
+    request = RequestKey(*orjson.loads(note))
+    is_answered = logs.sharing is not None and logs.sharing.answer(request.id) != ""
+    return None if is_answered else request
+
+
 class Requests:
     """The requests of a space that were carried out before. Safe to call from any thread."""
 
@@ -251,6 +274,9 @@ class Requests:
         if earlier is None:
             return None
         _check_same(request, earlier)
+        is_redacted = earlier.hash == ANY_HASH
+        if is_redacted and conversation_id not in (None, earlier.conversation_id):
+            raise RequestIdReused(request.id)
         if self._projection.overlay.pending(request.id):
             raise StorageUnavailable(
                 "the transcript cannot be written yet. The messages are held: repeat with the same request_id"
@@ -261,8 +287,12 @@ class Requests:
         """Return the same request, one that writes no line, if it was carried out before by any
         process. Raises RequestIdReused, IndexUnavailable, StorageUnavailable.
         """
-        if (earlier := self.find(request, None)) or not (answer := self._shared_answer(request)):
+        if earlier := self.find(request, None):
+            if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
+                raise RequestIdReused(request.id)
             return earlier
+        if not (answer := self._shared_answer(request)):
+            return None
         earlier = KnownRequest(**orjson.loads(answer))
         _check_same(request, earlier)
         return earlier
@@ -273,21 +303,30 @@ class Requests:
         """
         return self._shared_answer(request) == ""
 
-    def begin(self, request: RequestKey) -> None:
-        """Let other processes know that such a request is carried out. Raises
-        StorageUnavailable.
+    def begin_delete(self, request: RequestKey, conversation_id: str) -> None:
+        """Note that a request begins to delete a conversation, for the other processes and for the
+        one that finishes what a kill interrupts. Raises StorageUnavailable.
         """
+        note = orjson.dumps([request.id, request.hash]).decode()
         if sharing := self._transcripts.store.sharing:
-            sharing.remember(request.id, "")
+            sharing.begin_delete(conversation_id, request.id, note)
+            return
+        with suppress(IndexUnavailable):  # its answers are lost too
+            self._projection.index.requests.begin_delete(conversation_id, note)
 
     def share(self, record: KnownRequest) -> KnownRequest:
         """Let other processes have the answer of such a request. Return the first one, which
         another process may have given. Raises StorageUnavailable.
         """
-        if (sharing := self._transcripts.store.sharing) is None:
-            return record
-        answer = sharing.remember(record.request_id, orjson.dumps(record).decode())
-        return KnownRequest(**orjson.loads(answer))
+        return share(self._transcripts.store, record)
+
+    def end_delete(self, record: KnownRequest) -> KnownRequest:
+        """Keep the answer of a request that deleted a conversation, as `remember` does. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        record = self.share(record)
+        self._projection.index.requests.end_delete(record)
+        return record
 
     def remember(self, record: KnownRequest) -> KnownRequest:
         """Keep the answer of such a request, for every process, and return the first one. Raises

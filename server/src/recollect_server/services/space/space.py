@@ -16,8 +16,6 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.routing import Place as ChannelPlace
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.communication_logs import CommunicationLogs
-from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
@@ -29,21 +27,15 @@ from recollect_server.services.space.events import (
 )
 from recollect_server.services.space.following import Following
 from recollect_server.services.space.leases import Leases
-from recollect_server.services.space.locks import LockOrder, Locks
-from recollect_server.services.space.pending import PendingWrites
-from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.locks import LockOrder
+from recollect_server.services.space.parts import build_parts
 from recollect_server.services.space.redaction import RedactionDone, Redactions
-from recollect_server.services.space.requests import Requests
-from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.state import Committed, ConversationState, RequestKey
-from recollect_server.services.space.states import States
 from recollect_server.services.space.unindexing import Unindexing
 from recollect_server.services.space.upkeep import Upkeep
-from recollect_server.services.space.writes import Writes
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, Place, contents_of
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position, Purpose
@@ -92,97 +84,35 @@ class Space:
         self._looked = time.monotonic()
         self.clock = clock
         self.telemetry = telemetry
-        self.anchors = AnchorLedger(store)
-        self.communications = CommunicationLogs(store)
         self._store = store
         self._leases = Leases(store.sharing) if store.sharing else None
-        self._locks = Locks(lock_order, telemetry)
-        self.exclusive = self._locks.exclusive
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
-        self.transcripts = transcripts = ConversationLogs(store)
-        self._projection = Projection(index, unverified, telemetry)
-        self._overlay = self._projection.overlay
-        self._pending = PendingWrites(self._overlay)
-        self._states = States(
-            transcripts,
-            self._projection,
-            self._pending,
+        parts = build_parts(
+            store,
+            index,
             clock,
             self.publish,
+            unverified=unverified,
+            lock_order=lock_order,
+            telemetry=telemetry,
             may_index=reading is None,
         )
-        self._routes = Routes(self._overlay, store.has, self._states.is_pinned)
-        self._requests = Requests(transcripts, self._projection, self._states, self.anchors)
-        self._writes = Writes(
-            transcripts,
-            self._projection,
-            self._pending,
-            self._states,
-            self._routes,
-            clock,
-            self.publish,
-            telemetry,
-        )
-        self._deletions = Deletions(
-            store,
-            self._projection,
-            self._pending,
-            self._states,
-            self._routes,
-            self._requests,
-            self.anchors,
-            self._locks,
-            clock,
-            self.publish,
-        )
-        self._redactions = Redactions(
-            transcripts,
-            self._projection,
-            self._pending,
-            self._states,
-            self._writes,
-            self._routes,
-            self._requests,
-            self.anchors,
-            self._locks,
-            clock,
-            self.publish,
-        )
-        self._unindexing = Unindexing(
-            store,
-            self._projection,
-            self._pending,
-            self._writes,
-            self._locks,
-            clock,
-            self.publish,
-        )
-        self._upkeep = Upkeep(
-            store,
-            (transcripts, self.communications),
-            self.anchors,
-            self._projection,
-            self._pending,
-            self._states,
-            self._locks,
-            clock,
-            self.publish,
-        )
+        self.anchors, self.transcripts = parts.anchors, parts.transcripts
+        self.communications = parts.communications
+        self._locks = parts.locks
+        self.exclusive = self._locks.exclusive
+        self._projection = parts.projection
+        self._overlay = self._projection.overlay
+        self._pending, self._states = parts.pending, parts.states
+        self._routes, self._requests = parts.routes, parts.requests
+        self._writes = parts.writes
+        self._deletions = Deletions(parts)
+        self._redactions = Redactions(parts)
+        self._unindexing = Unindexing(parts)
+        self._upkeep = Upkeep(parts)
         self._following = store.sharing and Following(
-            store,
-            store.sharing,
-            moment,
-            (transcripts, self.communications),
-            self._projection,
-            self._pending,
-            self._states,
-            self._writes,
-            self._deletions,
-            self._redactions,
-            self.anchors,
-            self._locks,
-            self.publish,
+            parts, store.sharing, moment, self._deletions, self._redactions
         )
         self.subscribe(Appended, self._appended)
         self.subscribe(Reloaded, lambda event: self._requests.forget(event.conversation_id))

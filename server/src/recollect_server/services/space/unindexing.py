@@ -15,14 +15,10 @@ from contextlib import suppress
 from recollect_server.domain import conversation as domain
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationPinned
-from recollect_server.domain.time import Clock
 from recollect_server.services.space.deletion import NotConfirmed
 from recollect_server.services.space.events import Unindexed
-from recollect_server.services.space.locks import Locks
-from recollect_server.services.space.pending import PendingWrites
-from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import lines_as_indexed
-from recollect_server.services.space.writes import Writes
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
@@ -42,23 +38,14 @@ _TURN = 0.001
 class Unindexing:
     """Takes the words of a space's conversations out of the index, and brings them back."""
 
-    def __init__(
-        self,
-        store: LogStore,
-        projection: Projection,
-        pending: PendingWrites,
-        writes: Writes,
-        locks: Locks,
-        clock: Clock,
-        publish: Callable[[object], None],
-    ) -> None:
-        self._store = store
-        self._projection = projection
-        self._pending = pending
-        self._writes = writes
-        self._locks = locks
-        self._clock = clock
-        self._publish = publish
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._projection = parts.projection
+        self._pending = parts.pending
+        self._writes = parts.writes
+        self._locks = parts.locks
+        self._clock = parts.clock
+        self._publish = parts.publish
 
     def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:
         """Unindex a conversation (see `Space.unindex`)."""

@@ -16,25 +16,20 @@ from recollect_server.domain.errors import (
     NothingNamed,
     StorageUnavailable,
 )
-from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import (
+from recollect_server.services.space.deletion_steps import (
     bring_up_forgotten,
     finish_delete,
     forget_anchors_again,
 )
 from recollect_server.services.space.events import IndexReplaced
-from recollect_server.services.space.locks import Locks
 from recollect_server.services.space.logs import Logs
-from recollect_server.services.space.pending import PendingWrites
-from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import finish_redaction
-from recollect_server.services.space.states import States
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.store import Kind, LogStore
+from recollect_server.storage.logs.store import Kind
 
 log = structlog.get_logger("recollect.index")
 
@@ -42,27 +37,16 @@ log = structlog.get_logger("recollect.index")
 class Upkeep:
     """Upkeep of a space's index. Hold no lock."""
 
-    def __init__(
-        self,
-        store: LogStore,
-        kinds: tuple[Logs[Any], ...],
-        anchors: AnchorLedger,
-        projection: Projection,
-        pending: PendingWrites,
-        states: States,
-        locks: Locks,
-        clock: Clock,
-        publish: Callable[[object], None],
-    ) -> None:
-        self._store = store
-        self._kinds = kinds
-        self._anchors = anchors
-        self._projection = projection
-        self._pending = pending
-        self._states = states
-        self._locks = locks
-        self._clock = clock
-        self._publish = publish
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._kinds = parts.kinds
+        self._anchors = parts.anchors
+        self._projection = parts.projection
+        self._pending = parts.pending
+        self._states = parts.states
+        self._locks = parts.locks
+        self._clock = parts.clock
+        self._publish = parts.publish
 
     def repair(self, stopping: Callable[[], bool]) -> bool:
         """Repair what can be repaired now. Return False if something is left to do.

@@ -100,8 +100,9 @@ class Subscription:
         return updates
 
     def _begin(self, *, reset: bool) -> None:
-        self._resets = self._log.resets
+        resets = self._log.resets
         snapshot = self._snapshots.take(self.interest, self._choice, self._max_turns, reset=reset)
+        self._resets = resets  # only now: a snapshot that fails is taken again
         self._position = snapshot.position
         self._parts = snapshot.parts
         self._sent.clear()

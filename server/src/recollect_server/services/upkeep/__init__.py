@@ -1,3 +1,3 @@
-"""Upkeep of transcripts and index: `recovery` at the start, `verification` and `backing_up` on
-request. `app`, `jobs` and `cli` call it; no other service does.
+"""Upkeep of transcripts and index: `recovery` at the start, `verification` and `backup` on request.
+`app`, `jobs` and `cli` call it; no other service does.
 """

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from recollect_server.domain.time import Clock, to_text
-from recollect_server.services.upkeep.backing_up import CannotCopy
+from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.moves import Marked, MoveMark

@@ -28,14 +28,17 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import (
+from recollect_server.services.space.deletion import Receipt
+from recollect_server.services.space.deletion_steps import (
     bring_up_forgotten,
+    count_deleted,
     finish_delete,
     forget_anchors_again,
 )
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.services.space.redaction import finish_interrupted
+from recollect_server.services.space.requests import request_of_delete, share
 from recollect_server.services.space.unindexing import settle_all
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
@@ -48,6 +51,7 @@ from recollect_server.storage.index.file import (
     remove_files,
 )
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.store import Kind, LogNotFound, LogStore
 from recollect_server.storage.vectors.file import VectorsUnavailable
@@ -352,10 +356,10 @@ def _catch_up_all(
 
 
 def _finish_interrupted_delete(
-    logs: LogStore, index: Index, conversation_id: str, clock: Clock
+    logs: LogStore, index: Index, conversation_id: str, clock: Clock, anchors: int
 ) -> None:
-    """Finish a delete that a crash interrupted, and log it; for a long one, log the progress
-    too.
+    """Finish a delete that a crash interrupted, keep the receipt of its request, and log it; for a
+    long one, log the progress too. `anchors` went with it.
     """
     try:
         size = logs.deleted_length(conversation_id)
@@ -372,8 +376,20 @@ def _finish_interrupted_delete(
                 "finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done
             )
 
+    request, now = request_of_delete(logs, index, conversation_id), clock()
+    counted: Removed = {"anchors": anchors} if anchors else {}
+
+    def keep(removed: Removed) -> None:
+        if request:
+            receipt = Receipt(conversation_id, removed | counted, now)
+            index.requests.end_delete(share(logs, receipt.known_as(request)))
+
     try:
-        removed = finish_delete(logs, index, conversation_id, clock(), progress)
+        if request:  # the index may have removed a part of it before
+            counted |= count_deleted(logs, conversation_id)
+        removed = finish_delete(logs, index, conversation_id, now, progress, ending=keep)
+        if logs.sharing is None:
+            keep(removed)
     except LogNotFound:  # another process ended it meanwhile
         if logs.sharing is None:
             raise
@@ -429,9 +445,8 @@ def _look_after_all(
     with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
         forget_conversations(logs.root, deleting)
     for conversation_id in deleting:
-        if anchors:
-            anchors.drop_source(conversation_id)
-        _finish_interrupted_delete(logs, index, conversation_id, clock)
+        dropped = anchors.drop_source(conversation_id) if anchors else 0
+        _finish_interrupted_delete(logs, index, conversation_id, clock, dropped)
     hit("recover.deletes_finished")
     if not rebuilt and index.activity.is_missing():
         _count_activity(logs, index, progress)

@@ -48,9 +48,12 @@ _NAMES = {
     IDENTITIES: "the identities",
     RETENTION: "the receipts of retention",
     "tokens": "the ledger of tokens",
-    "conversations": "the folder of conversations",
-    "external": "the folder of external communications",
-    "threads": "the folder of threads",
+    "changes": "the changes in the database",
+    "shared": "the state that servers share",
+    "vectors": "the vectors in the database",
+    "conversations": "the conversations",
+    "external": "the external communications",
+    "threads": "the threads",
 }
 
 
@@ -249,6 +252,14 @@ class Sharing(Protocol):
         """Keep the answer of a request that leaves no line; empty: it is begun. The first answer
         stays. Return the one that is kept now.
         """
+
+    def begin_delete(self, log: str, request_id: str, note: str) -> None:
+        """Note that a request that leaves no line begins to delete a log. The last note of a log
+        stays.
+        """
+
+    def delete_note(self, log: str) -> str | None:
+        """Return the last note of `begin_delete` about a log; None if there is none."""
 
     def answer(self, request_id: str) -> str | None:
         """Return what `remember` kept of a request; None if it kept nothing."""

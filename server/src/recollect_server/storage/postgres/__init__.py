@@ -1,9 +1,9 @@
 """The PostgreSQL store: the same lines as rows, in a database that any number of servers use.
 
-`database` holds the connections and the schema; `store` is the log store of a space on them, and
-`sharing` what the servers ("replicas") share of it. `migrations` has the steps of the schema as
-SQL, in the order of their numbers: each is applied once, whole or not at all, and never changed
-after a release.
+`database` holds the connections and the schema; `store` is the log store of a space on them, by the
+statements of `rows`, and `sharing` what the servers ("replicas") share of it. `migrations` has the
+steps of the schema as SQL, in the order of their numbers: each is applied once, whole or not at
+all, and never changed after a release.
 
 All replicas are equal. Whoever appends names the end of the log that it knows, so of two that
 append at the same time one is told of a conflict and tries again behind the other. Each has a

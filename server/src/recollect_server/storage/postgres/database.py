@@ -3,11 +3,12 @@ and the number of this process among them.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import resources
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from recollect_server.domain.store_url import without_password
-from recollect_server.storage.postgres.follower import Follower
+from recollect_server.storage.postgres.follower import Follower, sever
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -37,6 +38,8 @@ _AWAY = 0.5  # seconds after a failure in which others fail at once
 _TRIES = 3  # of a call whose connection is lost
 _BEAT = 5.0  # seconds between two signs of life; after 30 the schema takes a replica for gone
 _LOOK = 0.25  # seconds between two looks for signs of life of others
+_LAST_PATIENCE = 0.5  # seconds that a call waits for a connection once the server stops
+_LAST_ANSWER = 3.0  # seconds that PostgreSQL has for a call then
 _GONE = "1 hour"  # without a sign of life; then a replica's number is forgotten
 
 # Of each connection, unless the URL says otherwise: a server that is gone is noticed in seconds.
@@ -63,12 +66,15 @@ _SESSION = """
 """
 
 
+_ENDED = "PostgreSQL does not answer, and the server stops"
+
+
 class DatabaseUnavailable(Exception):
     """PostgreSQL cannot be reached, or refused a statement. The text says why."""
 
 
 class DatabaseBusy(DatabaseUnavailable):
-    """All connections are in use; PostgreSQL can be reached."""
+    """All connections are in use by calls; PostgreSQL can be reached."""
 
 
 class DatabaseRefused(Exception):
@@ -96,7 +102,13 @@ class Database:
         self._conninfo = conninfo_of(url)
         self._configure = partial(configure, prepares=prepares)
         self._away_until = 0.0
-        self._stopping = threading.Event()
+        self._away_reason = ""
+        self._counts = threading.Lock()  # guards `_in_use` and `_full_at`
+        self._in_use: dict[Connection, float] = {}  # with the time since when
+        self._full_at = float("-inf")  # the last time at which calls used all connections
+        self._stopping = threading.Event()  # soon nobody calls any more
+        self._ending = threading.Event()
+        self._closed = threading.Event()
         self._leases: dict[tuple[str, str], float] = {}
         self._holder: Connection | None = None  # its transaction holds the lock of who is alone
         try:
@@ -134,8 +146,32 @@ class Database:
         if not is_alone:
             self._beats.start()
 
+    def expect_close(self, seconds: float) -> None:
+        """Let calls wait for PostgreSQL no longer than moments from so many seconds on: the server
+        stops, and may not hang because PostgreSQL does.
+        """
+        threading.Thread(
+            target=self._limit, args=[seconds], name="database-limit", daemon=True
+        ).start()
+
+    def _limit(self, seconds: float) -> None:
+        if self._closed.wait(seconds):
+            return
+        self._ending.set()
+        while not self._closed.wait(_LOOK):
+            with self._counts:
+                hung = [
+                    it
+                    for it, since in self._in_use.items()
+                    if time.monotonic() - since > _LAST_ANSWER
+                ]
+                for connection in hung:
+                    sever(connection)
+
     def close(self) -> None:
         """Sign off, and close every connection."""
+        self._ending.set()
+        self.expect_close(0.0)
         self.follower.close()
         self._stopping.set()
         if self._beats.is_alive():
@@ -146,7 +182,8 @@ class Database:
                     "DELETE FROM recollect.replicas WHERE number = %s", [self.number]
                 )
             )
-        self._pool.close()
+        self._pool.close(_LAST_PATIENCE)
+        self._closed.set()
         self._release()
 
     def _release(self) -> None:
@@ -235,27 +272,42 @@ class Database:
         """
         for tried in range(_TRIES):
             if time.monotonic() < self._away_until:
-                raise DatabaseUnavailable("PostgreSQL cannot be reached")
+                raise DatabaseUnavailable(self._away_reason)
             try:
-                connection = self._pool.getconn()
-                try:
-                    result = work(connection, tried > 0)
-                except psycopg.Error as error:
-                    if not connection.closed:
-                        raise DatabaseUnavailable(said(error)) from error
-                    raise
-                finally:
-                    self._pool.putconn(connection)
+                with self._pooled() as connection:
+                    try:
+                        result = work(connection, tried > 0)
+                    except psycopg.Error as error:
+                        if not connection.closed:
+                            raise DatabaseUnavailable(said(error)) from error
+                        raise
             except PoolTimeout as error:
                 raise self._refused() from error
             except psycopg.Error as error:
                 log.warning("database_connection_lost", reason=said(error), tried=tried + 1)
+                if self._ending.is_set():
+                    raise self._refused() from error
                 self._pool.check()
                 if tried == _TRIES - 1:
                     raise DatabaseUnavailable(said(error)) from error
                 continue
             return result
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def _pooled(self) -> Iterator[Connection]:
+        """Yield a connection of the pool. Raises PoolTimeout."""
+        connection = self._pool.getconn(_LAST_PATIENCE if self._ending.is_set() else _PATIENCE)
+        with self._counts:
+            self._in_use[connection] = time.monotonic()
+        try:
+            yield connection
+        finally:
+            with self._counts:
+                if len(self._in_use) == self._pool.max_size:
+                    self._full_at = time.monotonic()
+                del self._in_use[connection]
+            self._pool.putconn(connection)
 
     def horizon_age(self) -> float:
         """Return the seconds since the oldest transaction began that writes, in any database of the
@@ -280,18 +332,34 @@ class Database:
         return self._pool.get_stats()
 
     def _refused(self) -> DatabaseUnavailable:
-        """Return why there is no connection: the error of a new one, or that all are in use. Others
-        fail at once for a moment if PostgreSQL is away.
+        """Return why there is no connection: the error of a new one, that all are in use, or that
+        those which the pool makes are not ready. Others fail at once for a moment unless all are
+        in use.
         """
+        if self._ending.is_set():
+            self._away_reason, self._away_until = _ENDED, math.inf
+            return DatabaseUnavailable(_ENDED)
+        with self._counts:
+            is_full = len(self._in_use) == self._pool.max_size
+            is_full = is_full or self._full_at > time.monotonic() - _PATIENCE
         try:
             psycopg.connect(self._conninfo, connect_timeout=1).close()
         except psycopg.Error as error:
-            self._away_until = time.monotonic() + _AWAY
-            return DatabaseUnavailable(said(error))
+            return self._away(said(error))
+        if not is_full:
+            return self._away(
+                f"PostgreSQL takes connections, but made none ready for use within {_PATIENCE:g} s,"
+                " as where a standby has just taken over: repeat the call"
+            )
         return DatabaseBusy(
             f"all {self._pool.max_size} connections to PostgreSQL are in use, and none became free"
             f" within {_PATIENCE:g} s: repeat the call, or raise store_connections"
         )
+
+    def _away(self, reason: str) -> DatabaseUnavailable:
+        """Let all calls fail at once for a moment, and return their error."""
+        self._away_reason, self._away_until = reason, time.monotonic() + _AWAY
+        return DatabaseUnavailable(reason)
 
     def _connected(self) -> Connection:
         return connected(self._conninfo, self._ready)

@@ -6,6 +6,8 @@ One transaction that writes and does not end therefore holds up every stream, an
 """
 
 import hashlib
+import os
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,6 +35,7 @@ Connection = psycopg.Connection[Any]
 
 _POLL = 0.01  # seconds between two looks for changes while somebody follows them
 _AGAIN = 0.25  # seconds after a failure until the next look
+_LAST_ANSWER = 1.0  # seconds that PostgreSQL has for a look once the server stops
 _PART = 200  # changes that are given at once
 _PART_BYTES = 4 << 20  # of their lines
 
@@ -184,6 +187,7 @@ class Follower:
         self._busy: Followed | None = None
         self._thread: threading.Thread | None = None
         self._is_hurried = self._is_closed = False
+        self._connection: Connection | None = None  # of the thread, while it looks for changes
 
     def add(self, followed: Followed) -> None:
         """Follow something more."""
@@ -212,14 +216,19 @@ class Follower:
                 self._guard.notify_all()
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """Follow nothing any more, and do not wait long for a PostgreSQL that does not answer."""
         with self._guard:
             self._is_closed = True
             self._followed.clear()
             self._guard.notify_all()
             thread = self._thread
-        if thread is not None:
-            thread.join()
+        if thread is None:
+            return
+        thread.join(_LAST_ANSWER)
+        while thread.is_alive():
+            if (connection := self._connection) is not None:
+                sever(connection)
+            thread.join(_AGAIN)
 
     # The thread -----------------------------------------------------------------------------------
 
@@ -230,7 +239,7 @@ class Follower:
             rest = _POLL
             try:
                 if connection is None:
-                    connection = self._connect()
+                    connection = self._connection = self._connect()
                     self.timeline = timeline_of(connection)
                     if is_failing:
                         for it in followed:
@@ -245,6 +254,7 @@ class Follower:
                     log.warning("changes_not_followed", reason=str(error).partition("\n")[0])
                 is_failing, rest = True, _AGAIN
                 if connection is not None:
+                    self._connection = None
                     connection.close()
                     connection = None
             self._rest(rest)
@@ -372,6 +382,15 @@ def read_after(
         part.pop()
         is_cut = True
     return OrderedChanges(part, is_cut, snapshot.xmin, snapshot.xmax)
+
+
+def sever(connection: Connection) -> None:
+    """Let whoever waits for an answer of a connection be told that it is lost."""
+    with (
+        suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.pgconn.socket)) as handle,
+    ):
+        handle.shutdown(socket.SHUT_RDWR)
 
 
 def epoch_of(connection: Connection) -> str:

@@ -15,7 +15,6 @@ from recollect_server.storage.logs.store import (
     ChangePosition,
     Changes,
     History,
-    Kind,
     LogUnavailable,
 )
 from recollect_server.storage.postgres.database import (
@@ -57,7 +56,7 @@ class PostgresSharing:
                 [self._space, self.replica],
             )
 
-        with failing(Kind.CONVERSATION, "followed"):
+        with failing("shared", "read"):
             self._database.run(work)
         return self.moment()
 
@@ -158,8 +157,25 @@ class PostgresSharing:
             assert row is not None
             return str(row[0])
 
-        with failing(Kind.CONVERSATION, "written"):
+        with failing("shared", "written"):
             return self._database.run(work)
+
+    def begin_delete(self, log: str, request_id: str, note: str) -> None:
+        """Keep that a request is begun, and the note of the log."""
+        self._rows(
+            "INSERT INTO recollect.receipts AS r (space, key, answer) VALUES (%s, %s, ''),"
+            " (%s, %s, %s) ON CONFLICT (space, key) DO UPDATE SET answer ="
+            " CASE r.key WHEN %s THEN excluded.answer ELSE r.answer END RETURNING answer",
+            *(self._space, key_of(request_id), self._space, _note_key(log), note, _note_key(log)),
+        )
+
+    def delete_note(self, log: str) -> str | None:
+        """Return the note of a log."""
+        rows = self._rows(
+            "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s",
+            *(self._space, _note_key(log)),
+        )
+        return str(rows[0][0]) if rows else None
 
     def answer(self, request_id: str) -> str | None:
         """Return what `remember` kept of a request."""
@@ -212,7 +228,7 @@ class PostgresSharing:
                     [[log for log, _ in texts], [it for _, it in texts], self._space, model],
                 ).fetchall()
 
-        with failing(Kind.CONVERSATION, "read"):
+        with failing("vectors", "read"):
             return {bytes(name): bytes(body) for name, body in self._database.run(work)}
 
     def keep_vectors(
@@ -237,13 +253,17 @@ class PostgresSharing:
         def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
             return connection.execute(statement.encode(), values).fetchall()
 
-        with failing(Kind.CONVERSATION, "followed"):
+        with failing("shared", "read"):
             return self._database.run(work)
 
 
 def key_of(name: str) -> bytes:
     """Return the key of a claim or a receipt: it tells nobody who said what to whom."""
     return hashlib.sha256(name.encode()).digest()[:16]
+
+
+def _note_key(log: str) -> bytes:
+    return key_of(f"\n{log}")  # no request id has a newline
 
 
 @contextmanager

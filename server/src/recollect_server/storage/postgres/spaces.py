@@ -19,7 +19,8 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import Kind, LogNotFound, LogUnavailable
 from recollect_server.storage.postgres.database import Connection, Database, DatabaseUnavailable
-from recollect_server.storage.postgres.store import PostgresStore, spaces_of
+from recollect_server.storage.postgres.sharing import failing
+from recollect_server.storage.postgres.store import PostgresStore
 
 T = TypeVar("T")
 
@@ -214,7 +215,7 @@ class PostgresSpaces:
         with suppress(OSError):  # of another store, there is more in it
             store.root.parent.rmdir()
         self._run(
-            "followed",
+            "left",
             lambda connection: connection.execute(
                 "DELETE FROM recollect.followers WHERE space = %s AND replica = %s",
                 [name, self._database.number],
@@ -258,3 +259,36 @@ class PostgresSpaces:
             return self._database.run(lambda connection, _: work(connection))
         except DatabaseUnavailable as error:
             raise LogUnavailable(Kind.CONVERSATION, action, str(error)) from error
+
+
+def spaces_of(database: Database) -> list[str]:
+    """Return the names of all spaces that have a log, in order. Raises LogUnavailable."""
+
+    def work(connection: Connection, _: bool) -> list[str]:
+        # From each name to the next one in the index: one step for each space, not for each log.
+        rows = connection.execute(
+            "WITH RECURSIVE names AS ("
+            " (SELECT space FROM recollect.logs ORDER BY space LIMIT 1) UNION ALL"
+            " SELECT (SELECT l.space FROM recollect.logs l WHERE l.space > names.space"
+            " ORDER BY l.space LIMIT 1) FROM names WHERE names.space IS NOT NULL)"
+            " SELECT space FROM names WHERE space IS NOT NULL"
+        )
+        return [str(name) for (name,) in rows]
+
+    with failing(Kind.CONVERSATION, "listed"):
+        return database.run(work)
+
+
+def awaited_spaces(database: Database) -> list[str]:
+    """Return the spaces where others wait for this replica to remove what they deleted. Raises
+    LogUnavailable.
+    """
+
+    def work(connection: Connection, _: bool) -> list[str]:
+        rows = connection.execute(
+            "SELECT DISTINCT space FROM recollect.traces WHERE replica = %s", [database.number]
+        )
+        return [str(name) for (name,) in rows]
+
+    with failing(Kind.CONVERSATION, "listed"):
+        return database.run(work)

@@ -15,10 +15,9 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
+from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.folder import FolderStore
@@ -35,47 +34,14 @@ from recollect_server.storage.logs.store import (
     Position,
     TornTail,
 )
-from recollect_server.storage.postgres.database import (
-    Connection,
-    Database,
-)
+from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.order import PostgresOrder
-from recollect_server.storage.postgres.sharing import (
-    PostgresSharing,
-    failing,
-    held_lease,
-    key_of,
-)
-from recollect_server.storage.postgres.statement import (
-    Statement,
-    StatementFailed,
-    bytea_array,
-    text_array,
-)
+from recollect_server.storage.postgres.rows import LEDGER, LogRows, kind_of
+from recollect_server.storage.postgres.sharing import PostgresSharing
 
-_PAGE_BYTES = 1 << 20  # of lines that are read at once
 _PAGE_NAMES = 10_000
 _CHANGED = "the log is not as this server left it: something else wrote to it"
 _TAKEN = "another server carries the same out"
-_CLAIMED = "RC001"  # SQLSTATE of a claim that is not free
-_LEDGER = "ledger"
-_Verb = Literal[
-    "cancel_begin",
-    "replace",
-    "begin_redaction",
-    "end_redaction",
-    "begin_delete",
-    "end_delete",
-    "remove_empty",
-]
-# With where the function left the position of its change.
-_APPEND = Statement(
-    "recollect.append",
-    "SELECT status, current_setting('recollect.change', true) FROM recollect.append("
-    "$1::bigint, $2::text, $3::text, $4::text, $5::bigint, $6::uuid, $7::boolean, $8::bytea[],"
-    " $9::bytea, $10::bytea[], $11::uuid[], $12::text, $13::bigint) AS status",
-    binary=[8, 9],
-)
 
 
 class PostgresStore:
@@ -87,12 +53,12 @@ class PostgresStore:
         """`folder` is the space's in the data folder of this process."""
         self.root = folder / f"postgres-{database.identity[:8]}"
         """Folder of the index and the vectors."""
-        self._database = database
         self._space = space
         self.sharing = PostgresSharing(database, space)
         """The part that the replicas share."""
         self.order = PostgresOrder(database, space)
         """The order of changes that all replicas agree on."""
+        self._rows = LogRows(database, space, self.order)
         self._guard = threading.Lock()  # guards `_unanswered`
         self._unanswered: dict[str, tuple[int, bytes, UUID]] = {}
         """Appends that failed without an answer, which may have been made: by log."""
@@ -105,7 +71,7 @@ class PostgresStore:
         """Add whole lines behind the position, where the log must end; `START` makes the log.
         Return the append's position in the order.
         """
-        kind, bodies = _kind_of(log), _bodies(lines)
+        kind, bodies = kind_of(log), _bodies(lines)
         with self._guard:
             unanswered = self._unanswered.pop(log, None)
         if not after.bytes:
@@ -114,7 +80,7 @@ class PostgresStore:
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
         try:
-            status, place = self._append(
+            status, place = self._rows.append(
                 log, kind, after.bytes, name, bodies, claim, is_again=is_again
             )
         except LogUnavailable:
@@ -133,20 +99,20 @@ class PostgresStore:
 
     def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
         """Replace all lines of a log, in one transaction."""
-        status = self._change("replace", "written", log, _kind_of(log), before, _bodies(lines))
+        status = self._rows.change("replace", "written", log, kind_of(log), before, _bodies(lines))
         if status == "conflict":
             raise LogConflict(log, "written", _CHANGED)
         hit("anchors.replaced")
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`, read a page at a time."""
-        for sequence, offset, body in self._rows(log, "read", after.bytes, until):
+        for sequence, offset, body in self._rows.lines(log, "read", after.bytes, until):
             yield line_of(body, sequence, offset)
 
     def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
         """Return the lines at places."""
         offsets = [offset for _, offset, _ in places]
-        rows = self._query(
+        rows = self._rows.query(
             log,
             "read",
             'SELECT line, "offset", body FROM recollect.lines'
@@ -175,12 +141,12 @@ class PostgresStore:
         start = max(0, end.bytes - max_bytes)
         return [
             line_of(body, sequence, offset)
-            for sequence, offset, body in self._rows(log, "read", start, end.bytes)
+            for sequence, offset, body in self._rows.lines(log, "read", start, end.bytes)
         ]
 
     def is_boundary(self, log: str, position: Position) -> bool:
         """Return whether a line ends at a position."""
-        rows = self._query(
+        rows = self._rows.query(
             log,
             "read",
             'SELECT g.bytes, l."offset" FROM recollect.logs g LEFT JOIN recollect.lines l'
@@ -197,16 +163,16 @@ class PostgresStore:
 
     def raw(self, log: str) -> bytes:
         """Return all bytes of a log, with nothing checked."""
-        return b"".join(body + b"\n" for _, _, body in self._rows(log, "read"))
+        return b"".join(body + b"\n" for _, _, body in self._rows.lines(log, "read"))
 
     def raw_lines(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log, undecoded and with their newlines, read a page at a time."""
-        for _, _, body in self._rows(log, "read"):
+        for _, _, body in self._rows.lines(log, "read"):
             yield body + b"\n"
 
     def length(self, log: str) -> int:
         """Return how many bytes a log has."""
-        return self._length(log, "read", is_deleting=False)
+        return self._rows.length(log, "read", is_deleting=False)
 
     def has(self, log: str) -> bool:
         """Return whether there is a conversation of that name."""
@@ -221,7 +187,7 @@ class PostgresStore:
         self._cancel_unanswered()
         last = ""
         while True:
-            rows = self._query(
+            rows = self._rows.query(
                 kind,
                 "listed",
                 "SELECT log, bytes FROM recollect.logs WHERE space = %s AND log > %s AND kind = %s"
@@ -257,7 +223,7 @@ class PostgresStore:
     def exists(self) -> bool:
         """Return whether the space has any log. Raises LogUnavailable."""
         self._cancel_unanswered()
-        rows = self._query(
+        rows = self._rows.query(
             Kind.CONVERSATION,
             "listed",
             "SELECT 1 FROM recollect.logs WHERE space = %s LIMIT 1",
@@ -294,7 +260,7 @@ class PostgresStore:
     def remove_empty(self, log: str) -> bool:
         """Remove a log without lines. Return False if there is none, or it has some."""
         try:
-            return self._change("remove_empty", "deleted", log) == "done"
+            return self._rows.change("remove_empty", "deleted", log) == "done"
         except LogUnavailable:
             return False
 
@@ -309,7 +275,7 @@ class PostgresStore:
             again = is_again
 
         hit("delete.begun")
-        status = self._change("begin_delete", "deleted", log, before, tried=seen)
+        status = self._rows.change("begin_delete", "deleted", log, before, tried=seen)
         if status == "conflict":
             raise LogConflict(log, "deleted", _CHANGED)
         if status == "missing" or (status == "begun" and not again):
@@ -318,7 +284,7 @@ class PostgresStore:
 
     def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
         """Return the logs of a kind whose delete has begun and not ended."""
-        rows = self._query(
+        rows = self._rows.query(
             kind,
             "listed",
             "SELECT log FROM recollect.logs WHERE space = %s AND kind = %s AND deleting",
@@ -334,11 +300,11 @@ class PostgresStore:
 
     def deleted_length(self, log: str) -> int:
         """Return the bytes of a log whose delete has begun."""
-        return self._length(log, "deleted", is_deleting=True)
+        return self._rows.length(log, "deleted", is_deleting=True)
 
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun."""
-        for _, _, body in self._rows(log, "deleted", is_deleting=True):
+        for _, _, body in self._rows.lines(log, "deleted", is_deleting=True):
             yield body
 
     def end_delete(self, log: str) -> dict[str, int]:
@@ -347,7 +313,7 @@ class PostgresStore:
             size = self.deleted_length(log)
         except LogNotFound:  # another replica was the last that had words of it
             return {}
-        self._change("end_delete", "deleted", log)
+        self._rows.change("end_delete", "deleted", log)
         hit("delete.file_gone")
         return {"transcript": size}
 
@@ -356,7 +322,9 @@ class PostgresStore:
     def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
         """Replace the lines of a log, and keep what they were, in one transaction."""
         hit("redact.begun")
-        status = self._change("begin_redaction", "written", log, before, uuid4(), _bodies(lines))
+        status = self._rows.change(
+            "begin_redaction", "written", log, before, uuid4(), _bodies(lines)
+        )
         if status == "conflict":
             raise LogConflict(log, "written", _CHANGED)
         if status == "missing":
@@ -365,7 +333,7 @@ class PostgresStore:
 
     def redacting(self) -> list[str]:
         """Return the logs whose redaction has begun and not ended."""
-        rows = self._query(
+        rows = self._rows.query(
             Kind.CONVERSATION,
             "listed",
             "SELECT DISTINCT log FROM recollect.redacted_lines WHERE space = %s",
@@ -381,7 +349,7 @@ class PostgresStore:
 
     def raw_redacting(self, log: str) -> list[bytes]:
         """Return the lines of a log as they were before a redaction that has not ended."""
-        rows = self._query(
+        rows = self._rows.query(
             log,
             "read",
             "SELECT body FROM recollect.redacted_lines WHERE space = %s AND log = %s"
@@ -398,146 +366,10 @@ class PostgresStore:
 
     def end_redaction(self, log: str) -> None:
         """Remove the lines of before."""
-        self._change("end_redaction", "deleted", log)
+        self._rows.change("end_redaction", "deleted", log)
         hit("redact.old_gone")
 
-    # Statements -----------------------------------------------------------------------------------
-
-    def _append(
-        self,
-        log: str,
-        kind: str,
-        after_bytes: int,
-        name: UUID,
-        bodies: list[bytes],
-        claim: Claim,
-        *,
-        is_again: bool,
-    ) -> tuple[str, str]:
-        """Call the function that appends. Return its status, and where its change stands, if it
-        made one.
-        """
-        space, database = self._space, self._database
-        # In one order, so that two appends never wait for each other.
-        places = sorted(
-            (key_of(place), UUID(holder) if holder else None) for place, holder in claim.places
-        )
-        lease, fence = held_lease.get()
-        arguments: list[bytes | None] = [
-            *(str(it).encode() for it in (database.number, space, log, kind, after_bytes, name)),
-            b"false",
-            bytea_array(bodies),
-            key_of(claim.request) if claim.request else None,
-            text_array(rf"\\x{key.hex()}" for key, _ in places),
-            text_array(str(holder) if holder else None for _, holder in places),
-            None if lease is None else lease.encode(),
-            None if fence is None else str(fence).encode(),
-        ]
-
-        def work(connection: Connection, is_repeated: bool) -> tuple[str, str]:
-            arguments[6] = b"true" if is_again or is_repeated else b"false"
-            try:
-                status, place = _APPEND.run(connection, arguments)
-            except StatementFailed as error:
-                if error.state == _CLAIMED:
-                    return "taken", ""
-                raise
-            return (status or b"").decode(), (place or b"").decode()
-
-        with failing(log, "written"):
-            return database.run(work)
-
-    def _change(
-        self,
-        change: _Verb,
-        action: str,
-        log: str,
-        *values: object,
-        tried: Callable[[bool], None] = lambda _: None,
-    ) -> str:
-        """Call a function of the schema and return its status. `tried` is told before each try
-        whether an earlier one may have been done.
-        """
-        _kind_of(log)
-        arguments = [self._database.number, self._space, log, *values]
-        marks = ", ".join(["%b"] * len(arguments))
-        statement = f"SELECT recollect.{change}({marks})".encode()
-
-        def work(connection: Connection, is_again: bool) -> str:
-            tried(is_again)
-            row = connection.execute(statement, arguments).fetchone()
-            assert row is not None
-            return str(row[0])
-
-        with failing(log, action):
-            status = self._database.run(work)
-        self.order.hurry()
-        return status
-
-    def _query(
-        self, log: str, action: str, statement: str, *values: object, is_name: bool = False
-    ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement. `is_name`: the log is a kind, for the texts of errors."""
-        if not is_name:
-            _kind_of(log)
-
-        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
-            with connection.cursor(binary=True) as cursor:
-                return cursor.execute(statement.encode(), values).fetchall()
-
-        with failing(log, action):
-            return self._database.run(work)
-
-    def _rows(
-        self,
-        log: str,
-        action: str,
-        start: int = 0,
-        until: int | None = None,
-        *,
-        is_deleting: bool = False,
-    ) -> Iterator[tuple[int, int, bytes]]:
-        """Yield number, offset and bytes of each whole line between two bytes, a page at a time."""
-        while True:
-            rows = self._query(
-                log,
-                action,
-                'SELECT g.bytes, l.line, l."offset", l.body FROM recollect.logs g'
-                " LEFT JOIN recollect.lines l ON l.space = g.space AND l.log = g.log"
-                ' AND l."offset" >= %s AND l."offset" < %s'
-                ' WHERE g.space = %s AND g.log = %s AND g.deleting = %s ORDER BY l."offset"',
-                start,
-                start + _PAGE_BYTES,
-                self._space,
-                log,
-                is_deleting,
-            )
-            if not rows:
-                raise LogNotFound(log, action, "there is no log of that name")
-            end = start + _PAGE_BYTES  # of a page without a line: one that began before it is long
-            for _, line, offset, body in rows:
-                if offset is None:
-                    break
-                end = offset + len(body) + 1
-                if until is not None and end > until:
-                    return
-                yield line, offset, body
-            start = end
-            if start >= (rows[0][0] if until is None else min(until, rows[0][0])):
-                return
-
-    def _length(self, log: str, action: str, *, is_deleting: bool) -> int:
-        rows = self._query(
-            log,
-            action,
-            "SELECT bytes FROM recollect.logs WHERE space = %s AND log = %s AND deleting = %s",
-            self._space,
-            log,
-            is_deleting,
-        )
-        if not rows:
-            raise LogNotFound(log, action, "there is no log of that name")
-        return int(rows[0][0])
+    # Appends without an answer --------------------------------------------------------------------
 
     def _cancel_unanswered(self) -> None:
         """Undo what began a log and was never answered: its caller was told that it failed, and may
@@ -549,16 +381,16 @@ class PostgresStore:
             begins = [
                 (log, name)
                 for log, (bytes_before, _, name) in self._unanswered.items()
-                if not bytes_before and _kind_of(log) != _LEDGER
+                if not bytes_before and kind_of(log) != LEDGER
             ]
         for log, name in begins:
-            self._change("cancel_begin", "written", log, _kind_of(log), name)
+            self._rows.change("cancel_begin", "written", log, kind_of(log), name)
             with self._guard:
                 self._unanswered.pop(log, None)
 
     def _has(self, log: str, condition: str) -> bool:
         self._cancel_unanswered()
-        rows = self._query(
+        rows = self._rows.query(
             log,
             "read",
             f"SELECT 1 FROM recollect.logs WHERE space = %s AND log = %s {condition}",
@@ -566,52 +398,6 @@ class PostgresStore:
             log,
         )
         return bool(rows)
-
-
-def spaces_of(database: Database) -> list[str]:
-    """Return the names of all spaces that have a log, in order. Raises LogUnavailable."""
-
-    def work(connection: Connection, _: bool) -> list[str]:
-        # From each name to the next one in the index: one step for each space, not for each log.
-        rows = connection.execute(
-            "WITH RECURSIVE names AS ("
-            " (SELECT space FROM recollect.logs ORDER BY space LIMIT 1) UNION ALL"
-            " SELECT (SELECT l.space FROM recollect.logs l WHERE l.space > names.space"
-            " ORDER BY l.space LIMIT 1) FROM names WHERE names.space IS NOT NULL)"
-            " SELECT space FROM names WHERE space IS NOT NULL"
-        )
-        return [str(name) for (name,) in rows]
-
-    with failing(Kind.CONVERSATION, "listed"):
-        return database.run(work)
-
-
-def awaited_spaces(database: Database) -> list[str]:
-    """Return the spaces where others wait for this replica to remove what they deleted. Raises
-    LogUnavailable.
-    """
-
-    def work(connection: Connection, _: bool) -> list[str]:
-        rows = connection.execute(
-            "SELECT DISTINCT space FROM recollect.traces WHERE replica = %s", [database.number]
-        )
-        return [str(name) for (name,) in rows]
-
-    with failing(Kind.CONVERSATION, "listed"):
-        return database.run(work)
-
-
-def _kind_of(log: str) -> str:
-    """Return the kind of a log by its name. Raises ValueError for a text that is not one."""
-    if is_conversation_id(log):
-        return Kind.CONVERSATION.value
-    if is_communication_id(log):
-        return Kind.COMMUNICATION.value
-    if is_thread_log(log):
-        return Kind.THREAD.value
-    if log.isidentifier():
-        return _LEDGER
-    raise ValueError("not the name of a log")
 
 
 def _bodies(lines: Iterable[bytes]) -> list[bytes]:

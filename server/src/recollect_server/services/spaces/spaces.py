@@ -11,10 +11,10 @@ holds up no other.
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -24,7 +24,8 @@ from recollect_server.domain.errors import (
     Stopping,
     TooManySpaces,
 )
-from recollect_server.services.limits import Quota
+from recollect_server.services.spaces.activity import Activity
+from recollect_server.services.spaces.lease import Lease, S
 
 log = structlog.get_logger("recollect.spaces")
 
@@ -35,51 +36,9 @@ _EARLY = 2.0  # seconds that a search waits for a space that is being read
 _EARLY_AGAIN = 0.25  # seconds until it asks again for a part of it
 _PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
 _RECENT = 5.0  # seconds after its last use in which background work takes no space's place
-_QUIET = 5.0  # seconds without a call after which background work rests
 _DRAIN = 5.0  # seconds that a stop takes for the indexes of suspended spaces; the rest is caught up
 
 
-class OpenedSpace(Protocol):
-    """Protocol of an open space."""
-
-    name: str
-    handlers: Mapping[str, Any]
-    """Handlers of its services, by the services' names."""
-    quota: Quota
-    """Bound of what it keeps."""
-
-    @property
-    def takes_appends(self) -> bool:
-        """Return whether it is suspended, and has room for what is appended meanwhile."""
-
-    @property
-    def has_backlog(self) -> bool:
-        """Return whether it is suspended, and its index has not taken in everything."""
-
-    def carry_out(self, work: Callable[[], Any], *, appends: bool = False) -> Any:
-        """Return the result of a call, behind what other processes wrote before it. `appends`: all
-        that it does is to append to one conversation.
-        """
-
-    def follow(self) -> None:
-        """Take in what other processes wrote."""
-
-    def suspend(self) -> bool:
-        """Close its files and stay in memory. Return False if it is to be closed instead. Nobody
-        uses it now.
-        """
-
-    def appended(self) -> None:
-        """Take note that an append to the suspended space is over."""
-
-    def resume(self) -> None:
-        """Open its files again. Raises IndexUnavailable, OSError: then it is to be closed."""
-
-    def close(self) -> None:
-        """Close it. Nobody uses it any more."""
-
-
-S = TypeVar("S", bound=OpenedSpace)
 R = TypeVar("R")
 
 
@@ -106,49 +65,6 @@ class _Place(Generic[S]):
         """Those of the leases that may last for hours."""
         self.used = 0.0
         """Last use by a call, on the monotonic clock."""
-
-
-class Lease(Generic[S]):
-    """Use of an open space: it is not closed before `end`."""
-
-    __slots__ = ("_is_append", "_is_hold", "_is_use", "_place", "_spaces", "space")
-
-    def __init__(
-        self,
-        spaces: "Spaces[S]",
-        place: _Place[S],
-        space: S,
-        *,
-        is_hold: bool = False,
-        is_append: bool = False,
-        is_use: bool = True,
-    ) -> None:
-        """`is_append`: to append to the space, which is suspended. `is_use`: of a call."""
-        self.space = space
-        self._spaces = spaces
-        self._place: _Place[S] | None = place
-        self._is_hold = is_hold
-        self._is_append = is_append
-        self._is_use = is_use
-
-    def end(self) -> None:
-        """End the use. It waits for nothing, and a second time does nothing."""
-        place, self._place = self._place, None
-        if place is not None:
-            if self._is_append:
-                self.space.appended()
-            self._spaces._end(place, is_hold=self._is_hold, is_use=self._is_use)
-
-    def __enter__(self) -> S:
-        return self.space
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.end()
 
 
 class Spaces(Generic[S]):
@@ -180,10 +96,7 @@ class Spaces(Generic[S]):
         self._barred: set[str] = set()  # names of those that are being removed
         self._stopping = False
         self._waiting = 0  # how many wait for the end of a lease
-        self._calls = 0  # leases of calls that do not hold theirs for hours
-        self._used = time.monotonic()  # beginning or end of the last of them
-        self._resting = False  # whether somebody who is to be woken rests
-        self._wakes: list[Callable[[], None]] = []
+        self._activity = Activity()
 
     def use(
         self,
@@ -241,22 +154,19 @@ class Spaces(Generic[S]):
         may wait for nothing.
         """
         with self._lock:
-            self._wakes.append(wake)
+            self._activity.wake_by(wake)
 
     def is_quiet(self) -> bool:
         """Return whether no call came for some seconds and none is under way, streams apart:
         background work that only calls give something to do may rest until it is woken.
         """
         with self._lock:
-            if self._calls or time.monotonic() - self._used < _QUIET:
-                return False
-            self._resting = True
-            return True
+            return self._activity.is_quiet()
 
     def note_work(self) -> None:
         """Wake background work: others than calls gave it something to do."""
         with self._lock:
-            self._note_use()
+            self._activity.note()
 
     def open_now(self) -> list[S]:
         """Return the open spaces, without a lease."""
@@ -373,9 +283,9 @@ class Spaces(Generic[S]):
             return None
         self._suspended.move_to_end(name)
         place.leases += 1
-        self._calls += 1
-        self._note_use()
-        return Lease(self, place, space, is_append=True)
+        self._activity.begin_call()
+        end = partial(self._end, place, is_hold=False, is_use=True)
+        return Lease(space, end, is_append=True)
 
     def _wait(self, condition: Callable[[], object]) -> None:
         """Wait until leases end and the condition holds. Hold the lock."""
@@ -390,18 +300,8 @@ class Spaces(Generic[S]):
         place.leases += 1
         place.holds += is_hold
         if is_use:
-            self._calls += not is_hold
-            place.used = self._note_use()
-        return Lease(self, place, space, is_hold=is_hold, is_use=is_use)
-
-    def _note_use(self) -> float:
-        """Note a call, and return the time. Hold the lock."""
-        self._used = time.monotonic()
-        if self._resting:
-            self._resting = False
-            for wake in self._wakes:
-                wake()
-        return self._used
+            place.used = self._activity.note() if is_hold else self._activity.begin_call()
+        return Lease(space, partial(self._end, place, is_hold=is_hold, is_use=is_use))
 
     def _unused(self, recent: float = 0.0) -> _Place[S] | None:
         """Return the least recently used space without a lease, of those that were not used within
@@ -587,7 +487,6 @@ class Spaces(Generic[S]):
             place.leases -= 1
             place.holds -= is_hold
             if is_use and not is_hold:
-                self._calls -= 1
-                self._used = time.monotonic()
+                self._activity.end_call()
             if not place.leases and self._waiting:
                 self._changed.notify_all()

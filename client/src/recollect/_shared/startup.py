@@ -1,0 +1,21 @@
+"""The first steps of a program of this package."""
+
+import os
+import sys
+from pathlib import Path
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C ended, as shells have it."""
+_STREAMS = {"stdin": "r", "stdout": "w", "stderr": "w"}
+
+
+def open_closed_streams() -> None:
+    """Give standard streams that are closed, as whoever starts a program may leave them, a place
+    to go.
+
+    Python has None in their place, on which libraries fail, and the next connection would take
+    their descriptors.
+    """
+    for name, mode in _STREAMS.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - stays open

@@ -1,0 +1,1 @@
+"""Administration of a server: settings, spaces, tokens, and the state of what it keeps."""

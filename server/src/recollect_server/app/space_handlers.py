@@ -1,0 +1,159 @@
+"""The handlers of the calls in one space, from the services of the space."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recollect_server.domain.live import Live
+from recollect_server.domain.time import Clock
+from recollect_server.services.anchors import Anchors
+from recollect_server.services.channels.identities import Identities
+from recollect_server.services.channels.receiving import Receiving
+from recollect_server.services.checkpoints import Checkpoints
+from recollect_server.services.context.building import Choosing, ContextBuilder
+from recollect_server.services.context.own import Window
+from recollect_server.services.context.packing import Recalling
+from recollect_server.services.context.relevance import Weights
+from recollect_server.services.conversations import Conversations
+from recollect_server.services.external.external import External
+from recollect_server.services.external.live import LiveCommunications
+from recollect_server.services.external.shared import SharedCommunications
+from recollect_server.services.insight import Insight
+from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.recall import Recall
+from recollect_server.services.space.space import Space
+from recollect_server.services.streaming.live import LiveUpdates
+from recollect_server.services.tiers import Tiers
+from recollect_server.services.working_context import Limits as WorkingLimits
+from recollect_server.services.working_context import WorkingContext
+from recollect_server.settings import Settings
+from recollect_server.transport.answers import Answers
+from recollect_server.transport.channel_service import ChannelHandlers
+from recollect_server.transport.checkpoint_service import CheckpointHandlers
+from recollect_server.transport.checks import Limits
+from recollect_server.transport.conversations.changing import ChangeHandlers
+from recollect_server.transport.conversations.notes import NoteHandlers
+from recollect_server.transport.conversations.reading import ReadHandlers
+from recollect_server.transport.conversations.removing import RemovalHandlers
+from recollect_server.transport.conversations.streaming import StreamingHandlers
+from recollect_server.transport.conversations.writing import WriteHandlers
+from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
+from recollect_server.transport.insight_service import InsightHandlers
+from recollect_server.transport.pages import Seal
+from recollect_server.transport.recall_service import RecallHandlers
+from recollect_server.transport.streams import Streams
+
+AnyLiveCommunications = LiveCommunications | SharedCommunications
+
+
+@dataclass(frozen=True, slots=True)
+class SearchServices:
+    """Services that answer searches and contexts, also of a space that is being read."""
+
+    space: Space
+    meaning: Meaning
+    anchors: Anchors
+    tiers: Tiers
+    external: External
+    recall: Recall
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceServices:
+    """Services of an open space that calls use."""
+
+    space: Space
+    conversations: Conversations
+    updates: LiveUpdates
+    receiving: Receiving
+    identities: Identities
+    communication_updates: AnyLiveCommunications
+    checkpoints: Checkpoints
+    search: SearchServices
+
+
+def space_handlers(
+    services: SpaceServices,
+    live: Live[Settings],
+    clock: Clock,
+    streams: Streams,
+    answers: Answers,
+    seal: Seal,
+) -> dict[str, Sequence[object]]:
+    """Return the handlers of all services, by their names: each object has those of some calls."""
+    space, conversations, settings = services.space, services.conversations, live.now
+    limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
+    search_timeout = live.view(lambda now: now.search_timeout.total_seconds())
+    working_context = WorkingContext(space, live.view(working_limits))
+    return {
+        "ConversationService": (
+            WriteHandlers(conversations, limits, seal, clock),
+            ReadHandlers(conversations, working_context, answers, seal),
+            StreamingHandlers(services.updates, streams, seal),
+            ChangeHandlers(conversations, settings.model_names),
+            NoteHandlers(conversations),
+            RemovalHandlers(conversations),
+        ),
+        "RecallService": (recall_handlers(services.search, live, answers, seal),),
+        "ChannelService": (
+            ChannelHandlers(services.receiving, services.identities, limits, clock),
+        ),
+        "ExternalCommunicationService": (
+            ExternalCommunicationHandlers(
+                services.search.external,
+                services.communication_updates,
+                streams,
+                limits,
+                answers,
+                seal,
+                search_timeout,
+            ),
+        ),
+        "InsightService": (InsightHandlers(Insight(space), answers, seal),),
+        "CheckpointService": (CheckpointHandlers(services.checkpoints, limits, answers, seal),),
+    }
+
+
+def recall_handlers(
+    services: SearchServices, live: Live[Settings], answers: Answers, seal: Seal
+) -> RecallHandlers:
+    """Return the handlers of RecallService."""
+    builder = ContextBuilder(
+        services.space,
+        services.meaning,
+        services.anchors,
+        services.tiers,
+        live.view(_choosing),
+        services.external,
+        live.now.max_answer_bytes,
+    )
+    return RecallHandlers(
+        services.recall,
+        services.anchors,
+        builder,
+        services.tiers,
+        answers,
+        seal,
+        live.view(lambda now: now.search_timeout.total_seconds()),
+    )
+
+
+def working_limits(settings: Settings) -> WorkingLimits:
+    """Return how much of a conversation an answer holds."""
+    return WorkingLimits(
+        settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes
+    )
+
+
+def _choosing(settings: Settings) -> Choosing:
+    """Return how contexts choose what they hold."""
+    weights = Weights(
+        settings.recency_weight,
+        settings.similarity_weight,
+        settings.anchor_weight,
+        settings.recency_decay,
+    )
+    recalling = Recalling(
+        settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share
+    )
+    window = Window(settings.context_hot_turns, settings.context_warm_turns)
+    return Choosing(weights, recalling, settings.excerpt_tokens, window)

@@ -1,0 +1,236 @@
+"""The steps of a delete around the first one (see `services.space.deletion`): `settle_anchors`
+before it, `finish_delete` behind it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+
+from recollect_server.domain.conversation import AnchorSet
+from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable
+from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.removal import Removed, Spoken
+from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
+from recollect_server.storage.logs.ledger import forgotten_ledger
+from recollect_server.storage.logs.lines import contents_of, spoken
+from recollect_server.storage.logs.received import (
+    deliveries,
+    forget_deliveries,
+    forgotten_deliveries,
+)
+from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.store import LogNotFound, LogStore
+
+log = structlog.get_logger("recollect.deletion")
+
+KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neither
+
+# messages of one transaction, and bytes of their lines: other writers take their turn between two
+_PART = 1000
+_PART_BYTES = 256 << 10
+# where each word is edited out of the index at once, which takes some fifty times as long
+_SECURE_PART_BYTES = 16 << 10
+
+
+def settle_anchors(
+    file: AnchorLedger,
+    index: Index,
+    logs: LogStore,
+    conversation_id: str,
+    number: int | None,
+    disposition: int,
+) -> None:
+    """Keep the anchors that came from the conversation in their own file, if that is asked for.
+
+    Call it before step 1. The others go with it: those that were found with the transcript, those
+    that callers set in the second step. Raises AnchorsPresent if there are any and `disposition` is
+    unset; StorageUnavailable. Hold the conversation's lock.
+    """
+    if disposition == DELETE_ANCHORS:
+        return
+    with file.lock:
+        contents = [entry.content for entry in file.entries]
+        own = [
+            it
+            for it in contents
+            if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
+        ]
+        from_messages = _anchors_found(file, index, logs, conversation_id, number)
+        if not own and not from_messages:
+            return
+        if disposition != KEEP_ANCHORS:
+            raise AnchorsPresent(len(own) + len(from_messages))
+        there = set(contents)
+        # else a call that was cut short kept it
+        new = [anchor for anchor in from_messages if anchor not in there]
+
+        def alone(anchor: AnchorSet) -> AnchorSet:
+            return (
+                replace(anchor, conversation_id="", sequence=0)
+                if anchor.conversation_id == conversation_id
+                else anchor
+            )
+
+        file.rewrite(alone, [Entry(anchor) for anchor in new])
+
+
+def _anchors_found(
+    file: AnchorLedger, index: Index, logs: LogStore, conversation_id: str, number: int | None
+) -> list[AnchorSet]:
+    """Return the anchors found in a conversation, without their message.
+
+    They are read from its transcript where the index cannot answer.
+    """
+    anchors: list[AnchorSet] | None = None
+    if number is not None:
+        with suppress(IndexUnavailable):
+            anchors = [
+                AnchorSet(row.key, row.value, row.confidence, 0, row.time)
+                for row in index.anchors.of(number)
+            ]
+    if anchors is None:
+        contents = contents_of(list(logs.read(conversation_id)))
+        anchors = [
+            replace(content, sequence=0) for content in contents if isinstance(content, AnchorSet)
+        ]
+    forgotten = file.forgotten()
+    return [anchor for anchor in anchors if anchor.time > forgotten.get(anchor.key, -1)]
+
+
+def finish_delete(
+    logs: LogStore,
+    index: Index,
+    conversation_id: str,
+    time: int,
+    progress: Callable[[int], None] | None = None,
+    old: list[bytes] | None = None,
+    ending: Callable[[Removed], None] | None = None,
+) -> Removed:
+    """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from
+    where.
+
+    `progress` is called with the number of bytes of the transcript that are done with. `old` are
+    the lines that the index has (see `lines_as_indexed`); None: those of the log. `ending` is
+    called with what is removed then, before a shared store removes the log. No lock is needed: the
+    conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next start finishes
+    it.
+    """
+    removed: Removed = {}
+    if hashes := _new_deliveries(logs, index, conversation_id):
+        ledger = forgotten_ledger(logs)
+        forget_deliveries(ledger, hashes)
+        hit("delete.forgotten")
+        index.routing.forget_deliveries(hashes, ledger.size())
+    number = index.removal.find(conversation_id)
+    if number is None and (stored := index.conversations.find(conversation_id)) is not None:
+        number = stored.number
+        removed |= index.removal.begin(number, conversation_id, time)
+        hit("delete.row_removed")
+    if number is not None:
+        removed |= index.removal.remove_history(number, conversation_id)
+        hit("delete.history_removed")
+        lines = logs.raw_deleted(conversation_id) if old is None else iter(old)
+        count = _remove_messages(lines, index, conversation_id, number, progress)
+        removed |= {"messages": count, "search_terms": count}
+        index.removal.purge_words(number)
+        index.removal.end(number)
+        hit("delete.words_removed")
+    if not index.removal.empty_log():
+        log.warning("log_not_emptied", conversation=conversation_id)
+    if ending is not None and logs.sharing is not None:
+        with suppress(LogNotFound):  # another replica was the last that had words of it
+            ending(removed | {"transcript": logs.deleted_length(conversation_id)})
+    return removed | logs.end_delete(conversation_id)
+
+
+def count_deleted(logs: LogStore, conversation_id: str) -> Removed:
+    """Return what a delete of a conversation removes from the index, by its log. Raises
+    LogNotFound, LogUnavailable.
+    """
+    lines = spoken(logs.raw_deleted(conversation_id), lambda _: True)
+    count = sum(message is not None for _, _, message in lines)
+    return {"messages": count, "search_terms": count}
+
+
+def _new_deliveries(logs: LogStore, index: Index, conversation_id: str) -> list[str]:
+    """Return the hashes of what was delivered into a deleted conversation, but for those that
+    another process wrote to the ledger already, or whose ledger was deleted with the whole space.
+    """
+    hashes = deliveries(logs.raw_deleted(conversation_id))
+    if not hashes or logs.sharing is None:
+        return hashes
+    if logs.sharing.is_deleted_with_space(conversation_id):
+        return []  # a new ledger would let the space be there again
+    bring_up_forgotten(logs, index)
+    return [it for it in hashes if not index.routing.delivered_elsewhere(it, "", "")[0]]
+
+
+def bring_up_forgotten(logs: LogStore, index: Index) -> None:
+    """Index the ledger of forgotten messages. Raises IndexUnavailable, LogUnavailable."""
+    ledger = forgotten_ledger(logs)
+    ledger.recover()
+    if (size := ledger.size()) != index.routing.forgotten_bytes():
+        index.routing.forget_deliveries(forgotten_deliveries(ledger), size)
+
+
+def forget_anchors_again(logs: LogStore, index: Index) -> None:
+    """Take out of an index that was caught up the anchors that were forgotten: they stand in
+    transcripts still.
+
+    Raises IndexUnavailable, LogUnavailable.
+    """
+    for key, until in forgotten_keys(logs).items():
+        index.anchors.forget(key, until)
+
+
+def _remove_messages(
+    lines: Iterator[bytes],
+    index: Index,
+    conversation_id: str,
+    number: int,
+    progress: Callable[[int], None] | None,
+) -> int:
+    mark = index.removal.is_long(number)
+    most = _PART_BYTES if mark else _SECURE_PART_BYTES
+    count = size = last = 0
+    part: list[Spoken] = []
+    sequences: set[int] = set()
+    highest = 0
+
+    def wanted(sequence: int) -> bool:
+        nonlocal highest, sequences
+        if sequence > highest:
+            following = index.removal.sequences(number, highest, 4096)
+            sequences = set(following)
+            highest = following[-1] if len(following) == 4096 else 1 << 62
+        return sequence in sequences
+
+    def remove() -> None:
+        nonlocal count, size
+        index.removal.remove_messages(number, part, mark=mark)
+        hit("delete.part_removed")
+        count += len(part)
+        size = 0
+        part.clear()
+
+    for sequence, end, message in spoken(lines, wanted):
+        if message is None:
+            # Its words are in the index and cannot be named any more: only a new index is without
+            # them.
+            index.want_rebuild(
+                f"line {sequence} of {conversation_id} was damaged before it was deleted"
+            )
+        else:
+            part.append((sequence, *message))
+            size += end - last
+        last = end
+        if len(part) == _PART or size >= most:
+            remove()
+            if progress:
+                progress(end)
+    if part:
+        remove()
+    return count

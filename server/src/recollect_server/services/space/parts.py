@@ -1,0 +1,79 @@
+"""The parts of an open space that its larger verbs share."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from recollect_server.domain.telemetry import Telemetry
+from recollect_server.domain.time import Clock
+from recollect_server.services.space.communication_logs import CommunicationLogs
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.locks import LockOrder, Locks
+from recollect_server.services.space.logs import Logs
+from recollect_server.services.space.pending import PendingWrites
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.requests import Requests
+from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.states import States
+from recollect_server.services.space.writes import Writes
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.anchors import AnchorLedger
+from recollect_server.storage.logs.store import LogStore
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of one space. `Space` takes their locks for its callers."""
+
+    store: LogStore
+    transcripts: ConversationLogs
+    communications: CommunicationLogs
+    anchors: AnchorLedger
+    projection: Projection
+    pending: PendingWrites
+    states: States
+    routes: Routes
+    requests: Requests
+    writes: Writes
+    locks: Locks
+    clock: Clock
+    publish: Callable[[object], None]
+
+    @property
+    def kinds(self) -> tuple[Logs[Any], ...]:
+        """The logs of each kind that the index has."""
+        return self.transcripts, self.communications
+
+
+def build_parts(
+    store: LogStore,
+    index: Index,
+    clock: Clock,
+    publish: Callable[[object], None],
+    *,
+    unverified: Iterable[str],
+    lock_order: LockOrder | None,
+    telemetry: Telemetry,
+    may_index: bool,
+) -> Parts:
+    """Build the parts of a space over its logs and their index (see `Space`)."""
+    transcripts, anchors = ConversationLogs(store), AnchorLedger(store)
+    projection = Projection(index, unverified, telemetry)
+    pending = PendingWrites(projection.overlay)
+    states = States(transcripts, projection, pending, clock, publish, may_index=may_index)
+    routes = Routes(projection.overlay, store.has, states.is_pinned)
+    return Parts(
+        store,
+        transcripts,
+        CommunicationLogs(store),
+        anchors,
+        projection,
+        pending,
+        states,
+        routes,
+        Requests(transcripts, projection, states, anchors),
+        Writes(transcripts, projection, pending, states, routes, clock, publish, telemetry),
+        Locks(lock_order, telemetry),
+        clock,
+        publish,
+    )

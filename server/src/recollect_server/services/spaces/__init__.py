@@ -1,0 +1,3 @@
+"""The open spaces of a server: `spaces` opens and closes them, a `lease` is a use of one, and
+`activity` says when nobody calls.
+"""

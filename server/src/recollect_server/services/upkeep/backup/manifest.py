@@ -1,0 +1,136 @@
+"""The manifest of a backup, `backup.json`: the spaces of the backup, with the size and the checksum
+of each of their files, and how many damaged lines were copied. It is written last, so a backup
+without it is not complete.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from recollect_server.domain.ids import is_space_name
+from recollect_server.storage import archive
+from recollect_server.storage.format import NewerFormat, check_number
+from recollect_server.storage.logs.files import open_transcript
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import Kind
+
+MANIFEST = "backup.json"
+ARCHIVE = "backup.encrypted"
+
+
+class CannotCopy(Exception):
+    """The text says why, and what to do."""
+
+
+class NoKey(CannotCopy):
+    """The key of an encrypted backup is not among those that were given."""
+
+
+@contextmanager
+def archive_errors() -> Iterator[None]:
+    """Turn what is wrong with an archive into CannotCopy, or NoKey."""
+    try:
+        yield
+    except archive.NoKey as error:
+        raise NoKey(str(error)) from error
+    except archive.ArchiveError as error:
+        raise CannotCopy(str(error)) from error
+
+
+@dataclass(slots=True)
+class Backup:
+    """Backup of one space: its logs with their sizes and checksums."""
+
+    origin: FolderStore
+    files: dict[str, tuple[int, int]]
+    external: dict[str, tuple[int, int]] | None
+    threads: dict[str, tuple[int, int]] | None
+    ledgers: dict[str, tuple[int, int]]
+
+
+def backed_up(source: Path) -> list[str]:
+    """Return the names of the spaces that a backup has, the one for the default space first. Raises
+    CannotCopy.
+    """
+    return [str(part["space"]) for part in manifests_of(source)]
+
+
+def damaged_lines(manifest: dict[str, Any], source: Path) -> int:
+    """Return how many damaged lines a manifest says were copied. Raises CannotCopy."""
+    damaged = manifest.get("damaged", 0)
+    if not isinstance(damaged, int):
+        raise CannotCopy(f"{source / MANIFEST} cannot be read: damaged is not a number")
+    return damaged
+
+
+def manifests_of(source: Path) -> list[dict[str, Any]]:
+    """Return the manifest of each space of a backup. Raises CannotCopy."""
+    try:
+        with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
+            return parse_manifest(file.read(), source)
+    except FileNotFoundError:
+        raise CannotCopy(
+            f"{source} has no {MANIFEST}: it is no backup, or not a complete one"
+        ) from None
+
+
+def parse_manifest(data: bytes, source: Path) -> list[dict[str, Any]]:
+    """Return the parts of a manifest, one for each space. Raises CannotCopy."""
+    try:
+        manifest = orjson.loads(data)
+        parts = [manifest, *manifest.get("spaces", ())]
+        check_number(manifest.get("format", 1), manifest.get("version", ""), f"the backup {source}")
+        if strange := [part for part in parts if not is_space_name(part["space"])]:
+            raise ValueError(f"{strange[0]['space']} is no name of a space")
+    except NewerFormat as error:
+        raise CannotCopy(str(error)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
+    return parts
+
+
+def backup_of(source: Path, space: str) -> Backup:
+    """Return what a backup has of a space. Raises CannotCopy."""
+    manifest = next((part for part in manifests_of(source) if part["space"] == space), None)
+    if manifest is None:
+        raise CannotCopy(f"{source} has no space {space}: name another with --space")
+    return parts_of(source, manifest)
+
+
+def parts_of(source: Path, manifest: dict[str, Any]) -> Backup:
+    """Return what a manifest says of a space. Raises CannotCopy."""
+    try:
+        origin = FolderStore.of(source, manifest["space"])
+        communications = origin.folder(Kind.COMMUNICATION)
+        return Backup(
+            origin,
+            _files(origin, manifest["files"], origin.folder(Kind.CONVERSATION)),
+            _files(origin, manifest["external"], communications)
+            if "external" in manifest
+            else None,
+            _files(origin, manifest["threads"], origin.folder(Kind.THREAD))
+            if "threads" in manifest
+            else None,
+            _files(origin, manifest.get("ledgers", {}), origin.root.parent),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
+
+
+def _files(
+    origin: FolderStore, listed: dict[str, list[int]], folder: Path
+) -> dict[str, tuple[int, int]]:
+    """Return the size and checksum of each log of a folder that a manifest lists. Raises
+    ValueError, TypeError, AttributeError.
+    """
+    if strange := [name for name in listed if origin.path(name).parent != folder]:
+        raise ValueError(f"{strange[0]} is not a file of {folder.name}")
+    return {
+        origin.path(name).stem: (int(size), int(checksum))
+        for name, (size, checksum) in listed.items()
+    }

@@ -1,0 +1,159 @@
+"""ConversationService: conversations as they are."""
+
+from recollect.v1 import conversation_service_pb2 as api
+
+from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.filters import Filter
+from recollect_server.domain.ids import MAX_LINES
+from recollect_server.services.conversations import Conversations
+from recollect_server.services.working_context import Loaded, WorkingContext
+from recollect_server.transport.answers import Answers
+from recollect_server.transport.checks import MAX_FILTER, Checks
+from recollect_server.transport.conversations.bounds import ARCHIVED, MAX_TURNS
+from recollect_server.transport.convert import (
+    conversation_to,
+    fill_conversation,
+    fill_message,
+    optional_milliseconds,
+    party_from,
+)
+from recollect_server.transport.handling import Call
+from recollect_server.transport.pages import Seal, page_size
+
+_MAX_QUERY = 256
+
+
+class ReadHandlers:
+    """The handlers of the calls that read conversations."""
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        working_context: WorkingContext,
+        answers: Answers,
+        seal: Seal,
+    ) -> None:
+        self._conversations = conversations
+        self._working_context = working_context
+        self._answers = answers
+        self._seal = seal
+
+    def Get(self, request: api.GetRequest, call: Call) -> api.GetResponse:
+        """Return a conversation."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.done()
+        conversation = self._conversations.get(request.conversation_id)
+        failures = self._conversations.note_failures([request.conversation_id])
+        return api.GetResponse(
+            conversation=conversation_to(conversation, failures.get(request.conversation_id, ""))
+        )
+
+    def List(self, request: api.ListRequest, call: Call) -> api.ListResponse:
+        """Return a page of conversations."""
+        checks = Checks()
+        checks.not_negative("page_size", request.page_size)
+        checks.channels("channels", request.channels)
+        checks.topics("topics", request.topics, most=MAX_FILTER)
+        checks.party("party", request.party)
+        checks.span(request, "updated_after", "updated_before")
+        checks.text("query", request.query, most=_MAX_QUERY)
+        if request.archived not in ARCHIVED:
+            checks.refuse("archived", f"is {request.archived}, which the contract does not name")
+        checks.done()
+        chosen = Filter(
+            conversation_id=call.principal.conversation_id,
+            channels=tuple(request.channels),
+            topics=tuple(request.topics),
+            party=party_from(request.party),
+            pinned=request.pinned if request.HasField("pinned") else None,
+            updated_after=optional_milliseconds(request, "updated_after"),
+            updated_before=optional_milliseconds(request, "updated_before"),
+            title=request.query,
+            archived=ARCHIVED.get(request.archived, False),
+            notes_failed=request.notes_failed if request.HasField("notes_failed") else None,
+        )
+        page = self._conversations.page(
+            chosen, page_size(request.page_size), self._seal.place(request, request.page_token)
+        )
+        values = (conversation_to(it, page.failures.get(it.id, "")) for it in page.conversations)
+        fitting, more = self._answers.fitting(values)
+        last = page.conversations[len(fitting) - 1] if more else None
+        return api.ListResponse(
+            conversations=fitting,
+            next_page_token=self._seal.page_token(
+                request, (last.update_time, last.id) if last else page.next
+            ),
+        )
+
+    def Load(self, request: api.LoadRequest, call: Call) -> api.LoadResponse:
+        """Return the newest turns of a conversation."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id, required=False)
+        checks.label("channel", request.channel)
+        if not (request.conversation_id or request.channel):
+            checks.refuse("channel", "is required where conversation_id is unset")
+        for name in ("max_turns", "max_tokens", "before_turn", "before_sequence"):
+            checks.not_negative(name, getattr(request, name))
+        checks.done()
+        conversation_id = request.conversation_id or self._working_context.most_recent(
+            request.channel
+        )
+        if conversation_id is None:
+            return api.LoadResponse()
+        with self._answers.room(call.context) as keep:
+            loaded = self._working_context.load(
+                conversation_id,
+                max_turns=min(request.max_turns, MAX_TURNS),
+                max_tokens=request.max_tokens,
+                before_turn=request.before_turn,
+                before_sequence=min(request.before_sequence, MAX_LINES),
+            )
+            if (
+                request.channel
+                and loaded.conversation
+                and loaded.conversation.channel != request.channel
+            ):
+                raise InvalidField.of(
+                    "channel", f"the conversation is on {loaded.conversation.channel}"
+                )
+            answer = api.LoadResponse()
+            _fill(answer, loaded)
+            return keep(answer)
+
+    def Switch(self, request: api.SwitchRequest, call: Call) -> api.SwitchResponse:
+        """Leave one conversation and load another."""
+        checks = Checks()
+        checks.conversation_id("from_conversation_id", request.from_conversation_id, required=False)
+        checks.conversation_id("to_conversation_id", request.to_conversation_id, required=False)
+        checks.not_negative("max_turns", request.max_turns)
+        checks.request_id(request.request_id)
+        if not request.from_conversation_id and not request.to_conversation_id:
+            checks.refuse("to_conversation_id", "is required where from_conversation_id is unset")
+        checks.done()
+        answer = api.SwitchResponse()
+        if request.to_conversation_id:
+            turns = min(request.max_turns, MAX_TURNS)
+            with self._answers.room(call.context) as keep:
+                _fill(
+                    answer, self._working_context.load(request.to_conversation_id, max_turns=turns)
+                )
+                keep(answer)
+        self._conversations.leave(
+            request.from_conversation_id,
+            request.to_conversation_id,
+            request.max_turns,
+            request.request_id,
+        )
+        return answer
+
+
+def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None:
+    if loaded.conversation is not None:
+        fill_conversation(answer.conversation, loaded.conversation)
+    for message in loaded.turns.messages:
+        fill_message(answer.messages.add(), message)
+    answer.has_more = loaded.has_more
+    answer.compression_summary = loaded.compression_summary
+    answer.damaged_lines = loaded.turns.damaged
+    answer.cut_before_sequence = loaded.cut_before

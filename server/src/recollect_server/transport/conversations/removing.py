@@ -1,0 +1,137 @@
+"""ConversationService: deletes and redactions."""
+
+from recollect.v1 import conversation_pb2, error_pb2
+from recollect.v1 import conversation_service_pb2 as api
+
+from recollect_server.domain.filters import Filter
+from recollect_server.domain.ids import MAX_LINES
+from recollect_server.services.conversations import Conversations
+from recollect_server.transport.checks import MAX_FILTER, Checks
+from recollect_server.transport.conversations.bounds import ARCHIVED, MAX_CONVERSATIONS
+from recollect_server.transport.convert import (
+    conversation_to,
+    message_to,
+    optional_milliseconds,
+    timestamp,
+)
+from recollect_server.transport.handling import Call
+
+_USUAL_DELETED = 100
+_LEFT = {
+    "ConversationPinned": error_pb2.ERROR_REASON_CONVERSATION_PINNED,
+    "AnchorsPresent": error_pb2.ERROR_REASON_ANCHORS_PRESENT,
+}
+
+
+class RemovalHandlers:
+    """The handlers of the calls that remove text for good."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+
+    def Delete(self, request: api.DeleteRequest, call: Call) -> api.DeleteResponse:
+        """Delete a conversation for good."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        if request.anchors not in api.AnchorDisposition.values():
+            checks.refuse("anchors", "is not a disposition of this version")
+        checks.request_id(request.request_id)
+        checks.done()
+        receipt = self._conversations.delete(
+            request.conversation_id,
+            request.anchors,
+            request.request_id,
+            force=request.force,
+            deleting=call.record,
+        )
+        return api.DeleteResponse(
+            conversation_id=receipt.conversation_id,
+            removed=[
+                api.RemovedFrom(place=place, count=count)
+                for place, count in receipt.removed.items()
+            ],
+            delete_time=timestamp(receipt.time),
+        )
+
+    def DeleteMany(self, request: api.DeleteManyRequest, call: Call) -> api.DeleteManyResponse:
+        """Delete conversations by a filter."""
+        checks = Checks()
+        checks.count("conversation_ids", request.conversation_ids, MAX_CONVERSATIONS)
+        for index, name in enumerate(request.conversation_ids[:MAX_CONVERSATIONS]):
+            checks.conversation_id(f"conversation_ids[{index}]", name)
+        checks.channels("channels", request.channels)
+        checks.topics("topics", request.topics, most=MAX_FILTER)
+        checks.span(request, "updated_after", "updated_before")
+        if request.archived not in ARCHIVED:
+            checks.refuse("archived", f"is {request.archived}, which the contract does not name")
+        if request.anchors not in api.AnchorDisposition.values():
+            checks.refuse("anchors", "is not a disposition of this version")
+        checks.not_negative("limit", request.limit)
+        checks.request_id(request.request_id)
+        archived = request.archived != conversation_pb2.ARCHIVE_FILTER_UNSPECIFIED
+        filters = (request.conversation_ids, request.channels, request.topics, archived)
+        times = (request.HasField("updated_after"), request.HasField("updated_before"))
+        if not any((*filters, *times)):
+            checks.refuse("conversation_ids", "is empty, and no other filter is set")
+        checks.done()
+        chosen = Filter(
+            conversation_ids=tuple(request.conversation_ids),
+            channels=tuple(request.channels),
+            topics=tuple(request.topics),
+            updated_after=optional_milliseconds(request, "updated_after"),
+            updated_before=optional_milliseconds(request, "updated_before"),
+            archived=ARCHIVED[request.archived] if archived else None,
+        )
+        receipt = self._conversations.delete_many(
+            chosen,
+            request.anchors,
+            min(request.limit or _USUAL_DELETED, MAX_CONVERSATIONS),
+            request.request_id,
+            force=request.force,
+            dry_run=request.dry_run,
+            deleting=call.record,
+        )
+        return api.DeleteManyResponse(
+            conversation_ids=receipt.conversations,
+            left=[
+                api.LeftConversation(conversation_id=name, reason=_LEFT[reason])
+                for name, reason in receipt.left
+            ],
+            removed=[
+                api.RemovedFrom(place=place, count=count)
+                for place, count in receipt.removed.items()
+            ],
+            has_more=receipt.has_more,
+            delete_time=timestamp(receipt.time),
+            failure=receipt.failure,
+        )
+
+    def RedactMessage(
+        self, request: api.RedactMessageRequest, call: Call
+    ) -> api.RedactMessageResponse:
+        """Remove the text of messages for good."""
+        checks = Checks()
+        checks.conversation_id("conversation_id", request.conversation_id)
+        checks.not_negative("sequence", request.sequence)
+        checks.not_negative("turn_number", request.turn_number)
+        if bool(request.sequence) == bool(request.turn_number):
+            wrong = (
+                "does not go with turn_number" if request.sequence else "or turn_number is required"
+            )
+            checks.refuse("sequence", wrong)
+        checks.request_id(request.request_id)
+        checks.done()
+        done, copies = self._conversations.redact(
+            request.conversation_id,
+            min(request.sequence, MAX_LINES + 1),
+            request.turn_number,
+            call.principal.token_id,
+            request.request_id,
+        )
+        return api.RedactMessageResponse(
+            conversation=conversation_to(done.conversation),
+            messages=map(message_to, done.messages),
+            redact_time=timestamp(done.time),
+            duplicate=done.duplicate,
+            copied_in=copies,
+        )
