@@ -33,7 +33,8 @@ class Rows:
         """Return the rows of some entries, of shape [n, 384]."""
         blocks, places = np.divmod(entries, _BLOCK)
         if len(entries) and blocks[0] == blocks[-1] and (blocks == blocks[0]).all():
-            return self._blocks[blocks[0]].take(places, axis=0).astype(np.float32)
+            rows: NDArray[np.int8] = self._blocks[blocks[0]].take(places, axis=0)
+            return rows.astype(np.float32)
         rows = np.empty((len(entries), DIMENSIONS), np.int8)
         for block in range(blocks.min(initial=0), blocks.max(initial=-1) + 1):
             chosen = np.flatnonzero(blocks == block)
