@@ -14,6 +14,8 @@ from recollect_server.domain.filters import Filter
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
+from recollect_server.storage.postgres.store import PostgresStore
+from ulid import ULID
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import Post
@@ -358,3 +360,69 @@ def test_a_delete_reaches_the_files_of_a_space_that_is_not_open_on_another_serve
     lines = "SELECT FROM recollect.lines WHERE space = 'ada'"
     until(lambda: postgres.execute(lines, url) == [])
     until(lambda: files_with(two.data_dir, "secretword") == [])
+
+
+def test_a_conversation_that_another_server_begins_just_now_does_not_count_as_damaged(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = f"conv-{ULID()}"
+    remains = PostgresStore.remains
+
+    def begin(store: PostgresStore, log: str) -> str:
+        monkeypatch.undo()
+        one.create(conversation_id=name)
+        return remains(store, log)
+
+    monkeypatch.setattr(PostgresStore, "remains", begin)
+    assert code_of(lambda: two.get(name)) == "NOT_FOUND"
+    assert two.get(name).id == name
+
+
+def test_a_redaction_that_a_read_meets_before_it_is_followed_costs_no_new_index(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("secretword")
+    assert two.found("secretword") == [name]
+    made = index_files(replicas)
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    length = space._store.length
+
+    def be_overtaken(log: str) -> int:
+        monkeypatch.undo()
+        redact(one, name, sequence=2)
+        return length(log)
+
+    space._states.forget(name)
+    monkeypatch.setattr(space._store, "length", be_overtaken)
+    assert two.get(name).message_count == 1
+    until(lambda: two.found("secretword") == [])
+    for server in replicas.servers:
+        until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
+    two.append(name, user("lemon"))
+    assert two.found("lemon") == one.found("lemon") == [name]
+    assert said(two, name) == said(one, name)
+    space.repair(lambda: False)  # as its job does every second
+    assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_a_request_of_a_deleted_conversation_is_known_where_it_is_used_again(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    first_user, other = one.create().id, one.told("apricot")
+    one.append(first_user, user("zebra"), request_id="r1")
+    assert two.found("zebra") == [first_user]
+    made = index_files(replicas)
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    one.delete(first_user)
+    first = one.append(other, user("lemon"), request_id="r1")
+    assert two.found("lemon") == [other]  # which has the request before it forgot the deleted one
+    monkeypatch.undo()
+    until(lambda: not space.is_removing)
+    repeat = two.append(other, user("lemon"), request_id="r1")
+    assert (repeat.duplicate, repeat.messages) == (True, first.messages)
+    assert len(two.load(other).messages) == 2
+    assert index_files(replicas) == made, "an index was made anew"

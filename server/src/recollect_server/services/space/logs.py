@@ -51,6 +51,10 @@ class IndexAhead(IndexUnavailable):
     """
 
 
+class RedactedElsewhere(IndexAhead):
+    """The index has the text of messages that another process redacted."""
+
+
 class Indexed(Protocol[StateOut]):
     """A log as the index has it: its number there, its state, and how far it is indexed."""
 
@@ -328,12 +332,12 @@ def claim_of(request_id: str) -> str:
 
 
 def _check_redaction(line: Line, indexed: int, name: str) -> None:
-    """Raise IndexAhead if a line redacts messages whose text is indexed: to take it in would leave
-    their words. Another process wrote it, and `following` takes it in.
+    """Raise RedactedElsewhere if a line redacts messages whose text is indexed: to take it in would
+    leave their words. Another process wrote it, and `following` takes it in.
     """
     content = line.entry.content if line.entry else None
     if isinstance(content, MessagesRedacted) and min(content.sequences) <= indexed:
-        raise IndexAhead(f"{name} was redacted by another server since it was indexed")
+        raise RedactedElsewhere(f"{name} was redacted by another server since it was indexed")
 
 
 class Damage:

@@ -16,14 +16,14 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import CaughtUp, CursorsLost, Reloaded
-from recollect_server.services.space.logs import IndexAhead
+from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogNotFound
+from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 
 _MAX_STATES = 20_000  # some 1 KiB each
 _SUSPENDED_STATES = 16  # of a suspended space, of which there may be many
@@ -122,13 +122,27 @@ class States:
             )
         except IndexUnavailable as error:
             overlay.note_lag(conversation_id, str(error))
-            if isinstance(error, IndexAhead):
+            if isinstance(error, IndexAhead) and not self._will_follow(error, conversation_id):
                 # The file may grow past what is indexed, and the next start would take that for its
                 # own.
                 index.condemn(str(error))
                 with suppress(IndexUnavailable):
                     index.want_rebuild(str(error))
             return self._read(conversation_id)
+
+    def _will_follow(self, error: IndexAhead, conversation_id: str) -> bool:
+        """Return whether a redaction by another process is still to be followed, and the index has
+        the conversation as it was before: its change comes, and takes the words out.
+        """
+        if not isinstance(error, RedactedElsewhere):
+            return False
+        with suppress(IndexUnavailable, LogUnavailable):
+            stored = self._projection.index.conversations.find(conversation_id)
+            store = self._transcripts.store
+            if stored is None or conversation_id not in store.redacting():
+                return False
+            return len(store.raw_redacting(conversation_id)) == stored.lines
+        return False
 
     def _read(self, conversation_id: str) -> ConversationState:
         """Read a state from its transcript alone."""

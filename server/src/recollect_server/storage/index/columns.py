@@ -302,6 +302,10 @@ def take_in_trigger() -> str:
             SELECT value ->> 0, value ->> {len(MESSAGES.names)} FROM json_each(NEW.document, '$.messages');
         INSERT INTO updates({UPDATES.list})
             SELECT {", ".join(updates[name] for name in UPDATES.names)} FROM json_each(NEW.document, '$.updates');
+        -- The request of a conversation that another process deleted is free before it is out.
+        DELETE FROM requests WHERE EXISTS (SELECT 1 FROM deletions)
+            AND request_id IN (SELECT value ->> 0 FROM json_each(NEW.document, '$.requests'))
+            AND conversation_id IN (SELECT id FROM deletions);
         INSERT OR IGNORE INTO requests({REQUESTS.list})
             SELECT {", ".join(requests[name] for name in REQUESTS.names)} FROM json_each(NEW.document, '$.requests');
         INSERT OR REPLACE INTO progress SELECT {number}, NEW.document ->> '$.progress[1]', NEW.document ->> '$.progress[2]';

@@ -400,6 +400,11 @@ def _spellings_of_hindi(connection: apsw.Connection) -> None:
         )
 
 
+def _freed_requests(connection: apsw.Connection) -> None:
+    """Let the lines of an append have requests of conversations that are being removed."""
+    connection.execute(f"DROP TRIGGER take_in; {take_in_trigger()}")
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -418,6 +423,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _forks,
     _wordless,
     _spellings_of_hindi,
+    _freed_requests,
 )
 
 

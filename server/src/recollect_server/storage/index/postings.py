@@ -195,6 +195,13 @@ class KeywordScores:
         rarities = np.array([term.rarity(self._total) for term in self._terms])
         return self._scored(self._likely(self._finding, most), rarities)
 
+    def rarities(self) -> dict[str, float]:
+        """Return the inverse document frequency of each word that a message has; of a word with
+        several forms, that of its commonest.
+        """
+        by_frequency = sorted(self._terms, key=lambda it: it.frequency)
+        return {term.word: term.rarity(self._total) for term in by_frequency}
+
     def conversations(self) -> Ids | None:
         """Return the conversations, ascending, with any term in a message of the scope's time; None
         if it has none.

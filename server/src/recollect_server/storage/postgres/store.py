@@ -14,6 +14,7 @@ too.
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -251,11 +252,16 @@ class PostgresStore:
         return None
 
     def remains(self, log: str) -> str:
-        """Return the log's name if it has lines, of which none can be read."""
-        try:
-            return log if self.length(log) else ""
-        except LogNotFound:
-            return ""
+        """Return the log's name if it has lines, of which none can be read. Another server may have
+        begun it since it was looked for.
+        """
+        damaged = False
+        with suppress(LogNotFound):
+            for line in self.read(log):
+                if line.entry is not None:
+                    return ""
+                damaged = True
+        return log if damaged else ""
 
     def remove_empty(self, log: str) -> bool:
         """Remove a log without lines. Return False if there is none, or it has some."""
