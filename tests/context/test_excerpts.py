@@ -34,6 +34,16 @@ def test_a_rare_word_counts_more_than_one_that_stands_everywhere() -> None:
     assert "zebra" in excerpt(text, 40, words_of("the zebra of Ghent"))
 
 
+def test_a_word_that_is_rare_in_all_that_is_stored_counts_more() -> None:
+    text = f"We can plan it again, mate. {FILLING * 3}The Niyama resort has it. {FILLING}"
+    words = frozenset({"plan", "mate", "niyama"})
+    assert "We can plan it again" in excerpt(text, 20, words)
+    rarities = {"plan": 0.4, "mate": 0.2, "niyama": 6.0}
+    assert "Niyama" in excerpt(text, 20, words, rarities)
+    many = words | {f"longer{number}" for number in range(24)}
+    assert "Niyama" in excerpt(text, 20, many, rarities)
+
+
 def test_other_forms_of_a_word_are_found() -> None:
     text = FILLING * 30 + "She was arriving with two suitcases. " + FILLING * 30
     assert "suitcases" in excerpt(text, 40, words_of("when did she arrive"))

@@ -173,8 +173,8 @@ def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> N
         start_server(relevance_threshold=0.0, recall_limit=50, excerpt_tokens=200, embedder="off")
     )
     texts: dict[str, str] = {}
-    for sentences in range(1, 24):
-        text = "The zebra Ottokar moved. " + "It rained and we stayed in. " * sentences
+    for sentences in range(20, 44):
+        text = "The zebra Ottokar moved. " + "It rained. " * sentences
         texts[service.told(text)] = text
     answer = built(service, service.told("Hello you."), "Where did Ottokar move?", total=20_000)
     lengths = {
@@ -183,7 +183,7 @@ def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> N
     }
     assert len(lengths) == len(texts)
     assert sum(is_excerpt for is_excerpt, _, _ in lengths.values()) > 5
-    assert all(shown < 0.85 * whole for is_excerpt, shown, whole in lengths.values() if is_excerpt)
+    assert all(shown < 0.92 * whole for is_excerpt, shown, whole in lengths.values() if is_excerpt)
 
 
 def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_not(

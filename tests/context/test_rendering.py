@@ -412,6 +412,18 @@ def test_what_a_form_charges_is_never_less_than_what_its_text_takes(
     assert estimate_tokens(it.render(context, message)) <= charged
 
 
+def test_agents_are_named_where_several_speak() -> None:
+    spoken = [("Hi", Role.USER, "ana"), ("Ho", Role.ASSISTANT, "bo"), ("Ha", Role.ASSISTANT, "cy")]
+    messages = [
+        Message(role, text, timestamp=at, sequence=at, turn_number=1, sender=sender)
+        for at, (text, role, sender) in enumerate(spoken, 1)
+    ]
+    several = FORMS[XML].render(conversation(*messages), "")
+    assert 'sender="bo">Ho' in several
+    assert 'sender="cy">Ha' in several
+    assert "sender" not in FORMS[XML].render(conversation(*messages[:2]), "")
+
+
 def test_senders_are_named_where_several_speak() -> None:
     messages = [Message(Role.USER, "Hi", timestamp=1, sequence=2, turn_number=1, sender="ana")]
     messages.append(Message(Role.USER, "Ho", timestamp=2, sequence=3, turn_number=2, sender="bo"))

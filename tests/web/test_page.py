@@ -70,7 +70,8 @@ def test_what_is_written_on_the_page_is_stored_once(stage: Stage, window: Browsi
     page = window.tab()
     page.wait_for_selector("[aria-label='New conversation']")
     page.keyboard.press("n")
-    page.fill("textarea", "From the page")
+    wait(page, "document.activeElement.matches('textarea')")  # else each letter is a shortcut
+    page.keyboard.type("From the page")
     page.keyboard.press("Enter")
     page.wait_for_selector(".message >> text=From the page")
     stored = stage.client.conversations.load(page.url.rsplit("/", 1)[1]).messages
@@ -124,6 +125,17 @@ def test_everything_works_by_keyboard(stage: Stage, window: Browsing) -> None:
     wait(page, f"document.activeElement.id === 'row-{first}'")
     page.keyboard.press("Enter")
     page.wait_for_selector("h1 >> text=Renamed by keys")
+    for end in ("Enter", "Escape"):
+        page.focus("h1 [aria-label=Rename]")
+        page.keyboard.press("Enter")
+        wait(page, "document.activeElement.matches('.view-title input')")
+        page.keyboard.press(end)
+        wait(page, "document.activeElement.matches('h1 [aria-label=Rename]')")
+    page.focus("[aria-controls=details]")
+    page.keyboard.press("Enter")
+    page.focus(".details-close")
+    page.keyboard.press("Enter")
+    wait(page, "document.activeElement.ariaExpanded === 'false'")
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open]")
     page.keyboard.press("Escape")

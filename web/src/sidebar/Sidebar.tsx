@@ -6,7 +6,7 @@ import { describe } from "../api/errors";
 import { may, onlyConversation } from "../api/session";
 import { onKey, shortcutsOn } from "../keyboard";
 import { navigate, route, setQuery } from "../router";
-import { archive, list, loadFirst, loadMore, readFilters, upsert, writing } from "../state/conversations";
+import { archive, begun, list, loadFirst, loadMore, readFilters, upsert, writing } from "../state/conversations";
 import { t } from "../texts";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
@@ -41,6 +41,7 @@ export function Sidebar() {
     try {
       const { conversation } = await calls.create({ channel: "web" });
       upsert(conversation!);
+      begun.id = conversation!.id;
       navigate(`/c/${conversation!.id}`);
     } catch (failure) {
       setProblem(describe(failure));

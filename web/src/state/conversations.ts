@@ -31,6 +31,9 @@ export const list = signal<ListState>({ items: [], state: "loading", hasMore: fa
 /** Conversations in which an answer is being written now, by id. */
 export const writing = signal<ReadonlySet<string>>(new Set());
 
+/** The conversation that was begun last, until it is shown. */
+export const begun = { id: "" };
+
 let filters: Filters = readFilters();
 let nextPage = "";
 let loading: AbortController | undefined;

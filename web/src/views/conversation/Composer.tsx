@@ -1,8 +1,9 @@
 // Writing into a conversation of the web channel, as the user.
 import { Role } from "@recollect/client";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { conversations as calls, newRequestId } from "../../api/calls";
 import { describe } from "../../api/errors";
+import { begun } from "../../state/conversations";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 
@@ -11,6 +12,12 @@ export function Composer({ conversationId }: { conversationId: string }) {
   const [problem, setProblem] = useState<string>();
   // A try that failed may have been stored: the same text again is the same request.
   const request = useRef({ text: "", id: "" });
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    // Who begins a conversation writes next; elsewhere each letter would be a shortcut.
+    if (begun.id === conversationId) area.current?.focus();
+    begun.id = "";
+  }, []);
   const send = async () => {
     if (!text.trim()) return;
     if (request.current.text !== text) request.current = { text, id: newRequestId() };
@@ -28,6 +35,7 @@ export function Composer({ conversationId }: { conversationId: string }) {
   return (
     <form class="composer" onSubmit={(event) => { event.preventDefault(); void send(); }}>
       <textarea
+        ref={area}
         rows={Math.min(6, text.split("\n").length)} value={text} placeholder={t.conversation.write}
         aria-label={t.conversation.write} title={t.conversation.writeHint} dir="auto"
         onInput={(event) => setText(event.currentTarget.value)}

@@ -55,6 +55,11 @@ function Opened({ id }: { id: string }) {
   const begun = useMemo(() => takePrepared(id), [id]);
   const transcript = useMemo(() => begun?.transcript ?? new Transcript(id), [id]);
   const [isRenaming, setRenaming] = useState(false);
+  const pencil = useRef<HTMLButtonElement>(null);
+  const endRenaming = () => {
+    setRenaming(false);
+    requestAnimationFrame(() => pencil.current?.focus()); // where it came from
+  };
   const readAt = useRef(begun?.generation);
   const target = turnOf();
   const shown = transcript.shown.value;
@@ -96,12 +101,12 @@ function Opened({ id }: { id: string }) {
         <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
         <div class="view-title">
           {isRenaming ? (
-            <RenameForm conversation={conversation} onEnd={() => setRenaming(false)} />
+            <RenameForm conversation={conversation} onEnd={endRenaming} />
           ) : (
             <h1>
               <bdi>{titleOf(conversation)}</bdi>
               {mayRename && (
-                <button class="quiet" aria-label={t.sidebar.rename} title={t.sidebar.rename} onClick={() => setRenaming(true)}>
+                <button ref={pencil} class="quiet" aria-label={t.sidebar.rename} title={t.sidebar.rename} onClick={() => setRenaming(true)}>
                   <Icon name="pencil" />
                 </button>
               )}

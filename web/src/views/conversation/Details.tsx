@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import {
   ContextFormat, ContextTier, Scope, type Anchor, type BuildContextResponse, type ContextMessage, type Conversation,
 } from "@recollect/client";
+import { focusOn } from "../../App";
 import { recall } from "../../api/calls";
 import { describe, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
@@ -37,6 +38,7 @@ export function Details({ conversation, onChange }: Props) {
 
 function close(): void {
   setQuery({ details: undefined });
+  focusOn("[aria-controls=details]"); // what opens it
 }
 
 function Notes({ conversation }: { conversation: Conversation }) {

@@ -127,14 +127,9 @@ def condensed_text(count: int) -> str:
     return f"{count} earlier message{'s' if count != 1 else ''} condensed" if count else ""
 
 
-def several_speak(messages: Sequence[Message]) -> bool:
-    """Return whether more than one person writes in the conversation."""
-    return (
-        len(
-            {message.sender for message in messages if message.role is Role.USER and message.sender}
-        )
-        > 1
-    )
+def several_speak(messages: Sequence[Message], role: Role = Role.USER) -> bool:
+    """Return whether more than one person, or more than one agent, writes in the conversation."""
+    return len({it.sender for it in messages if it.role is role and it.sender}) > 1
 
 
 def left_out(turns: int) -> str:

@@ -231,7 +231,7 @@ def _conversation(context: Context) -> Iterator[str]:
     out.
     """
     own = context.own
-    is_named = several_speak(own)
+    named = [role for role in (Role.USER, Role.ASSISTANT) if several_speak(own, role)]
     paired = pair_results(own)
     called = set(paired.values())
     waiting = set(map(id, waiting_calls(own)))
@@ -246,6 +246,7 @@ def _conversation(context: Context) -> Iterator[str]:
             if (at, place) not in called
         }
         note = _CALL_NOT_SHOWN if message.role is Role.TOOL and at not in paired else ""
+        is_named = message.role in named
         yield _own_message(message, is_named=is_named, note=note, results=notes)
 
 
@@ -263,7 +264,7 @@ def _own_message(
     attributes = _attributes(
         turn=message.turn_number,
         role=message.role.value,
-        sender=message.sender if is_named and is_user else "",
+        sender=message.sender if is_named and message.role is not Role.TOOL else "",
         time=f"{to_text(message.timestamp)[:16]}Z" if is_user else "",
         call=message.tool_call_id if message.role is Role.TOOL else "",
         note=note,

@@ -5,6 +5,7 @@ forms too, and one window is moved over the matches.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
@@ -13,7 +14,9 @@ MARK = "…"
 """Stands where text is left out."""
 
 _WORDS = 24
-"""Words that are looked for, the longest first: each is one pass over the text."""
+"""Words that are looked for, the rarest first, of equal ones the longest: each is one pass over the
+text.
+"""
 _ENDING = 2
 """Characters at a word's end that the text need not have: `arrive` finds `arrived` and
 `arriving`.
@@ -24,17 +27,22 @@ _MATCHES = 500
 """Places of one word that are looked at."""
 _LEAD = 0.3
 """Share of the spare room that goes to the text before the matches."""
+_COMMON = 0.2
+"""The least that a word weighs beside the rarest one of the question."""
 _MARKS = len(f"{MARK} {MARK} ".encode())
 
 Match = tuple[int, int, str]
 """The first character of a match, one past the last, and the word."""
 
 
-def excerpt(text: str, tokens: int, words: frozenset[str]) -> str:
+def excerpt(
+    text: str, tokens: int, words: frozenset[str], rarities: Mapping[str, float] | None = None
+) -> str:
     """Return the stretch of the text with the most of the words in it, at most `tokens` long, its
     marks included.
 
-    The words are those of `relevance.words_of`. A word that is rare in the text counts more.
+    The words are those of `relevance.words_of`. A word that is rare in the text counts more, and
+    one that is rare in all that is stored: `rarities` has those of the words that were looked up.
     Without any of the words it is the beginning of the text. A text that fits is returned as it is.
     Empty where not even a mark and a character fit.
     """
@@ -44,7 +52,8 @@ def excerpt(text: str, tokens: int, words: frozenset[str]) -> str:
     if room <= 0:
         return ""
     characters = max(1, room * len(text) // len(text.encode()))
-    first, last = _densest(_matches(text, words), characters)
+    given = rarities or {}
+    first, last = _densest(_matches(text, words, given), characters, given)
     start = _start(text, first, last, characters)
     end = _end(text, start, last, start + characters)
     shown = text[start:end].strip()
@@ -56,13 +65,14 @@ def excerpt(text: str, tokens: int, words: frozenset[str]) -> str:
     return f"{before}{shown}{after}" if shown else ""
 
 
-def _matches(text: str, words: frozenset[str]) -> list[Match]:
+def _matches(text: str, words: frozenset[str], rarities: Mapping[str, float]) -> list[Match]:
     """Return where the words stand in the text, in order."""
     lower = text.lower()
     if len(lower) != len(text):  # a character that has more than one in lower case
         lower = text
     matches: list[Match] = []
-    for word in sorted(words, key=lambda word: (-len(word), word))[:_WORDS]:
+    ranked = sorted(words, key=lambda word: (-rarities.get(word, 0.0), -len(word), word))
+    for word in ranked[:_WORDS]:
         is_spaced = not UNSPACED_RUN.match(word)
         stem = word[: max(_STEM, len(word) - _ENDING)] if is_spaced else word
         at = lower.find(stem)
@@ -75,17 +85,24 @@ def _matches(text: str, words: frozenset[str]) -> list[Match]:
     return sorted(matches)
 
 
-def _densest(matches: list[Match], characters: int) -> tuple[int, int]:
+def _densest(
+    matches: list[Match], characters: int, rarities: Mapping[str, float]
+) -> tuple[int, int]:
     """Return the ends of the window whose different words weigh most; (0, 0) without matches. Of
     equal windows the first one.
     """
     counts = Counter(word for _, _, word in matches)
+    rarest = max(rarities.values(), default=1.0)
+    weights = {
+        word: count**-0.5 * max(_COMMON, rarities.get(word, rarest) / rarest)
+        for word, count in counts.items()
+    }
     inside: Counter[str] = Counter()
     best, ends, weight, oldest = 0.0, (0, 0), 0.0, 0
     for start, end, word in matches:
         inside[word] += 1
         if inside[word] == 1:
-            weight += counts[word] ** -0.5
+            weight += weights[word]
         while (
             oldest < len(matches)
             and end - matches[oldest][0] > characters
@@ -94,7 +111,7 @@ def _densest(matches: list[Match], characters: int) -> tuple[int, int]:
             leaving = matches[oldest][2]
             inside[leaving] -= 1
             if not inside[leaving]:
-                weight -= counts[leaving] ** -0.5
+                weight -= weights[leaving]
             oldest += 1
         if weight > best + 1e-9:
             best, ends = weight, (matches[oldest][0], end)

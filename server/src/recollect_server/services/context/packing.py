@@ -246,7 +246,7 @@ BY_WORDS = Trust(0.5, 0.75, 1.0)
 """By words the best turn scores 0.80 for the median question of RealMem, and 0.68 for that of
 another person's history; 0.86 and 0.41 in LoCoMo.
 """
-BY_MEANING = Trust(0.4, 0.7, 0.3)
+BY_MEANING = Trust(0.4, 0.6, 0.3)
 """By meaning 0.80 and 0.60 in RealMem, 0.76 and 0.60 in FriendsQA, and small talk less than 0.48:
 that tells more, so what is doubtful gets less.
 """
@@ -289,10 +289,10 @@ def pack_cold(
     """Pack the turns that fit best, each whole, from few sources; what is said of each source is
     charged too.
 
-    The best turn comes first, and may take up to `best_at_most` tokens where the budget is less;
-    then those whose score is high for their tokens. Of each other conversation at most a share of
-    the budget is packed, until all had a turn. A turn that does not fit is left out; a shorter one
-    behind it may still fit. They are listed by relevance. `own` is the conversation that goes on.
+    The best turn may take up to `best_at_most` tokens where the budget is less. Of each other
+    conversation at most a share of the budget is packed, until all had a turn. A turn that does not
+    fit is left out; a shorter one behind it may still fit. They are listed by relevance. `own` is
+    the conversation that goes on.
     """
     packed: list[Turn] = []
     waiting: list[Turn] = []
@@ -300,7 +300,6 @@ def pack_cold(
     spent: defaultdict[str, int] = defaultdict(int)
     used = 0
     ranked = sorted(turns, key=_preferred)
-    ranked[1:] = sorted(ranked[1:], key=_worth)
     most = max(budget, best_at_most)
     for again in (False, True):
         for turn in waiting if again else ranked:
@@ -335,19 +334,6 @@ equal ones. The score knows how new a message is; chosen by relevance, whose rec
 points fewer of BEAM's and QMSum's questions and 5 fewer of RealMem's have any gold (apart, by
 words; `bench/dialogue.py`).
 """
-
-
-_THRIFT = 0.3
-"""Power of a turn's tokens that its score is divided by: of two turns that are as likely to help
-the shorter one leaves room for another. At 1, which would pack the most, the likeliest turns give
-way to a great many short ones.
-"""
-
-
-def _worth(turn: Turn) -> tuple[float, float, str, int]:
-    """Return the sort key by which turns behind the best one are chosen."""
-    score, *others = _preferred(turn)
-    return score / cost(turn) ** _THRIFT, *others
 
 
 def _preferred(turn: Turn) -> tuple[float, float, str, int]:

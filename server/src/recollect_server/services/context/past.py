@@ -34,9 +34,9 @@ from recollect_server.storage.index.messages import Place
 _QUESTION = 4000
 _CONVERSATIONS = 50  # that are found by all their words at the least, if there are so many
 _RANKED = 200  # messages, best first, that turns are made of
-_POOL = 2.0
-"""Turns that fit best are candidates until they have so many budgets' worth: of nearly equal ones
-the shorter are packed.
+_POOL = 1.1
+"""Turns that fit best are candidates until they have so many budgets' worth: a shorter one may fit
+where a longer one does not.
 """
 _FURTHER = 0.5
 """Share of an excerpt's tokens that the messages of all turns but the best one have: with long
@@ -50,8 +50,8 @@ _BESIDE = 0.25
 """Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or
 what became of it.
 """
-_LEAST_EXCERPT = 40  # tokens
-_CUT_OFF = 0.2
+_LEAST_EXCERPT = 30  # tokens
+_CUT_OFF = 0.1
 """Share of a message that an excerpt leaves out at the least: to cut off one short sentence saves
 nothing, and the answer may be in it.
 """
@@ -280,6 +280,7 @@ def _read(
         places[number] += [place for place in there if not (is_own and place[0] in shown.sequences)]
     turns: list[Turn] = []
     best = max(scores.values(), default=0.0)
+    rarities = candidates.words.rarities()
     for number, own_places in places.items():
         deadline.check()
         warm = tiers.warm_since(ids[number])
@@ -293,7 +294,7 @@ def _read(
                     tokens = max(tokens, int(_OF_USERS * excerpt_tokens))
                 if estimate_tokens(message.content) * (1 - _CUT_OFF) <= tokens:
                     tokens = max(tokens, min(excerpt_tokens, estimate_tokens(message.content)))
-                cut = _cut(message, tokens, weighing.words)
+                cut = _cut(message, tokens, weighing.words, rarities)
                 whole[message.turn_number].append(
                     _candidate(ids[number], message, cut, score, warm, weighing, fits=fits)
                 )
@@ -311,13 +312,15 @@ def _length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True
     return min(excerpt_tokens, max(_LEAST_EXCERPT, int(tokens if fits else tokens * _BESIDE)))
 
 
-def _cut(message: Message, tokens: int, words: frozenset[str]) -> Message:
+def _cut(
+    message: Message, tokens: int, words: frozenset[str], rarities: dict[str, float]
+) -> Message:
     """Return the message with excerpts of its content and of its tool calls' arguments, where they
     are long.
     """
-    content = excerpt(message.content, tokens, words)
+    content = excerpt(message.content, tokens, words, rarities)
     calls = tuple(
-        replace(call, arguments=excerpt(call.arguments, tokens // 4, words))
+        replace(call, arguments=excerpt(call.arguments, tokens // 4, words, rarities))
         for call in message.tool_calls
     )
     return (
