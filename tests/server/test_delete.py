@@ -1,11 +1,14 @@
 """Deleting: gone for good, from every byte of every file, and nothing else gone with it."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.lines import Line, Place
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
@@ -195,6 +198,23 @@ def test_appends_and_searches_meet_a_delete_and_are_answered_or_find_nothing(
     assert set(codes[2::2]) == {"OK"}
     assert service.found("zebra") == [stays]
     assert [path.name for path in server.folder.glob("*.jsonl*")] == [f"{stays}.jsonl"]
+
+
+@pytest.mark.files
+def test_one_that_is_deleted_while_it_is_loaded_is_not_found(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation_id = service.told("zebra")
+    read_at = FolderStore.read_at
+
+    def be_overtaken(store: FolderStore, log: str, places: Sequence[Place]) -> list[Line]:
+        monkeypatch.undo()
+        service.delete(conversation_id)
+        return read_at(store, log, places)
+
+    monkeypatch.setattr(FolderStore, "read_at", be_overtaken)
+    failure = failure_of(lambda: service.load(conversation_id))
+    assert (failure.code, failure.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
 
 
 @pytest.mark.parametrize("index_lost", [False, True])

@@ -16,7 +16,7 @@ import structlog
 
 from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message, Role, reading_order
@@ -99,7 +99,12 @@ class WorkingContext:
         history = bool(before_turn or before_sequence)
         after_turn = 0 if history else conversation.compressed_through
         summary = "" if history else conversation.compression_summary
-        turns, has_more, cut = self._tail(head, before_turn, before_sequence, after_turn, limits)
+        try:
+            turns, has_more, cut = self._tail(
+                head, before_turn, before_sequence, after_turn, limits
+            )
+        except LogNotFound:  # deleted since `head` was read
+            raise ConversationNotFound(conversation_id) from None
         cut_before = turns.messages[0].sequence if cut and turns.messages else 0
         return Loaded(conversation, turns, has_more, summary, cut_before)
 
