@@ -1,6 +1,6 @@
 """Several servers over one database: whatever one acknowledges, the others answer at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect_server.domain.external import Trust, TrustSet
+from recollect_server.storage.logs.lines import Line, Place
 from recollect_server.storage.logs.store import LogConflict
+from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, STRANGER, Post, home
@@ -269,6 +271,26 @@ def test_identities_anchors_third_parties_and_threads_are_known_to_every_server(
     assert list(threads[1][0].ListRecords(listed).records) == []
     lines = "SELECT log FROM recollect.lines WHERE log LIKE 'thread-%'"
     assert postgres.execute(lines, replicas.url) == []
+
+
+def test_records_are_read_though_another_server_writes_their_thread_anew_meanwhile(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (CheckpointServiceStub(it.channel) for it in (replicas.one, replicas.two))
+    records = [CheckpointRecord(key=key, value=key.encode() * 100) for key in "abc"]
+    puts = [checkpoint_api.PutRecord(record=it) for it in records]
+    one.PutRecords(checkpoint_api.PutRecordsRequest(thread_id="alex", records=puts))
+    listed = checkpoint_api.ListRecordsRequest(thread_id="alex")
+    assert list(two.ListRecords(listed).records) == records
+    read_at = PostgresStore.read_at
+
+    def be_overtaken(store: PostgresStore, log: str, places: Sequence[Place]) -> list[Line]:
+        monkeypatch.undo()
+        one.RemoveRecords(checkpoint_api.RemoveRecordsRequest(thread_id="alex", keys=["a"]))
+        return read_at(store, log, places)
+
+    monkeypatch.setattr(PostgresStore, "read_at", be_overtaken)
+    assert list(two.ListRecords(listed).records) == records[1:]
 
 
 def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_from_nothing(

@@ -8,7 +8,7 @@ import apsw
 import numpy as np
 import pytest
 from recollect_server.domain.filters import Scope
-from recollect_server.domain.ids import SEQUENCE_BITS
+from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.file import NAME
@@ -167,6 +167,22 @@ def test_words_of_one_stem_count_once_among_those_that_are_looked_up(index: Inde
     terms = index.search.terms(f"{every} zebra")
     assert [term.word for term in terms.chosen] == ["zebra"]
     assert terms.words.is_whole
+
+
+def test_others_keep_their_scores_while_a_message_is_removed(tmp_path: Path) -> None:
+    write_conversation(tmp_path, Made(1, ["zebra", "zebra crossing", "a zebra " * 100]))
+    index = recover(
+        FolderStore(tmp_path / "default" / "conversations"), system_clock, unheard
+    ).index
+    terms = index.search.terms("zebra").chosen
+    before, during = (index.search.keyword(terms, Scope(), None) for _ in range(2))
+    expected = before.best(3)
+    number, sequence = number_of(int(expected.ids[1])), sequence_of(int(expected.ids[1]))
+    index.removal.remove_messages(number, [(sequence, "", "zebra crossing")])
+    scores = during.best(3)
+    index.close()
+    assert scores.ids.tolist() == expected.ids.tolist()
+    assert scores.scores[[0, 2]].tolist() == expected.scores[[0, 2]].tolist()
 
 
 def test_messages_of_a_time_in_a_long_conversation_are_found_without_reading_it(

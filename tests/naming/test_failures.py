@@ -13,6 +13,7 @@ from recollect_server.storage.index.notes import note_state_of
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote
 from tests.server.conftest import Connect, agent, transcript, user
+from tests.server.test_redact import redact
 from tests.server_cli.conftest import run
 from tests.waiting import until
 
@@ -61,6 +62,18 @@ def test_a_conversation_of_which_nothing_can_be_read_is_named_and_holds_up_no_ot
             "notes_failed: 1 conversations, as: none of its messages can be read" in stats(server)
         )
     )
+
+
+def test_a_conversation_that_is_redacted_as_a_whole_does_not_count_as_unreadable(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    server = start_server(abbreviator="extractive")
+    service = connect(server)
+    redacted, other = service.told("When do we ship?"), service.told("Rotate the logs daily.")
+    redact(service, redacted, turn_number=1)
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(other).abbreviation)
+    until(lambda: service.get(redacted).notes.failure == "its messages are redacted")
 
 
 def test_a_transcript_that_is_not_there_any_more_is_not_asked_for_again_and_again(

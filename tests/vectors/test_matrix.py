@@ -12,6 +12,7 @@ from recollect_server.domain.embedding import USER
 from recollect_server.storage.vectors import scan
 from recollect_server.storage.vectors.joint import JointScan
 from recollect_server.storage.vectors.matrix import WEIGHTS, Matrix
+from recollect_server.storage.vectors.rows import Rows
 from recollect_server.storage.vectors.scan import Scan
 
 BITS = 22
@@ -178,6 +179,18 @@ def test_it_grows_past_what_a_dictionary_holds(monkeypatch: pytest.MonkeyPatch) 
     whole = Scan(filled(ids, vectors), question)
     (scores, marks), (expected, expected_marks) = Scan(grown, question).of(ids), whole.of(ids)
     assert same([*scores, marks], [*expected, expected_marks])
+
+
+def test_rows_of_several_blocks_are_read_and_multiplied_in_the_order_asked() -> None:
+    random = np.random.default_rng(4)
+    entries = random.permutation(40_000)[:1_500]  # a block has 32,768
+    vectors = random.integers(-127, 128, (len(entries), 384)).astype(np.int8)
+    rows = Rows()
+    rows.set(entries, vectors)
+    columns = random.integers(-64, 65, (384, 2)).astype(np.float32)
+    assert np.array_equal(rows.get(entries), vectors)
+    expected = vectors.astype(np.int64) @ columns.astype(np.int64)
+    assert np.array_equal(rows.products(entries, columns), expected)
 
 
 def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:

@@ -266,21 +266,30 @@ class Checkpoints:
         self, name: str, thread_id: str, keys: Sequence[str]
     ) -> Iterator[tuple[str, bytes | None]]:
         """Yield keys with their values, read some at a time: an answer may end before the last."""
-        start = 0
+        start, failed, damaged = 0, -1, 0
         while start < len(keys):
             with self._lock(name):  # else the log may be written anew between places and lines
                 state = self._state(name, thread_id)
                 places = _first_places(state.places if state else {}, keys, start)
                 there = [place for place in places if place]
                 lines = iter(self._store.read_at(name, there) if there else ())
+            if failed < start:
+                damaged = state.damaged if state else 0
+            elif state is not None and state.damaged > damaged:
+                raise StorageUnavailable(f"a record of the thread {thread_id} cannot be read")
             for key, place in zip(keys[start : start + len(places)], places, strict=True):
                 entry = next(lines).entry if place else None
                 content = entry.content if entry else None
                 if place and not (isinstance(content, RecordPut) and content.key == key):
                     self._forget(name)
-                    raise StorageUnavailable(f"a record of the thread {thread_id} cannot be read")
+                    if failed == start:
+                        raise StorageUnavailable(
+                            f"a record of the thread {thread_id} cannot be read"
+                        )
+                    failed = start  # another process may have written it anew: once more
+                    break
                 yield key, content.value if isinstance(content, RecordPut) else None
-            start += len(places)
+                start += 1
 
     def _without(self, name: str, removed_keys: set[str]) -> Iterator[bytes]:
         """Yield the lines of a log without some records and without what was replaced, and a last

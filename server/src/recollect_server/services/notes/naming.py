@@ -67,6 +67,8 @@ class Material:
     """Those that stand in it: the newest value of each key."""
     split_suggested: bool
     """True if a split was suggested before: that is done once."""
+    is_redacted: bool = False
+    """True if messages of it are redacted."""
     redactions: int = 0
     """Number of its redactions until then: notes of what was read before another are not
     recorded.
@@ -162,7 +164,11 @@ class Naming:
                 self._space.index.notes.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
             if not material.messages:
-                raise CannotWrite("none of its messages can be read")
+                raise CannotWrite(
+                    "its messages are redacted"
+                    if material.is_redacted
+                    else "none of its messages can be read"
+                )
             return self._ask(material, waiting, given_up)
         except ConversationNotFound:
             # deleted; or somebody took the file away, and the index still waits for its notes
@@ -294,11 +300,13 @@ def read_material(space: Space, conversation_id: str) -> Material:
     messages: list[Message] = []
     anchors: dict[str, str] = {}
     titled_turn = 0
-    split_suggested = False
+    split_suggested = is_redacted = False
     for line in lines:
         match line.entry.content if line.entry else None:
             case Message() as message if message.redaction is None:
                 messages.append(message)
+            case Message():
+                is_redacted = True
             case TitleAssigned():
                 titled_turn = max((message.turn_number for message in messages), default=0)
             case AnchorSet() as anchor:
@@ -306,4 +314,6 @@ def read_material(space: Space, conversation_id: str) -> Material:
             case SplitSuggested():
                 split_suggested = True
     messages.sort(key=reading_order)
-    return Material(conversation, messages, titled_turn, anchors, split_suggested, redactions)
+    return Material(
+        conversation, messages, titled_turn, anchors, split_suggested, is_redacted, redactions
+    )

@@ -173,10 +173,7 @@ def gather(
         retrieved = _union(best - 1, best, best + 1, near, dated)
         shown = index.search.showable(retrieved[~among(retrieved, hidden)], scope)
         leading = numbers[highest(whole, most)]
-        outlines = index.conversations.outlines(
-            _union(leading, abbreviated, shown.numbers).tolist()
-        )
-        conversations = [outlines[number] for number in sorted(outlines)]
+        conversations = index.conversations.outlines(_union(leading, abbreviated, shown.numbers))
         there = np.array([outline.number for outline in conversations], np.int64)
         messages = shown.only(among(shown.numbers, there))
         deadline.check()

@@ -120,16 +120,20 @@ def _newest(connection: apsw.Connection, term: Term, numbers: Ids | None, most: 
 
 
 def _looked_up(
-    connection: apsw.Connection, table: str, column: str, ids: Ids
+    connection: apsw.Connection, table: str, values: str, ids: Ids
 ) -> tuple[Ids, str | None]:
-    """Return those of the ids that a table has, and the values of a column as one text."""
-    row = connection.execute(
-        f"SELECT group_concat(t.id), group_concat({column}) FROM json_each(?) j"
-        f" CROSS JOIN {table} t ON t.id = j.value",
-        (orjson.dumps(ids, option=orjson.OPT_SERIALIZE_NUMPY).decode(),),
-    ).fetchone()
-    assert row is not None  # an aggregate answers with one row
-    return _column(row[0]), row[1]
+    """Return those of the ids, ascending, that a table has, and an aggregate of its rows for them
+    in this order: mostly `group_concat`.
+    """
+    parameter = (orjson.dumps(ids, option=orjson.OPT_SERIALIZE_NUMPY).decode(),)
+    rows = f"FROM json_each(?) j CROSS JOIN {table} t ON t.id = j.value"
+    count, text = connection.execute(f"SELECT count(*), {values} {rows}", parameter).get
+    if count == len(ids):
+        return ids, text
+    # Some are being removed. The ids of the others are asked for only then: to write and to read
+    # them takes as long as the values.
+    there, text = connection.execute(f"SELECT group_concat(t.id), {values} {rows}", parameter).get
+    return _column(there), text
 
 
 class KeywordScores:
@@ -210,7 +214,7 @@ class KeywordScores:
     def _times_of(self, ids: Ids) -> Ids:
         """Return the times of messages; of one that does not exist `_NEVER`."""
         with self._database.reading() as connection:
-            there, times = _looked_up(connection, "messages", "time", ids)
+            there, times = _looked_up(connection, "messages", "group_concat(time)", ids)
         values = np.full(len(ids), _NEVER, np.int64)
         values[ids.searchsorted(there)] = _column(times)
         return values
@@ -233,7 +237,9 @@ class KeywordScores:
         if not len(ids):
             return Bm25(ids, np.zeros(0))
         with self._database.reading() as connection:
-            there, sizes = _looked_up(connection, "turns_fts_docsize", "hex(sz)", ids)
+            there, sizes = _looked_up(
+                connection, "turns_fts_docsize", "group_concat(hex(sz), '')", ids
+            )
         lengths = np.ones(len(ids))
         if sizes:
             lengths[ids.searchsorted(there)] = _sizes(sizes) / self._mean_length
@@ -252,8 +258,9 @@ class KeywordScores:
         self, ids: Ids, lengths: NDArray[np.float64], rarities: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the sums over all terms. `lengths` are those of the messages by the mean."""
-        chosen = np.flatnonzero(among(self._pairs, ids))
-        at, of_terms = ids.searchsorted(self._pairs[chosen]), self._of_terms[chosen]
+        at = ids.searchsorted(self._pairs)
+        chosen = np.flatnonzero(ids.take(at, mode="clip") == self._pairs)
+        at, of_terms = at[chosen], self._of_terms[chosen]
         values = rarities[of_terms] * saturation(self._often[chosen], lengths[at])
         return np.bincount(at, values, minlength=len(ids)).astype(np.float64)
 
@@ -286,9 +293,15 @@ def _totals(connection: apsw.Connection) -> tuple[int, float]:
 
 
 def _sizes(text: str) -> NDArray[np.int64]:
-    """Return the numbers of words that FTS5 keeps as variable-length integers, in hexadecimal."""
-    raw = np.array([int(size, 16) for size in text.split(",")], np.int64)
-    value = np.zeros(len(raw), np.int64)
-    for byte in range(5):  # five bytes hold more words than a message has
-        value |= ((raw >> (8 * byte)) & 0x7F) << (7 * byte)
+    """Return the numbers of words that FTS5 keeps as variable-length integers, in hexadecimal and
+    one behind the other: of the bytes of each, which has the highest digits first, all but the last
+    have their upper bit set.
+    """
+    digits = np.frombuffer(bytes.fromhex(text), np.uint8)
+    last = np.flatnonzero(digits < 0x80)
+    first = np.append(0, last[:-1] + 1)
+    value = np.zeros(len(last), np.int64)
+    for place in range(int((last - first).max(initial=0)) + 1):
+        longer = np.flatnonzero(first + place <= last)
+        value[longer] = value[longer] << 7 | digits[first[longer] + place] & 0x7F
     return value

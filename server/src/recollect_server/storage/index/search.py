@@ -229,21 +229,20 @@ def _first_since(connection: apsw.Connection, first: int, last: int, time: int) 
 
 
 def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: Scope) -> Messages:
-    """Return those of the messages that exist and lie in the scope's period. Their conversations
-    may be in deletion.
+    """Return those of the messages, each of which stands once, that exist and lie in the scope's
+    period. Their conversations may be in deletion.
     """
     times, values = _times(scope)
     names = "id", "turn_number", "time", "offset", "length", "tokens"
     # As one text for each column: a row for each message took ten times as long, and Python's
-    # global lock with it.
+    # global lock with it. In the order of the ids, which is that of the table.
     texts = connection.execute(
-        f"SELECT {', '.join(f'json_group_array({name})' for name in names)} FROM messages m"
-        f" WHERE m.id IN (SELECT value FROM json_each(?)){_and(times)}",
-        (orjson.dumps(ids.tolist()).decode(), *values),
-    ).fetchone()
-    assert texts is not None  # an aggregate answers with one row
-    columns = np.array([orjson.loads(str(text)) for text in texts], np.int64)
-    return Messages(*columns[:, np.argsort(columns[0])])
+        f"SELECT {', '.join(f'group_concat(m.{name})' for name in names)} FROM json_each(?) j"
+        f" CROSS JOIN messages m ON m.id = j.value{_and(times)}",
+        (orjson.dumps(np.sort(ids), option=orjson.OPT_SERIALIZE_NUMPY).decode(), *values),
+    ).get
+    columns = orjson.loads(f"[[{'],['.join(text or '' for text in texts)}]]")
+    return Messages(*np.array(columns, np.int64))
 
 
 def _and(conditions: list[str]) -> str:

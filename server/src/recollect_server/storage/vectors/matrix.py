@@ -68,8 +68,8 @@ class View:
             links = self.links[side]
             at = entries
             for step in range(len(WEIGHTS)):
-                at = np.where(at >= 0, links[at], -1)
-                at = np.where(at < self.count, at, -1)
+                beside = links.take(at, mode="wrap")  # of -1 anything
+                at = np.where((at >= 0) & (beside < self.count), beside, -1)
                 near[side * len(WEIGHTS) + step] = at
         return near
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS, USER, roles
-from recollect_server.storage.ranking import starts
+from recollect_server.storage.ranking import highest, starts
 from recollect_server.storage.vectors.matrix import AROUND, Entries, Matrix, View
 from recollect_server.storage.vectors.rows import WORDS, sign_words
 
@@ -232,11 +232,12 @@ class Scan:
         order.
         """
         ids = self._view.ids[entries]
-        order = np.lexsort((ids, -scores))
-        if not _ascends(ids):
+        if _ascends(ids):
+            chosen = highest(scores, most)
+        else:
+            order = np.lexsort((ids, -scores))
             _, first = np.unique(ids[order], return_index=True)
-            order = order[np.sort(first)]
-        chosen = order[:most]
+            chosen = order[np.sort(first)][:most]
         return Scores(ids[chosen], scores[chosen])
 
     def _cosines(self, entries: Entries) -> Cosines:
@@ -248,7 +249,7 @@ class Scan:
         return cosines
 
     def _cosines_of(self, entries: Entries) -> Cosines:
-        high, low = (self._view.rows.get(entries) @ self._digits).T.astype(np.float64)
+        high, low = self._view.rows.products(entries, self._digits).T.astype(np.float64)
         cosines: Cosines = (high * _BASE + low) / (_BASE * _BASE) * self._view.scale[entries]
         return cosines
 
@@ -289,8 +290,10 @@ def _allowed(
 
 
 def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
-    """Return the entries with the highest scores."""
-    return entries if len(entries) <= most else entries[np.argpartition(-scores, most)[:most]]
+    """Return the entries with the highest scores, in their order."""
+    if len(entries) <= most:
+        return entries
+    return entries[np.sort(np.argpartition(-scores, most)[:most])]
 
 
 def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
