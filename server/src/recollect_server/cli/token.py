@@ -181,12 +181,15 @@ def create(
 @_with_tokens
 def list_(tokens: Tokens, *, settings: Settings, with_ended: bool, as_json: bool) -> None:
     """List tokens, without their secrets."""
-    del settings
     now = system_clock()
     listed = [_fields(it, now) for it in tokens.all() if with_ended or not it.end(now)]
     if as_json:
         click.echo(json.dumps(listed, indent=2))
         return
+    if not listed:  # as of a folder whose name was mistyped
+        place = settings.data_dir if settings.store == "folder" else "the database"
+        ended = "" if with_ended else " that can be used; --all lists those that have ended"
+        click.echo(f"there are no tokens in {place}{ended}", err=True)
     for fields in listed:
         click.echo(" ".join(f"{name}={_quoted(value)}" for name, value in fields.items() if value))
 
