@@ -342,6 +342,21 @@ def test_words_typed_while_a_message_is_on_its_way_stay(stage: Stage, window: Br
     page.close()
 
 
+def test_words_that_are_not_sent_yet_wait_in_their_conversation(
+    stage: Stage, window: Browsing
+) -> None:
+    one, two = (stage.client.conversations.create("web").id for _ in range(2))
+    page = window.tab(f"/c/{one}", "textarea")
+    page.fill("textarea", "Half a thought")
+    for it, text in ((two, ""), (one, "Half a thought")):
+        page.click(f"#row-{it}")
+        page.wait_for_url(f"**/c/{it}*")
+        wait(page, f"document.querySelector('textarea')?.value === '{text}'")
+    page.press("textarea", "Enter")
+    wait(page, "document.querySelector('textarea').value === ''")
+    page.close()
+
+
 @pytest.fixture(scope="module")
 def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, Client, Client]]:
     """Start a server that asks for tokens, with two spaces, and its bridge. The page's token is for

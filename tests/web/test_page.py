@@ -410,7 +410,7 @@ def test_nothing_moves_for_who_asks_for_that(stage: Stage, window: Browsing) -> 
     page.wait_for_selector(".live-live", state="attached")
     stage.client.conversations.publish_delta(it, "d1", 0, "By nine")
     page.wait_for_selector("[data-draft=d1]")
-    assert page.evaluate("document.getAnimations().length") > 0
+    wait(page, "document.getAnimations().length > 0")
     page.emulate_media(reduced_motion="reduce")
     wait(page, "document.getAnimations().length === 0")
     page.close()

@@ -3,12 +3,12 @@ import { Role } from "@recollect/client";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { conversations as calls, newRequestId } from "../../api/calls";
 import { describe } from "../../api/errors";
-import { begun } from "../../state/conversations";
+import { begun, unsent } from "../../state/conversations";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 
 export function Composer({ conversationId }: { conversationId: string }) {
-  const [text, setText] = useState("");
+  const [text, setText] = useState(unsent.get(conversationId) ?? "");
   const [problem, setProblem] = useState<string>();
   // A try that failed may have been stored: the same text again is the same request.
   const request = useRef({ text: "", id: "" });
@@ -18,6 +18,11 @@ export function Composer({ conversationId }: { conversationId: string }) {
     if (begun.id === conversationId) area.current?.focus();
     begun.id = "";
   }, []);
+  const keep = (typed: string) => {
+    if (typed) unsent.set(conversationId, typed);
+    else unsent.delete(conversationId);
+    setText(typed);
+  };
   const send = async () => {
     if (!text.trim()) return;
     if (request.current.text !== text) request.current = { text, id: newRequestId() };
@@ -27,7 +32,8 @@ export function Composer({ conversationId }: { conversationId: string }) {
       await calls.appendTurn({ conversationId, messages, requestId: request.current.id });
       request.current = { text: "", id: "" };
       // Only what was sent goes: what was typed since is the next message.
-      setText((now) => (now.startsWith(text) ? now.slice(text.length).trimStart() : now));
+      const typed = unsent.get(conversationId) ?? "";
+      keep(typed.startsWith(text) ? typed.slice(text.length).trimStart() : typed);
     } catch (failure) {
       setProblem(describe(failure));
     }
@@ -38,7 +44,7 @@ export function Composer({ conversationId }: { conversationId: string }) {
         ref={area}
         rows={Math.min(6, text.split("\n").length)} value={text} placeholder={t.conversation.write}
         aria-label={t.conversation.write} title={t.conversation.writeHint} dir="auto"
-        onInput={(event) => setText(event.currentTarget.value)}
+        onInput={(event) => keep(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
           event.preventDefault();

@@ -24,7 +24,8 @@ class OpenAiForm(MessagesForm):
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
+                    # JSON always: servers that are compatible with OpenAI's parse it.
+                    "function": {"name": call.name, "arguments": call.arguments or "{}"},
                 }
                 for call in step.calls
             ]
