@@ -297,13 +297,13 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
 
 
 def test_a_call_without_arguments_has_an_empty_object_for_openai() -> None:
-    asked = Message(Role.USER, "When?", timestamp=1, sequence=2, turn_number=1)
+    question = Message(Role.USER, "When?", timestamp=1, sequence=2, turn_number=1)
     calling = Message(
         Role.ASSISTANT, "", timestamp=2, sequence=3, turn_number=1,
         tool_calls=(ToolCall("a", "clock", ""),),
     )  # fmt: skip
     result = Message(Role.TOOL, "Now", timestamp=3, sequence=4, turn_number=1, tool_call_id="a")
-    _, called, _ = orjson.loads(FORMS[OPENAI].render(conversation(asked, calling, result), ""))
+    _, called, _ = orjson.loads(FORMS[OPENAI].render(conversation(question, calling, result), ""))
     assert called["tool_calls"][0]["function"] == {"name": "clock", "arguments": "{}"}
 
 
