@@ -337,6 +337,8 @@ def test_ledgers_notes_and_drafts_that_a_standby_never_got_are_nowhere_behind_a_
         for stream in streams:
             stream.until_count("message_delta", 2)
         cluster.fail_over()
+        # It is held, and the other server stores it before this one can.
+        assert not is_answered(lambda: two.whatsapp("again", delivery="again"))
         pooler.lead_to(cluster.primary)
         for post in (one, two):
             until(

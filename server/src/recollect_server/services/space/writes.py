@@ -43,6 +43,7 @@ from recollect_server.storage.logs.store import (
     Claim,
     LogConflict,
     LogNotFound,
+    LogTaken,
     LogUnavailable,
     Position,
 )
@@ -191,6 +192,9 @@ class Writes:
                     raise
                 if batch.request and self._projection.index.requests.find(batch.request.id):
                     self._pending.drop(stuck)
+                elif isinstance(changed, LogTaken):
+                    # To try again now would be refused again: the index does not know it yet.
+                    raise
                 continue
             self._pending.written(stuck, done.state)
 
