@@ -217,7 +217,7 @@ def test_what_is_no_file_in_the_data_folder_is_passed_over_and_the_server_answer
     planted = "conv-01J00000000000000000000000"
     plant(server.folder / f"{planted}.jsonl")
     started = start_server(listen=f"{LOOPBACK}:0")
-    with Client(started.target, timeout=30, retry=None) as client:
+    with Client(started.target, timeout=30) as client:
         with pytest.raises(Exception, match=r"(?s)cannot be read|no conversation|damaged"):
             client.conversations.get(planted)
         assert sorted(it.id for it in client.conversations.list()) == sorted(ids)

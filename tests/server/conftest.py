@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -295,7 +295,9 @@ def files_with(folder: Path, *words: str) -> list[str]:
     """
     matches: list[str] = []
     for path in sorted(folder.rglob("*")):
-        data = path.read_bytes().lower() if path.is_file() else b""
+        data = b""
+        with suppress(FileNotFoundError):  # a running server removes files of its own
+            data = path.read_bytes().lower() if path.is_file() else b""
         matches += [f"{path.name}: {word}" for word in words if word.lower().encode() in data]
     return matches
 

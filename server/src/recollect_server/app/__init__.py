@@ -240,8 +240,8 @@ def _start(
     stops.append(pages.observed.clear)
     # first: a server that stops would wait for open streams, all of its grace
     stops.append(streams.stop)
-    stops.append(server.leave)
     stops.append(lambda: stores.expect_close(settings.shutdown_grace.total_seconds()))
+    stops.append(server.leave)
     return App(
         addresses,
         settings.data_dir,
