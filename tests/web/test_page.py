@@ -435,6 +435,26 @@ _TO_THE_END = """() => {
 }"""
 
 
+def test_a_list_that_is_read_anew_is_read_on_to_where_it_was_scrolled(
+    stage: Stage, window: Browsing
+) -> None:
+    for number in range(60):
+        stage.client.conversations.create("anew", messages=[Message.user(f"item {number}")])
+    page = window.tab("/?on=anew")
+    page.wait_for_selector(".live-live", state="attached")
+    held: list[Any] = []
+    page.route(
+        "**/*.ConversationService/List",
+        lambda call: call.continue_() if held else held.append(call),
+    )
+    wait(page, _TO_THE_END.replace("120", "50"))
+    until(lambda: held or page.wait_for_timeout(20))
+    with stage.server.spaces.use(stage.settings.space) as space:
+        space._space.index.give_up("a test")  # the stream begins anew
+    wait(page, _TO_THE_END.replace("120", "60"))
+    page.close()
+
+
 def test_a_theme_is_chosen_by_hand(window: Browsing) -> None:
     page = window.tab()
     page.emulate_media(color_scheme="light")

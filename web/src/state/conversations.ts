@@ -40,6 +40,8 @@ export const unsent = new Map<string, string>();
 let filters: Filters = readFilters();
 let nextPage = "";
 let loading: AbortController | undefined;
+/** Whether the page that is on its way is another than the first. */
+let isMoreOnItsWay = false;
 /** Whether the next page was asked for while one was on its way. */
 let isMoreWanted = false;
 /** Updates that came while a page was on its way: the page may be older than they are. */
@@ -60,10 +62,11 @@ export function known(id: string): Conversation | undefined {
   return list.value.items.find((it) => it.id === id);
 }
 
-/** Read the first page anew. */
+/** Read the first page anew, and behind it the next one if that was on its way or wanted. */
 export async function loadFirst(): Promise<void> {
+  // The list stays at its end, as long as before, and asks no second time.
+  isMoreWanted ||= isMoreOnItsWay;
   nextPage = "";
-  isMoreWanted = false;
   await loadPage(true);
 }
 
@@ -76,6 +79,7 @@ export async function loadMore(): Promise<void> {
 async function loadPage(isFirst: boolean): Promise<void> {
   loading?.abort();
   const own = (loading = new AbortController());
+  isMoreOnItsWay = !isFirst;
   meanwhile = [];
   const request = {
     pageSize: PAGE,
@@ -99,6 +103,7 @@ async function loadPage(isFirst: boolean): Promise<void> {
   } finally {
     if (loading === own) {
       loading = undefined;
+      isMoreOnItsWay = false;
       meanwhile = [];
       if (isMoreWanted) {
         isMoreWanted = false;
