@@ -218,7 +218,10 @@ def test_what_is_no_file_in_the_data_folder_is_passed_over_and_the_server_answer
     plant(server.folder / f"{planted}.jsonl")
     started = start_server(listen=f"{LOOPBACK}:0")
     with Client(started.target, timeout=30) as client:
-        with pytest.raises(Exception, match=r"(?s)cannot be read|no conversation|damaged"):
-            client.conversations.get(planted)
         assert sorted(it.id for it in client.conversations.list()) == sorted(ids)
+        with (
+            Client(started.target, timeout=30, retry=None) as impatient,
+            pytest.raises(Exception, match=r"(?s)cannot be read|no conversation|damaged"),
+        ):
+            impatient.conversations.get(planted)
         assert client.conversations.get(ids[0]).message_count == 1
