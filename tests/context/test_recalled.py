@@ -9,6 +9,7 @@ from recollect.v1 import recall_service_pb2 as api
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import COLD, allocation, built, said
 from tests.server.conftest import Connect, Service, agent, user
+from tests.waiting import until_embedded
 
 DAY = 86_400_000
 
@@ -166,6 +167,34 @@ def test_the_best_turn_has_the_longest_excerpt(start_server: Start, connect: Con
     assert best.tokens <= 310 * best.score
     assert further.tokens <= 160
     assert further.tokens < best.tokens
+
+
+def test_a_doubtful_search_by_meaning_recalls_less_than_the_tier_s_own_budget(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx", relevance_threshold=0.05)
+    service = connect(server)
+    for text in ("We walked along the river to the mill.", "The oven in the kitchen is broken."):
+        service.told(text)
+    until_embedded(service, server)
+    answer = built(service, service.create().id, "How was the hike?")
+    assert "so at most 270 tokens are recalled" in allocation(answer, COLD).note  # 0.3 of 900
+    assert said(answer.cold)[0] == "We walked along the river to the mill."
+
+
+def test_an_excerpt_shows_the_word_that_is_rare_among_all_messages(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(start_server(embedder="off", excerpt_tokens=60))
+    here = service.create().id
+    for number in range(40):
+        service.told(f"Mate, here is plan number {number}.")
+    rain = "It rained and everybody stayed indoors all day. " * 12
+    there = service.told(f"We can plan it again, mate. {rain}The Niyama resort has it. {rain}")
+    answer = built(service, here, "Mate, what is the plan for Niyama?")
+    [excerpt] = [it for it in answer.cold if it.conversation_id == there]
+    assert excerpt.is_excerpt
+    assert "Niyama" in excerpt.message.content
 
 
 def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> None:
