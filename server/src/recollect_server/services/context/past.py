@@ -242,7 +242,7 @@ def last_conversation(
             if before.id == conversation.id or not before.abbreviation:
                 continue
             about = _about(before, None)
-            source = Source(before.id, about, (), about.abbreviation)
+            source = Source(before.id, about, (), about.abbreviation, about.title)
             return source if form.source(source) <= room else None
     return None
 
