@@ -228,6 +228,23 @@ def test_an_excerpt_shows_the_word_that_is_rare_among_all_messages(
     assert "Niyama" in excerpt.message.content
 
 
+def test_an_answer_is_cut_around_what_the_question_beside_it_does_not_say(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(start_server(embedder="off", excerpt_tokens=60))
+    rain = "It rained and everybody stayed indoors all day. " * 12
+    there = service.create().id
+    service.append(
+        there,
+        user("Which saddle fits the zebra Ottokar?"),
+        agent(f"You ask which saddle fits the zebra Ottokar. {rain}The leather one does. {rain}"),
+    )
+    here = service.told("Hello you.")
+    question = "Is it the leather saddle that fits the zebra Ottokar?"
+    answer = next(it for it in built(service, here, question).cold if it.is_excerpt)
+    assert "The leather one does." in answer.message.content
+
+
 def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> None:
     service = connect(
         start_server(relevance_threshold=0.0, recall_limit=50, excerpt_tokens=200, embedder="off")
