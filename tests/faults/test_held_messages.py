@@ -3,6 +3,7 @@ next one.
 """
 
 import errno
+from functools import partial
 
 import pytest
 from recollect.v1.message_pb2 import ToolCall
@@ -226,12 +227,11 @@ def test_a_stop_reports_once_how_many_messages_of_a_conversation_are_lost(
 ) -> None:
     conversation_id = service.told("one")
     disk.refuse("pwrite", "rename")
-    for number, batch in enumerate(([user("two"), agent("2")], [user("three")])):
-        request_id = f"r{number}"
-        refused = code_of(
-            lambda b=batch, r=request_id: service.append(conversation_id, *b, request_id=r)
-        )  # type: ignore[misc]
-        assert refused == "UNAVAILABLE"
+    for request_id, batch in (("r1", [user("two"), agent("2")]), ("r2", [user("three")])):
+        refused = failure_of(
+            partial(service.append, conversation_id, *batch, request_id=request_id)
+        )
+        assert refused.code == "UNAVAILABLE"
     if is_gone:
         disk.mend()
         transcript(server, conversation_id).unlink()
