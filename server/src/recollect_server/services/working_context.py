@@ -220,7 +220,7 @@ def _of_conversation(
 
     @wraps(read)
     def reading(
-        space: Space, head: ConversationState, *arguments: P.args, **named: P.kwargs
+        space: Space, head: ConversationState, /, *arguments: P.args, **named: P.kwargs
     ) -> T:
         try:
             return read(space, head, *arguments, **named)

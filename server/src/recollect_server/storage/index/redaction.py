@@ -75,7 +75,7 @@ def redact(
     )
     for table in ("requests", "requests_used_again"):
         connection.executemany(
-            f"UPDATE {table} SET hash = ? WHERE request_id = ? AND conversation_id = ?",  # noqa: S608
+            f"UPDATE {table} SET hash = ? WHERE request_id = ? AND conversation_id = ?",
             [(ANY_HASH, request, after.id) for request in erased.requests],
         )
     connection.execute(
