@@ -391,7 +391,7 @@ def learn(rows: Sequence[Row], given: Mapping[str, float] | None = None) -> dict
 
 
 def learn_few(weights: Mapping[str, float], rows: Sequence[Row]) -> dict[str, float]:
-    """Return the weights with those of small stores, learned from answers that have any candidate."""
+    """Return the weights with those of small stores. A row is of a question with a candidate."""
     learned = learn(rows, weights)
     questions = read_questions(newcomers.FOLDER / newcomers.LEARN / QUERIES).values()
     most = NOISE * sum(it.category != newcomers.ANSWERED for of in questions for it in of)
