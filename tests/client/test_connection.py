@@ -14,6 +14,8 @@ import anyio
 import grpc
 import pytest
 import recollect
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect._shared import channel
 from recollect.v1 import recall_service_pb2 as recall_pb
 
@@ -386,10 +388,11 @@ def test_a_server_that_is_away_is_looked_for_twice_a_second() -> None:
         hanging_up.start()
         target = f"127.0.0.1:{listener.getsockname()[1]}"
         with grpc.insecure_channel(target, channel.CHANNEL_OPTIONS) as bare:
+            stub: Any = HealthStub(bare)
             until = time.monotonic() + 4.5
             while time.monotonic() < until:
                 with pytest.raises(grpc.RpcError):
-                    bare.unary_unary("/any")(b"")
+                    stub.Check(HealthCheckRequest())
                 ended.wait(0.02)
         ended.set()
         hanging_up.join()
