@@ -163,16 +163,19 @@ def test_the_lock_of_a_killed_move_is_waited_for_until_postgresql_ends_it(
 ) -> None:
     url = postgres.new_database()
     start_server(store=url, data_dir=tmp_path / "first").stop()
-    waiting = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-    begun: dict[str, Callable[[], str]] = {
+    waiting = (
+        "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+        " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+    )
+    starts: dict[str, Callable[[], str]] = {
         "byte for byte": lambda: migrate(url, tmp_path / "moved"),
         "conv-": lambda: connect(start_server(store=url, data_dir=tmp_path / "new")).told("zebra"),
     }
     with ThreadPoolExecutor() as pool:
-        for expected, begin in begun.items():
+        for expected, start in starts.items():
             with psycopg.connect(url) as killed:
                 killed.execute("SELECT pg_advisory_xact_lock(7018351, 1)")
-                result = pool.submit(begin)
+                result = pool.submit(start)
                 until(lambda: postgres.execute(waiting, url))
             assert expected in result.result(30)
 
