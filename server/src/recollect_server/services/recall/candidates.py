@@ -147,7 +147,9 @@ def gather(
     within = index.search.numbers_of(scope.conversations)
     text = without_dates(query, dates).encode()[:embedded].decode(errors="ignore")
     # embedded while the words are looked for
-    asked = _asked(index, meaning, text, scope, within, telemetry, is_brief=embedded is not None)
+    scans_when_ready = _begin_scans(
+        index, meaning, text, scope, within, telemetry, is_brief=embedded is not None
+    )
     with telemetry.step(Step.WORDS):
         words = index.search.keyword(terms.chosen, scope, within)
         deadline.check()
@@ -159,7 +161,7 @@ def gather(
     hidden = np.array(sorted(scope.hidden), np.int64)
     visible = ~among(keyword.ids, hidden)
     best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
-    scans, late = asked()
+    scans, late = scans_when_ready()
     degraded |= late
     deadline.check()
     near, abbreviated = _NO_IDS, _NO_IDS
@@ -254,7 +256,7 @@ def legs_of_conversations(candidates: Candidates) -> dict[str, Array]:
     }
 
 
-def _asked(
+def _begin_scans(
     index: Index,
     meaning: Meaning,
     query: str,
