@@ -281,11 +281,11 @@ def _begin_scans(
 
     def scans() -> tuple[Scans | None, dict[str, str]]:
         try:
-            found = future.result()
+            prepared = future.result()
         except MeaningUnavailable as error:
             return None, dict.fromkeys(VECTOR_LEGS, str(error))
         backlog = meaning.backlog()
-        return found, dict.fromkeys(VECTOR_LEGS, backlog) if backlog else {}
+        return prepared, dict.fromkeys(VECTOR_LEGS, backlog) if backlog else {}
 
     return scans
 
