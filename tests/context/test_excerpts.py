@@ -1,5 +1,8 @@
-"""Excerpts of long texts: around the words that matter, within their tokens, in any script."""
+"""Excerpts of long texts: around the words that matter, within their tokens, in any script, and as
+whole Markdown.
+"""
 
+import re
 import time
 
 import pytest
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.relevance import words_of
+from recollect_server.services.context.shortening import head_and_tail
 
 FILLING = "The committee met again and agreed on nothing at all that day. "
 
@@ -91,8 +95,100 @@ def test_it_finds_the_words_in_other_scripts(text: str, question: str, expected:
 def test_an_excerpt_never_takes_more_than_its_tokens(text: str, tokens: int, question: str) -> None:
     shown = excerpt(text, tokens, words_of(question + text[5:15]))
     assert estimate_tokens(shown) <= tokens
-    stripped = shown.removeprefix(f"{MARK} ").removesuffix(f" {MARK}")
+    stripped = shown.removeprefix(MARK).removesuffix(MARK).strip()
     assert shown == text or stripped in text
+
+
+CODE = (
+    "Here is the code:\n\n```python\n" + "total = total + price\n" * 40 + "```\n\nIt adds prices. "
+)
+
+
+def is_code_open(text: str) -> bool:
+    """Return whether a code block of a text is not closed."""
+    return len(re.findall(r"^ *```", text, re.MULTILINE)) % 2 == 1
+
+
+def test_a_code_block_that_is_cut_is_closed_and_opened_again() -> None:
+    text = FILLING * 20 + "\n\n" + CODE + FILLING * 20
+    lines = ["total = total + price\n"] * 40
+    middle = excerpt(
+        text.replace("".join(lines), "".join([*lines, "zebra = 1\n", *lines])),
+        40,
+        words_of("zebra"),
+    )
+    assert re.fullmatch(
+        r"…\n```python\n(total = total \+ price\n)+zebra = 1\n(total = total \+ price\n)+```\n…",
+        middle,
+    )
+    assert estimate_tokens(middle) <= 40
+    end = excerpt(text.replace("adds", "adds zebra"), 60, words_of("zebra"))
+    assert "```python\ntotal" in end
+    assert "```\n\nIt adds zebra prices." in end
+    begin = excerpt(text.replace("Here is", "Zebra has"), 60, words_of("zebra"))
+    assert begin.endswith("total = total + price\n```\n…")
+
+
+def test_an_excerpt_that_would_begin_behind_code_does_not_begin_with_its_fence() -> None:
+    text = "```\n" + "x = 1\n" * 60 + "```\n\nThe zebra runs. " + FILLING * 20
+    assert excerpt(text, 10, words_of("zebra runs")).startswith(f"{MARK} The zebra runs.")
+
+
+def test_rows_of_a_table_keep_its_header_and_are_whole() -> None:
+    header = "| animal | legs |\n|:-------|-----:|\n"
+    rows = "".join(f"| beast{number} | {number} |\n" for number in range(80))
+    text = FILLING + "\n\n" + header + rows + "| zebra | 4 |\n" + rows + FILLING
+    shown = excerpt(text, 40, words_of("zebra"))
+    assert shown.startswith(f"{MARK}\n{header}| ")
+    assert "| zebra | 4 |" in shown
+    assert all(it.startswith("|") and it.endswith("|") for it in shown.splitlines()[1:-1])
+    assert estimate_tokens(shown) <= 40
+    # a header without its rows says nothing
+    text = FILLING.replace("all", "zebra") + "\n" + header + rows
+    ends = {
+        excerpt(text, tokens, words_of("zebra")).splitlines()[-2:][0] for tokens in range(18, 40)
+    }
+    assert not ends & set(header.splitlines())
+
+
+@pytest.mark.parametrize("lone", ["2.", "-", "### Costs", "**Costs**:", "---", "```"])
+def test_no_list_mark_heading_or_rule_stands_alone_at_the_end(lone: str) -> None:
+    text = f"1. The zebra eats hay.\n\n{lone}\n{FILLING * 20}"
+    for tokens in range(9, 14):
+        assert excerpt(text, tokens, words_of("zebra")) == f"1. The zebra eats hay. {MARK}"
+
+
+def test_an_item_of_a_list_and_a_quotation_keep_their_marks() -> None:
+    items = "".join(f"{number}. {FILLING}\n" for number in range(1, 30))
+    text = f"{items}30. The zebra eats hay.\n{items}"
+    assert f"{MARK}\n30. The zebra eats hay." in excerpt(text, 12, words_of("zebra"))
+    text = f"{FILLING * 9}\n> She said that the zebra eats hay.\n{FILLING * 9}"
+    assert f"{MARK}\n> She said" in excerpt(text, 12, words_of("zebra hay"))
+
+
+def test_a_shortened_text_is_cut_where_sentences_end_and_its_code_is_whole() -> None:
+    assert head_and_tail(FILLING * 30, 400).startswith(f"{FILLING * 3}".strip() + "\n… ")
+    assert head_and_tail(FILLING * 30, 400).endswith(f" left out …\n{FILLING * 2}")
+    text = CODE.replace("It adds prices. ", "") + "It adds prices.\n\n" + CODE
+    shown = head_and_tail(text, 300)
+    assert re.search(r"price\n```\n… \d+ tokens left out …\n```python\ntotal", shown)
+
+
+@given(
+    blocks=st.lists(
+        st.sampled_from(
+            ["zebra ", FILLING, "\n", "\n```\ncode = 1\n\ncode = 2\n```\n", "\n- item\n", "\n# H\n"]
+        ),
+        max_size=40,
+    ),
+    tokens=st.integers(30, 120),
+)
+def test_no_code_block_is_left_open(blocks: list[str], tokens: int) -> None:
+    text = "".join(blocks)
+    shown = excerpt(text, tokens, words_of("zebra code"))
+    assert not is_code_open(shown)
+    assert estimate_tokens(shown) <= tokens
+    assert not is_code_open(head_and_tail(text, 4 * tokens))
 
 
 def test_the_time_is_linear_in_the_text() -> None:
@@ -104,4 +200,9 @@ def test_the_time_is_linear_in_the_text() -> None:
         return time.process_time() - began
 
     seconds(1000)
+    fences = "```\nzebra\n" * 40_000 + "| a |\n|---|\n" * 40_000
+    began = time.process_time()
+    excerpt(fences, 300, words_of("zebra"))
+    head_and_tail(fences, 100_000)
+    assert time.process_time() - began < 0.5
     assert seconds(40_000) < 40 * max(seconds(4000), 0.002)

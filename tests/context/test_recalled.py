@@ -133,6 +133,37 @@ def test_a_recalled_conversation_brings_its_title_and_its_abbreviation_once(
     assert sum(each.used for each in answer.allocation) <= 4400
 
 
+@pytest.mark.parametrize(
+    ("form", "title"),
+    [
+        (context_pb2.CONTEXT_FORMAT_XML, 'title="'),
+        (context_pb2.CONTEXT_FORMAT_RECALL_BLOCK, '"Our zebra Ottokar'),
+    ],
+)
+def test_what_a_recalled_message_says_is_not_said_again_by_its_title_and_abbreviation(
+    service: Service, form: context_pb2.ContextFormat, title: str
+) -> None:
+    said_there = (
+        "Our zebra Ottokar eats hay, carrots and the leaves of the old apple tree every day."
+    )
+    there = service.create().id
+    service.append(there, user(said_there), agent("A fine diet."), user("So long."), agent("Bye."))
+    here = service.told("Hello you.")
+
+    def rendered(abbreviation: str) -> str:
+        service.abbreviate(there, abbreviation)
+        answer = built(service, here, "What does the zebra Ottokar eat?", format=form)
+        assert {it.title for it in answer.sources} == {f"{said_there[:78]}…"}
+        assert answer.rendered.count(said_there) == 1
+        assert title not in answer.rendered
+        return answer.rendered
+
+    assert "summary" not in rendered(f"User: {said_there}")
+    assert "Agent: They then spoke of hay." in rendered(
+        f"User: {said_there} Agent: They then spoke of hay."
+    )
+
+
 def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_channel(
     service: Service, clock: MovableClock
 ) -> None:
@@ -195,6 +226,23 @@ def test_an_excerpt_shows_the_word_that_is_rare_among_all_messages(
     [excerpt] = [it for it in answer.cold if it.conversation_id == there]
     assert excerpt.is_excerpt
     assert "Niyama" in excerpt.message.content
+
+
+def test_an_answer_is_cut_around_what_the_question_beside_it_does_not_say(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(start_server(embedder="off", excerpt_tokens=60))
+    rain = "It rained and everybody stayed indoors all day. " * 12
+    there = service.create().id
+    service.append(
+        there,
+        user("Which saddle fits the zebra Ottokar?"),
+        agent(f"You ask which saddle fits the zebra Ottokar. {rain}The leather one does. {rain}"),
+    )
+    here = service.told("Hello you.")
+    question = "Is it the leather saddle that fits the zebra Ottokar?"
+    answer = next(it for it in built(service, here, question).cold if it.is_excerpt)
+    assert "The leather one does." in answer.message.content
 
 
 def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> None:

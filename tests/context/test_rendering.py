@@ -226,7 +226,7 @@ def test_the_recall_block_has_a_line_for_each_source_and_for_each_message(contex
     assert len(lines) == len(recall_block(context).splitlines())
     numbered = [line for line in lines if re.match(r"\[\d+\] ", line)]
     assert len(numbered) == len(context.sources)
-    assert all(f"({THERE}), turn" in line for line in numbered)
+    assert all(re.search(rf"(, {THERE}|\({THERE}\)), turn", line) for line in numbered)
     entries = [line for line in lines if line.startswith("- ")]
     calls = waiting_calls(context.own)
     assert len(entries) == len(context.anchors) + len(calls)

@@ -75,7 +75,7 @@ def test_what_one_conversation_may_have_is_a_setting(
     clock.move(10 * DAY)
     service.told(*(f"The zebra lives in Ghent, in house {number}." for number in range(4)))
     here = service.told("Hello there, you.")
-    packed = built(service, here, "zebra Ghent", hot=1, warm=1, cold=120, total=122).cold
+    packed = built(service, here, "zebra Ghent", hot=1, warm=1, cold=108, total=110).cold
     assert (len(packed), len({it.conversation_id for it in packed})) == (
         messages,
         conversations,

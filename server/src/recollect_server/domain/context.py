@@ -9,6 +9,7 @@ from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import estimate_tokens, message_tokens
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.message import Message, Role, reading_order
+from recollect_server.domain.repetition import Spoken, abbreviation_beside, title_beside
 from recollect_server.domain.time import DAY
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
@@ -124,7 +125,9 @@ class Source:
     messages: tuple[Candidate, ...]
     """In reading order. None: the abbreviation of the conversation before this one stands alone."""
     abbreviation: str = ""
-    """Stands in the first source of a conversation."""
+    """Stands in the first source of a conversation, without what its messages say."""
+    title: str = ""
+    """The title as it is written: empty where a message of it says the same."""
     is_own: bool = False
     """True for a place in the conversation that goes on."""
 
@@ -150,10 +153,9 @@ class Source:
     @property
     def tokens(self) -> int:
         """Tokens that it takes beside its messages: title, place and abbreviation."""
-        title = 0 if self.is_own else estimate_tokens(self.about.title)
         return (
             _SOURCE_FRAME
-            + title
+            + estimate_tokens(self.title)
             + (estimate_tokens(self.abbreviation) + _SUMMARY_FRAME if self.abbreviation else 0)
         )
 
@@ -165,13 +167,17 @@ _FAR_TIME = DAY // 2  # likewise, in milliseconds
 
 
 def sources_of(
-    candidates: Iterable[Candidate], about: Mapping[str, About], own: str = ""
+    candidates: Iterable[Candidate],
+    about: Mapping[str, About],
+    own: str = "",
+    spoken: Spoken | None = None,
 ) -> list[Source]:
     """Return the sources of recalled messages, the oldest first. Turns that lie far apart are two
     sources.
 
-    `own` is the conversation that goes on.
+    `own` is the conversation that goes on. `spoken` keeps the words of the messages between calls.
     """
+    spoken = spoken or Spoken()
     by_conversation: defaultdict[str, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_conversation[candidate.conversation_id].append(candidate)
@@ -191,8 +197,17 @@ def sources_of(
         for at, place in enumerate(places):
             of_conversation = about[conversation_id]
             is_own = conversation_id == own
-            text = "" if at or is_own else of_conversation.abbreviation
-            sources.append(Source(conversation_id, of_conversation, tuple(place), text, is_own))
+            title = text = ""
+            if not is_own:
+                words = spoken.words([it.message.shown for it in messages])
+                title = title_beside(of_conversation.title, words)
+                speakers = {it.message.sender for it in messages}
+                text = (
+                    "" if at else abbreviation_beside(of_conversation.abbreviation, words, speakers)
+                )
+            sources.append(
+                Source(conversation_id, of_conversation, tuple(place), text, title, is_own)
+            )
     return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
 
 

@@ -114,7 +114,8 @@ def _source(number: int, source: Source) -> list[str]:
 
 def _source_lines(number: int, source: Source) -> list[str]:
     turns = source.turns
-    where = f"{quoted(source.about.title or source.conversation_id)} ({source.conversation_id})"
+    name = source.conversation_id
+    where = f"{quoted(source.title)} ({name})" if source.title else name
     if source.is_own:
         where = "earlier in this conversation"
     elif turns is None:

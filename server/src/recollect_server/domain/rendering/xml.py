@@ -188,7 +188,7 @@ def _source(source: Source, place: Source | None = None) -> str:
         if turns
         else "the conversation before this one",
         conversation="" if source.is_own else source.conversation_id,
-        title="" if source.is_own else source.about.title,
+        title=source.title,
         date=days_text((place or source).times),
         turns=turns_text(turns) if turns else "",
     )

@@ -1,4 +1,5 @@
-"""Excerpts: the part of a long text that fits a question, cut where sentences end.
+"""Excerpts: the part of a long text that fits a question, cut where sentences end. Code blocks and
+tables stay whole Markdown (`markdown`).
 
 The work is linear in the text: each word is looked for by its beginning, which finds its other
 forms too, and one window is moved over the matches.
@@ -6,9 +7,11 @@ forms too, and one window is moved over the matches.
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
+from recollect_server.domain.text import UNSPACED_RUN, sentence_ends
+from recollect_server.services.context import markdown
 
 MARK = "…"
 """Stands where text is left out."""
@@ -30,6 +33,8 @@ _LEAD = 0.3
 _COMMON = 0.2
 """The least that a word weighs beside the rarest one of the question."""
 _MARKS = len(f"{MARK} {MARK} ".encode())
+_REPAIR = 0.35
+"""Share of an excerpt that the fences of code and the header of a table may take."""
 
 Match = tuple[int, int, str]
 """The first character of a match, one past the last, and the word."""
@@ -51,18 +56,54 @@ def excerpt(
     room = tokens * BYTES_PER_TOKEN - _MARKS
     if room <= 0:
         return ""
-    characters = max(1, room * len(text) // len(text.encode()))
     given = rarities or {}
-    first, last = _densest(_matches(text, words, given), characters, given)
-    start = _start(text, first, last, characters)
+    matches = _matches(text, words, given)
+    part = _part(text, room, matches, given)
+    if part.repair > room - part.size:
+        if part.repair <= _REPAIR * room:
+            part = _part(text, room - part.repair, matches, given)
+        if part.repair > room - part.size:
+            part = part._replace(before="", after="")
+    if part.start >= part.end:
+        return ""
+    is_begun, is_ended = not text[: part.start].strip(), not text[part.end :].strip()
+    shown = f"{part.before}{text[part.start : part.end]}{part.after}"
+    return markdown.joined("" if is_begun else MARK, shown, "" if is_ended else MARK)
+
+
+class _Part(NamedTuple):
+    """A stretch of a text, and before and behind it what makes its code and its tables whole."""
+
+    start: int
+    end: int
+    size: int
+    """Bytes of the stretch."""
+    before: str
+    after: str
+
+    @property
+    def repair(self) -> int:
+        """Return the bytes of what is added."""
+        return len(f"{self.before}{self.after}".encode())
+
+
+def _part(text: str, room: int, matches: list[Match], rarities: Mapping[str, float]) -> _Part:
+    """Return the stretch of at most `room` bytes with the most of the words."""
+    characters = max(1, room * len(text) // len(text.encode()))
+    first, last = _densest(matches, characters, rarities)
+    sentence = _start(text, first, last, characters)
+    start = markdown.beginning(text, sentence, first)
+    if start < sentence and last > start + characters:
+        start = sentence  # the words themselves would be cut off
     end = _end(text, start, last, start + characters)
-    shown = text[start:end].strip()
+    end = markdown.ending(text, start, end, last if last <= end else start)
+    stretch = text[start:end]
+    shown = stretch.strip()
     if len(shown.encode()) > room:  # the stretch has wider characters than the rest of the text
         shown = shown.encode()[:room].decode(errors="ignore").rstrip()
-        end = start
-    before = f"{MARK} " if start > 0 else ""
-    after = f" {MARK}" if end < len(text) else ""
-    return f"{before}{shown}{after}" if shown else ""
+    start += len(stretch) - len(stretch.lstrip())
+    end = start + len(shown)
+    return _Part(start, end, len(shown.encode()), *markdown.around(text, start, end))
 
 
 def _matches(text: str, words: frozenset[str], rarities: Mapping[str, float]) -> list[Match]:
@@ -127,7 +168,7 @@ def _start(text: str, first: int, last: int, characters: int) -> int:
         return 0
     if len(text) - earliest_wanted < characters:
         earliest_wanted = max(earliest, len(text) - characters)
-    starts = [earliest + match.end() for match in SENTENCE_END.finditer(text[earliest:first])]
+    starts = [earliest + end for end in sentence_ends(text[earliest:first])]
     if starts:
         return min(starts, key=lambda start: abs(start - earliest_wanted))
     space = text.find(" ", earliest_wanted, first)
@@ -139,7 +180,7 @@ def _end(text: str, start: int, last: int, limit: int) -> int:
     if limit >= len(text):
         return len(text)
     behind = max(last, (start + limit) // 2)
-    if ends := [behind + match.end() for match in SENTENCE_END.finditer(text[behind:limit])]:
-        return ends[-1]
+    if ends := sentence_ends(text[behind:limit]):
+        return behind + ends[-1]
     space = text.rfind(" ", behind, limit)
     return space if space > start else limit

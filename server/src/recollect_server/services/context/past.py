@@ -19,7 +19,7 @@ from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Recalling, Turn
-from recollect_server.services.context.relevance import says_little, speaks_of_asker
+from recollect_server.services.context.relevance import says_little, speaks_of_asker, words_of
 from recollect_server.services.recall.candidates import Candidates, gather
 from recollect_server.services.recall.dates import asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.meaning import Meaning
@@ -242,7 +242,7 @@ def last_conversation(
             if before.id == conversation.id or not before.abbreviation:
                 continue
             about = _about(before, None)
-            source = Source(before.id, about, (), about.abbreviation)
+            source = Source(before.id, about, (), about.abbreviation, about.title)
             return source if form.source(source) <= room else None
     return None
 
@@ -285,6 +285,7 @@ def _read(
         deadline.check()
         warm = tiers.warm_since(ids[number])
         whole: defaultdict[int, Turn] = defaultdict(list)
+        shown_words: dict[int, frozenset[str]] = {}
         for message in read_found(space, ids[number], sorted(own_places)) or []:
             if (number, message.turn_number) in scores:
                 score = scores[number, message.turn_number]
@@ -294,7 +295,11 @@ def _read(
                     tokens = max(tokens, int(_OF_USERS * excerpt_tokens))
                 if estimate_tokens(message.content) * (1 - _CUT_OFF) <= tokens:
                     tokens = max(tokens, min(excerpt_tokens, estimate_tokens(message.content)))
-                cut = _cut(message, tokens, weighing.words, rarities)
+                # An answer begins by repeating the question: what else fits is worth more.
+                words = weighing.words - shown_words.get(message.turn_number, frozenset())
+                cut = _cut(message, tokens, words or weighing.words, rarities)
+                if message.role is Role.USER:
+                    shown_words[message.turn_number] = words_of(cut.content)
                 whole[message.turn_number].append(
                     _candidate(ids[number], message, cut, score, warm, weighing, fits=fits)
                 )

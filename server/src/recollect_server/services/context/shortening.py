@@ -1,5 +1,5 @@
 """Shortens messages that are too long for a budget: the head and the tail stay, and a mark between
-them says how much is left out.
+them says how much is left out. A code block that is cut is closed, and opened again.
 
 A tool call and its results are shortened together, and the arguments of a call stay valid JSON.
 """
@@ -12,6 +12,8 @@ import orjson
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import Candidate, Unit, cost
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.text import sentence_ends
+from recollect_server.services.context import markdown
 
 Cost = Callable[[Message], int]
 """Return the tokens that a message takes."""
@@ -24,6 +26,12 @@ _HEAD = 0.6
 """The head's share of what stays."""
 _WORD = 24
 """Characters that a cut may move by, so that it falls between words."""
+_SENTENCE, _MOVED = 160, 0.25
+"""Characters that a cut may move by, so that it falls between sentences, and their share of the
+head or the tail.
+"""
+_REPAIR = 0.25
+"""The share of a shortened text that the header of a table may take which is repeated."""
 
 
 def head_and_tail(text: str, length: int) -> str:
@@ -32,16 +40,37 @@ def head_and_tail(text: str, length: int) -> str:
     """
     if len(text) <= length:
         return text
-    ahead = int(length * _HEAD)
-    head, tail = text[:ahead], text[len(text) - (length - ahead) :]
-    if (space := max(head.rfind(" ", -_WORD), head.rfind("\n", -_WORD))) > 0:
-        head = head[:space]
-    if (space := tail.find(" ", 0, _WORD)) >= 0:
-        tail = tail[space + 1 :]
+    end = _end(text, int(length * _HEAD))
+    start = max(end, _start(text, len(text) - (length - int(length * _HEAD))))
+    head, tail = text[:end].rstrip(), text[start:].lstrip("\n ")
+    _, closed = markdown.around(text, 0, end)
+    opened, _ = markdown.around(text, start, len(text))
+    if len(opened) > _REPAIR * length or opened in head:
+        opened = f"{opener}\n" if (opener := markdown.code_at(text, start)) else ""
     left_out = estimate_tokens(text) - estimate_tokens(head) - estimate_tokens(tail)
     if left_out <= 0:
         return text
-    return f"{head.rstrip()}\n… {left_out} tokens left out …\n{tail.lstrip()}"
+    return f"{head}{closed}\n… {left_out} tokens left out …\n{opened}{tail}"
+
+
+def _end(text: str, limit: int) -> int:
+    """Return where the head of a shortened text ends: with a sentence, else with a word."""
+    earliest = limit - int(min(_SENTENCE, limit * _MOVED))
+    if ends := sentence_ends(text[earliest:limit]):
+        limit = earliest + ends[-1]
+    elif (space := max(text.rfind(it, limit - _WORD, limit) for it in " \n")) > 0:
+        limit = space
+    return markdown.ending(text, 0, limit, 0)
+
+
+def _start(text: str, earliest: int) -> int:
+    """Return where the tail of a shortened text begins: with a sentence, else with a word."""
+    latest = earliest + int(min(_SENTENCE, (len(text) - earliest) * _MOVED))
+    if ends := sentence_ends(text[earliest:latest]):
+        earliest += ends[0]
+    elif (space := text.find(" ", earliest, earliest + _WORD)) >= 0:
+        earliest = space + 1
+    return markdown.beginning(text, earliest, len(text))
 
 
 def shorten_unit(unit: Unit, allowance: int, tokens: Cost) -> Unit | None:

@@ -1,0 +1,57 @@
+"""Repetition in a context: titles and abbreviations beside the messages that say the same."""
+
+import pytest
+from recollect_server.domain.repetition import Spoken, abbreviation_beside, title_beside
+
+SAID = Spoken().words(
+    ["Please plan the trip to Kyoto, in *May*, for two.", "Agreed: we fly on 3 May. No hotel yet."]
+)
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("Plan the trip to Kyoto in May", ""),
+        ("Please plan the trip to Kyoto, in Ma…", ""),
+        ("Trip to Kyoto", "Trip to Kyoto"),  # a short one is a name
+        ("Plan the trip to Kyoto in June", "Plan the trip to Kyoto in June"),
+        ("Plan the trip to Kyoto in M", "Plan the trip to Kyoto in M"),
+    ],
+)
+def test_a_title_that_a_message_begins_with_is_left_out(title: str, shown: str) -> None:
+    assert title_beside(title, SAID) == shown
+
+
+@pytest.mark.parametrize(
+    ("abbreviation", "shown"),
+    [
+        ("", ""),
+        ("They planned a trip.", "They planned a trip."),
+        ("User: Please plan the trip to Kyoto in May for two. Agent: We fly on 3 May.", ""),
+        (
+            "User: Please plan the trip to Kyoto in May for two. Rain is fine. Agent: It is booked.",
+            "User: Rain is fine. Agent: It is booked.",
+        ),
+        (
+            "… trip to Kyoto in May for two. Agent: It is booked. We fly on 3 May. All is well.",
+            "Agent: It is booked. … All is well.",
+        ),
+        ("Ann: Please plan the trip to Kyoto. Rain is fine.", "Ann: Rain is fine."),
+        ("Costs: We fly on 3 May. Rain is fine.", "Costs: We fly on 3 May. Rain is fine."),
+        ("Agent: It is booked. User: No hotel yet.", "Agent: It is booked. …"),
+        ("User: No hotel. It is booked.", "User: No hotel. It is booked."),  # too short to tell
+    ],
+)
+def test_sentences_that_messages_have_are_left_out_of_an_abbreviation(
+    abbreviation: str, shown: str
+) -> None:
+    assert abbreviation_beside(abbreviation, SAID, {"Ann"}) == shown
+
+
+def test_sentences_of_other_scripts_are_found() -> None:
+    words = Spoken().words(["Wir treffen uns am 3. Mai in Wien.", "斑马 住在 根特 动物园。"])
+    assert abbreviation_beside("Wir treffen uns am 3. Mai in Wien.", words) == ""
+    assert (
+        abbreviation_beside("斑马 住在 根特 动物园。很好 很好 很好 很好。", words)
+        == "很好 很好 很好 很好。"
+    )
