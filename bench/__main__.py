@@ -40,6 +40,7 @@ BENCHMARKS = (
     Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),
     Short("meaning", "--rounds 1 --calls 500"),
     Short("languages", "--words"),
+    Short("newcomers", "--words --half learn"),
     Short("context", "--messages 10000 --calls 100"),
     Short(
         "receive",

@@ -2,7 +2,7 @@
 far it may be trusted.
 
 `python -m bench.calibrate --set DIR [--set DIR ...] [--measure DIR ...] --keep DIR [--questions
-100] [--groups 2] [--write]`
+100] [--groups 2] [--write]`; with `--few` instead of `--set`, only the weights of small stores
 
 A set is a folder as `bench.recall` reads it. `--measure` names sets that are reported on and not
 learned from. Each group's history gets a server in this process, once without the model and once
@@ -15,6 +15,11 @@ The label of a candidate is whether any gold stands at its place in the ranking 
 ask so often about what was said. By words alone it is eight of ten (`OWN_BY_WORDS`), by the base of
 what was learned so. The loss is that of a logistic regression with a ridge; no feature of a
 candidate's standing may count against it, so that the order stays.
+
+The weights of small stores (`FEW`) are learned behind all others, from one half of the histories of
+`bench.newcomers`, whose questions are in other words than their answers. Then their base is lowered
+until at most `NOISE` of the questions that nothing answers have a message at the threshold. Nothing
+is learned so for searches by words alone: a question in other words finds nothing there.
 """
 
 import argparse
@@ -24,11 +29,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from recollect import Client
 from recollect.cli import recall_sets
@@ -42,34 +49,48 @@ from recollect_server.services.recall.calibration import (
     signals_of,
     standing,
 )
+from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.fusion import Sections, fuse
+from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs
 from recollect_server.services.recall.retrievers import Question as Put
 from recollect_server.settings import Settings
 from recollect_server.storage.index.words import QuestionWords
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 
+from bench import newcomers
 from bench.legs import RememberedVectors
 from bench.recall import QUERIES, Question, Service, read_conversations, read_questions
 from bench.servers import embedded
 
 OWN, STRANGER, TALK = "own", "stranger", "talk"
+_KINDS = {newcomers.ANSWERED: OWN, "near": STRANGER, "far": STRANGER, "talk": TALK}
 SHARES = {OWN: 0.7, STRANGER: 0.15, TALK: 0.15}
 # the same of searches by words alone: what is left out there cannot be found by its meaning
 OWN_BY_WORDS = 0.8
 RIDGE = 2.0
 PER_SET = 300  # questions that a set counts as, whatever it has
+_EVERY = 10**6
 MOST = 300  # of a kind that was put to a set's histories
 WORDS_ONLY = frozenset({"docs", "cloze", "answers", "anon", "dated"})
 """Sets that searches with the model are not learned from: their questions have the words of their
 answers, which teaches that meaning says little (`docs/decisions/score-calibration.md`).
+"""
+FEW = ("few", "few_vector", "few_rare", "few_foreign")
+"""Features of small stores."""
+NOISE = 0.08
+"""Share of the questions that nothing in a small store answers, of which any message may reach the
+threshold in the half that is learned from; the half kept aside has twice as much.
 """
 BUDGET = 2000  # tokens of recall, for the trade-off
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _STANDING = ("behind", "rest")
 _SIGNS = {
     "rare": (None, None),
+    "few": (None, None),
+    "few_rare": (None, None),
+    "few_foreign": (None, None),
     "missing": (None, 0),
     "only_stops": (None, 0),
     "everyday": (None, 0),
@@ -143,9 +164,9 @@ def collect(
         fused.append(arguments)
         return fuse(*arguments)
 
-    def watched_calibrated(*arguments: Any) -> Fused:
+    def watched_calibrated(*arguments: Any, **options: Any) -> Fused:
         calibrated.append(arguments)
-        return calibrate(*arguments)
+        return calibrate(*arguments, **options)
 
     def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
         return vectors.embed(embedder, pieces) if vectors else embedder.embed_pieces(pieces)
@@ -221,24 +242,40 @@ def questions_for(
 ) -> list[tuple[str, Question]]:
     """Return the questions that are put to a group's history, each with its kind. All are asked at
     the times of its own.
+
+    A set of `bench.newcomers` brings the questions that nothing answers, and lends none to others.
     """
     chance = random.Random(group)
-    by_set = {path.name: read_questions(path / QUERIES) for path in sets}
+    if folder.parent == newcomers.FOLDER:
+        return [(_KINDS[it.category], it) for it in read_questions(folder / QUERIES)[group][:most]]
+    by_set = {
+        path.name: read_questions(path / QUERIES)
+        for path in sets
+        if path.parent != newcomers.FOLDER
+    }
     own = by_set[folder.name][group]
     own = chance.sample(own, min(most, len(own)))
     # Groups of one family (`design-0`, `design-4`) talk about the same things: nobody could tell
     # whose question it is.
     family = group.rsplit("-", 1)[0] if folder.name == "qmsum" else group
+    # Sets that were made from others have some of their conversations, and answer their questions.
+    there = conversations_of(folder)[group]
     near = [
         it
         for name, many in by_set[folder.name].items()
         if not name.startswith(family)
         for it in many
+        if there.isdisjoint(it.gold_conversations)
     ]
     strange = chance.sample(near, min(_FEW_SAME, len(near)))
     for name, groups in by_set.items():
         if name != folder.name:
-            far = [it for many in groups.values() for it in many]
+            far = [
+                it
+                for many in groups.values()
+                for it in many
+                if there.isdisjoint(it.gold_conversations)
+            ]
             strange += chance.sample(far, min(_FEW_OTHER, len(far)))
     talk = chance.sample(_TALK_FILE.read_text().splitlines(), _FEW_TALK)
     nothing = [(STRANGER, it.query) for it in strange] + [(TALK, it) for it in talk]
@@ -246,6 +283,16 @@ def questions_for(
         (kind, Question(group, text, text, kind, [], [], chance.choice(own).asked_at))
         for kind, text in nothing
     ]
+
+
+@cache
+def conversations_of(folder: Path) -> dict[str, set[str]]:
+    """Return the names of a set's conversations by group."""
+    names: dict[str, set[str]] = {}
+    for line in (folder / recall_sets.FILE).read_bytes().splitlines():
+        fields = orjson.loads(line)
+        names.setdefault(fields["group"], set()).add(fields["id"])
+    return names
 
 
 def sampled(cases: Sequence[Case]) -> list[Case]:
@@ -259,7 +306,11 @@ def sampled(cases: Sequence[Case]) -> list[Case]:
 
 def rows_of(it: Case) -> dict[str, Row]:
     """Return the rows learned from a question: of its `messages` and of its `conversations`."""
-    of_messages, of_conversations = signals_of(fuse(*it.fusing), it.messages, it.conversations)
+    of_messages, of_conversations = signals_of(
+        fuse(*it.fusing), it.messages, it.conversations, is_foreign=is_foreign(it.text)
+    )
+    way = calibration.way_of(it.messages, it.conversations)
+    it = replace(it, words=calibration.judged_words(it.words, way))
     return {
         "messages": _row_of(it, of_messages, it.right_messages),
         "conversations": _row_of(it, of_conversations, it.right_conversations),
@@ -276,9 +327,13 @@ def _row_of(it: Case, signals: Signals, right: NDArray[np.bool_]) -> Row:
     )  # fmt: skip
 
 
-def learn(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the weights of a logistic regression."""
+def learn(rows: Sequence[Row], given: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Return the weights of a logistic regression: of all features but `FEW`, or of these alone
+    behind the `given` weights of the others.
+    """
     counts = Counter((row.case.set, row.case.kind) for row in rows)
+    names = (*evidence(rows[0].signals, rows[0].case.words), *_STANDING)
+    learned = np.array([(name in FEW) == bool(given) for name in names])
     features, labels, weights = [], [], []
     for row in rows:
         at = _RANKS[len(row.places) > _RANKS]
@@ -294,12 +349,19 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
         np.concatenate(labels).astype(float),
         np.concatenate(weights),
     )
-    mean, deviation = x.mean(axis=0), x.std(axis=0)
+    before = np.zeros(len(x))
+    if given:
+        before = given["base"] + x[:, ~learned] @ [
+            given[name] for name in np.array(names)[~learned]
+        ]
+    x = x[:, learned]
+    # what is added to given weights is 0 without the features
+    mean, deviation = (0 if given else x.mean(axis=0)), x.std(axis=0)
     deviation = np.where(deviation < 1e-6, 1, deviation)
     x = np.concatenate([np.ones((len(x), 1)), (x - mean) / deviation], axis=1)
 
     def loss(flat: Array) -> tuple[float, Array]:
-        logits = x @ flat
+        logits = before + x @ flat
         value = (weight * (np.logaddexp(0, logits) - y * logits)).sum() + RIDGE * (
             flat[1:] ** 2
         ).sum() / 2
@@ -307,8 +369,11 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
         slope[1:] += RIDGE * flat[1:]
         return float(value), slope
 
-    names = (*evidence(rows[0].signals, rows[0].case.words), *_STANDING)
-    bounds = [(None, None), *(_SIGNS.get(name, (0, None)) for name in names)]
+    new = [str(name) for name in np.array(names)[learned]]
+    bounds = [
+        (0, 0) if given else (None, None),
+        *(_SIGNS.get(name, (0, None)) for name in new),
+    ]
     fit = minimize(
         loss,
         np.zeros(x.shape[1]),
@@ -318,9 +383,27 @@ def learn(rows: Sequence[Row]) -> dict[str, float]:
         options={"maxiter": 500},
     )
     slopes = fit.x[1:] / deviation
-    return {"base": float(fit.x[0] - slopes @ mean)} | dict(
-        zip(names, map(float, slopes), strict=True)
-    )
+    fitted = dict(zip(new, map(float, slopes), strict=True))
+    if given:
+        return {**given, **fitted}
+    fitted = {name: fitted.get(name, 0.0) for name in names}
+    return {"base": float(fit.x[0] - slopes @ mean)} | fitted
+
+
+def learn_few(weights: Mapping[str, float], rows: Sequence[Row]) -> dict[str, float]:
+    """Return the weights with those of small stores. A row is of a question with a candidate."""
+    learned = learn(rows, weights)
+    questions = read_questions(newcomers.FOLDER / newcomers.LEARN / QUERIES).values()
+    most = NOISE * sum(it.category != newcomers.ANSWERED for of in questions for it in of)
+    others = [row for row in rows if row.case.kind != OWN]
+
+    def noise() -> int:
+        best = [probabilities(it.signals, it.case.words, learned).max() for it in others]
+        return int((np.array(best) >= newcomers.THRESHOLD).sum())
+
+    while noise() > most:
+        learned["few"] -= 0.01
+    return learned
 
 
 def _leaning(weights: dict[str, float], way: str) -> dict[str, float]:
@@ -440,7 +523,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--set",
         type=Path,
         action="append",
-        required=True,
+        default=[],
         metavar="DIR",
         help="a recall set to learn from",
     )
@@ -461,11 +544,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--write", action="store_true", help="writes services/recall/calibration_weights.py"
     )
     parser.add_argument("--quick", action="store_true", help="learns on all and does no more")
+    parser.add_argument(
+        "--few", action="store_true", help="learns the weights of small stores alone"
+    )
     chosen = parser.parse_args(arguments)
+    if not chosen.few and not chosen.set:
+        parser.error("name a --set to learn from, or --few")
     chosen.keep.mkdir(parents=True, exist_ok=True)
     sets = [*chosen.set, *chosen.measure]
-    learned: dict[str, dict[str, dict[str, float]]] = {"messages": {}, "conversations": {}}
-    for way in ("words", "meaning"):
+    learned: dict[str, dict[str, dict[str, float]]] = {
+        "messages": dict(MESSAGES),
+        "conversations": dict(CONVERSATIONS),
+    }
+    for way in ("words", "meaning") if chosen.set else ():
         learned_from = [it for it in chosen.set if way == "words" or it.name not in WORDS_ONLY]
         cases = [
             it for folder in (*learned_from, *chosen.measure)
@@ -489,6 +580,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for name in sorted(names)
             }
             report(f"{of}, {way}, the set left out", own, away)
+    half = newcomers.FOLDER / newcomers.LEARN
+    cases = cached_cases(chosen.keep, half, [], _EVERY, _EVERY, meaning=True)
+    few = [rows_of(it) for it in cases]
+    for of, weights in learned.items():
+        weights["meaning"] = learn_few(weights["meaning"], [it[of] for it in few])
+    for folder in chosen.measure if chosen.few else ():
+        cases = cached_cases(
+            chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=True
+        )
+        for of, weights in learned.items():
+            rows = [rows_of(it)[of] for it in sampled(cases)]
+            report(f"{of}, meaning, small stores learned", rows, {folder.name: weights["meaning"]})
     text = "\n\n".join(
         [HEADER, *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items())]
     )

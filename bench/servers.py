@@ -83,13 +83,13 @@ def fanout() -> Iterator[tuple[str, Popen[str]]]:
     yield from _until_stopped(server)
 
 
-def embedded(data_dir: Path) -> None:
-    """Wait until the server over a folder has embedded everything that is indexed.
+def embedded(data_dir: Path, space: str = "default") -> None:
+    """Wait until the server over a folder has embedded everything that is indexed of a space.
 
     Raises NoWeights, WrongWeights: without its model a server would never be done.
     """
     look(shipped())
-    folder = data_dir / "default" / "conversations"
+    folder = data_dir / space / "conversations"
     while True:
         time.sleep(0.2)  # the index takes in what was acknowledged within less
         if index.state_of(folder).lines == vectors.state_of(folder).lines:

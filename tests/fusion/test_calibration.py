@@ -1,12 +1,15 @@
 """Calibration: scores become probabilities, and the order stays."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recollect_server.services.recall.calibration import Signals, probabilities
 from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
-from recollect_server.storage.index.words import QuestionWords
+from recollect_server.storage.index.words import LEAST_MESSAGES, QuestionWords
 
 WORDS = QuestionWords(weight=12.0, missing=0.0, only_stops=False, everyday=0.0)
 WEIGHTS = [pytest.param(weights, id=f"{name} {way}") for name, of in (("messages", MESSAGES), ("conversations", CONVERSATIONS))
@@ -62,6 +65,20 @@ def test_evidence_counts_for_and_what_is_missing_against(weights: dict[str, floa
     assert best() > best(QuestionWords(WORDS.weight, 0.7, only_stops=False, everyday=0.0))
     assert best() >= best(QuestionWords(WORDS.weight, 0.0, only_stops=True, everyday=0.0))
     assert best() >= best(QuestionWords(WORDS.weight, 0.0, only_stops=False, everyday=1.0))
+
+
+@pytest.mark.parametrize("of", [MESSAGES, CONVERSATIONS])
+def test_only_a_small_store_is_judged_as_one(of: dict[str, dict[str, float]]) -> None:
+    def best(messages: int, cosine: float, *, is_foreign: bool = False) -> float:
+        words = replace(WORDS, vocabulary=min(1.0, messages / LEAST_MESSAGES))
+        evidence = replace(signals([1.0, 0.5], keyword=0.0, cosine=cosine), is_foreign=is_foreign)
+        return float(probabilities(evidence, words, of["meaning"]).max())
+
+    assert best(LEAST_MESSAGES, 0.5, is_foreign=True) == best(LEAST_MESSAGES, 0.5)
+    assert best(10, 0.5) > best(LEAST_MESSAGES, 0.5) + 0.1
+    assert best(10, 0.5, is_foreign=True) < best(10, 0.5) - 0.1
+    sizes = [best(messages, 0.5) for messages in range(1, LEAST_MESSAGES + 50)]
+    assert max(abs(one - next_one) for one, next_one in pairwise(sizes)) < 0.01
 
 
 def test_no_candidates_have_no_scores() -> None:

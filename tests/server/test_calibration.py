@@ -74,6 +74,32 @@ def test_a_score_says_whether_anything_answers(
         assert [again.search(query) for query in (*ANSWERED, *UNANSWERED)] == before
 
 
+NOTED = (
+    "Umbrella forgotten in tram 6.",
+    "Haircut next Tuesday at five with Denise.",
+    "Bought new glasses, everything looks sharp.",
+    "Argued with Philip about the holiday money, apologised in the evening.",
+)
+
+
+def test_a_question_in_other_words_reaches_the_context_of_a_small_store(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    for text in NOTED:
+        service.told(text)
+    until_embedded(service, server)
+    for query in (
+        "When do I go to the barber?",
+        "What did I get for my eyes?",
+        "With whom did I quarrel?",
+    ):
+        assert min(best(service, query)) > 0.3, query
+    for query in ("Who won the chess tournament?", "Tell me a riddle.", "How do I compile it?"):
+        assert max(best(service, query)) < 0.3, query
+
+
 FEW = (
     "The zebra lives in Ghent.",
     "Hello there, you.",

@@ -11,6 +11,10 @@ two of the candidate (`standing`: how far it is behind the best, and how much of
 softmax lies at its place and below). The features of the answer are absolute: they can say that
 nothing fits.
 
+A store of few messages has fewer that are near a question by chance, so a cosine says more there.
+The features of such stores (`few`) fade out until the store has `LEAST_MESSAGES`, and leave the
+scores of larger ones as they are.
+
 `bench/calibrate.py` learns the weights in `calibration_weights.py`, apart for searches with meaning
 and by words alone.
 """
@@ -52,25 +56,45 @@ class Signals:
     """Cosine of the candidate to the question."""
     window: Array
     """Cosine of the candidate with its neighbours."""
+    is_foreign: bool = False
+    """True if the question is in another language than English: the cosines of its model are higher
+    where nothing answers (`docs/decisions/score-calibration.md`).
+    """
 
 
 def calibrated(
-    fused: Fused, words: QuestionWords, messages: MessageLegs, conversations: ConversationLegs
+    fused: Fused,
+    words: QuestionWords,
+    messages: MessageLegs,
+    conversations: ConversationLegs,
+    *,
+    is_foreign: bool = False,
 ) -> Fused:
     """Return the scores as probabilities, in the order of those given. Equal scores stay equal."""
-    of_messages, of_conversations = signals_of(fused, messages, conversations)
-    way = (
-        "words"
-        if np.isnan(messages.vector).all() and np.isnan(conversations.vector).all()
-        else "meaning"
+    of_messages, of_conversations = signals_of(
+        fused, messages, conversations, is_foreign=is_foreign
     )
-    # then a message without the words may answer; by words alone none would have been found
-    if way == "meaning":
-        words = replace(words, missing=words.missing * words.vocabulary)
+    way = way_of(messages, conversations)
+    words = judged_words(words, way)
     return Fused(
         probabilities(of_messages, words, MESSAGES[way]),
         probabilities(of_conversations, words, CONVERSATIONS[way]),
     )
+
+
+def way_of(messages: MessageLegs, conversations: ConversationLegs) -> str:
+    """Return whether anything is known by `meaning`, or by `words` alone."""
+    blind = np.isnan(messages.vector).all() and np.isnan(conversations.vector).all()
+    return "words" if blind else "meaning"
+
+
+def judged_words(words: QuestionWords, way: str) -> QuestionWords:
+    """Return the words as the features take them. In a small store a missing word says little if a
+    message may answer without it; by words alone such a message would not have been found.
+    """
+    if way == "words":
+        return words
+    return replace(words, missing=words.missing * words.vocabulary)
 
 
 def with_dates(
@@ -107,7 +131,11 @@ def with_dates(
 
 
 def signals_of(
-    fused: Fused, messages: MessageLegs, conversations: ConversationLegs
+    fused: Fused,
+    messages: MessageLegs,
+    conversations: ConversationLegs,
+    *,
+    is_foreign: bool = False,
 ) -> tuple[Signals, Signals]:
     """Return the signals of the messages and of the conversations."""
     beside = messages.keyword_before + messages.keyword_after
@@ -119,6 +147,7 @@ def signals_of(
             messages.keyword + 0.5 * beside[0] + 0.25 * beside[1],
             messages.vector,
             messages.window,
+            is_foreign,
         ),
         Signals(
             fused.conversations,
@@ -126,6 +155,7 @@ def signals_of(
             conversations.keyword,
             np.fmax(conversations.vector, conversations.abbreviation),
             np.maximum(window, abbreviation),
+            is_foreign,
         ),
     )
 
@@ -150,6 +180,8 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
     highest = np.partition(odds, -min(_LEADING, len(odds)))[-min(_LEADING, len(odds))]
     # by value, so that equal scores need no order
     leading, best = odds >= highest, odds == odds.max()
+    vector, rare = float(known(signals.vector[best]).max()), float(np.log1p(words.weight))
+    few = 1 - words.vocabulary
     return {
         "matched": float(np.log1p(max(signals.keyword.max(), 0.0))),
         "covered": float(
@@ -159,12 +191,16 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
             )
         ),
         "missing": words.missing,
-        "rare": float(np.log1p(words.weight)),
+        "rare": rare,
         "ahead": _ahead(_behind(odds)),
         "only_stops": float(words.only_stops),
         "everyday": words.everyday,
-        "vector": float(known(signals.vector[best]).max()),
+        "vector": vector,
         "window": float(known(signals.window).max()),
+        "few": few,
+        "few_vector": few * vector,
+        "few_rare": few * rare,
+        "few_foreign": few * signals.is_foreign,
     }
 
 

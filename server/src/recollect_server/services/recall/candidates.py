@@ -21,6 +21,7 @@ from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.fusion import dates_of, fuse, share, unsaid
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
+from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.retrievers import (
     Array,
     ConversationLegs,
@@ -208,7 +209,7 @@ def gather(
             weights, judged = with_dates(
                 weights, *judged, dates_of(Question(query, past), of_messages)
             )
-        scores = _rounded(calibrated(order, weights, *judged))
+        scores = _rounded(calibrated(order, weights, *judged, is_foreign=is_foreign(query)))
     total = len(numbers) + int((~among(there, numbers)).sum())
     if words.postings.is_cut or not weights.is_whole:
         degraded |= dict.fromkeys(KEYWORD_LEGS, KEYWORD_BUDGET)

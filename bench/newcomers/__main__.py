@@ -1,0 +1,5 @@
+"""Run the benchmark: `python -m bench.newcomers`."""
+
+from bench.newcomers import main
+
+main()
