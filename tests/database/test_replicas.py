@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from recollect import Client
 from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
+from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect_server.domain.external import Trust, TrustSet
+from recollect_server.services.space.state import RequestKey
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import Line, Place
 from recollect_server.storage.logs.store import LogConflict
 from recollect_server.storage.postgres.store import PostgresStore
@@ -357,3 +360,42 @@ def test_a_server_verifies_what_another_one_writes_without_a_false_alarm(
     with Client(replicas.servers[1].target) as client:
         result = verified(client)
     assert (result.problems, result.conversations) == ((), 4)
+
+
+def test_a_conversation_that_is_begun_again_after_its_delete_has_its_requests_again(
+    replicas: Replicas,
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = "conv-01J00000000000000000000001"
+    for service, other in ((one, two), (two, one)):
+        began = service.create(conversation_id=name, request_id="begin")
+        assert began.id == name
+        service.append(name, user("zebra"), request_id="first")
+        service.append(name, user("cobra"), request_id="second")
+        assert said(other, name) == [("zebra", 2, 1), ("cobra", 3, 2)]
+        service.delete(name)
+        for it in (service, other):
+            until(lambda it=it: not it.search("zebra").results)  # type: ignore[misc]
+    one.create(conversation_id=name)
+    elsewhere = two.told("apricot")
+    assert not two.append(elsewhere, user("zebra"), request_id="first").duplicate
+    assert not one.append(name, user("zebra"), request_id="second").duplicate
+
+
+def test_of_two_requests_that_take_one_id_at_the_same_moment_each_has_its_own_answer(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    left, goes = one.told("apricot"), one.told("zebra")
+    requests = replicas.servers[1].app.spaces.open_now()[0]._space._requests
+    find = requests.find_answered
+
+    def be_overtaken(request: RequestKey) -> KnownRequest | None:
+        earlier = find(request)
+        monkeypatch.undo()
+        one.conversations.Switch(api.SwitchRequest(from_conversation_id=left, request_id="r1"))
+        return earlier
+
+    monkeypatch.setattr(requests, "find_answered", be_overtaken)
+    assert two.delete(goes, request_id="r1").conversation_id == goes
+    assert code_of(lambda: one.get(goes)) == "NOT_FOUND"

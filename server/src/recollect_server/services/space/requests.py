@@ -230,7 +230,9 @@ def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
     if logs.sharing is None:
         return record
     answer = logs.sharing.remember(record.request_id, orjson.dumps(record).decode())
-    return KnownRequest(**orjson.loads(answer))
+    first = KnownRequest(**orjson.loads(answer))
+    # Another request took the id at the same moment, elsewhere: this one has an answer of its own.
+    return first if first.hash in (record.hash, ANY_HASH) else record
 
 
 def request_of_delete(logs: LogStore, index: Index, conversation_id: str) -> RequestKey | None:
