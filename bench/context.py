@@ -44,7 +44,7 @@ from bench.figures import Figure, Goal
 from bench.packing import figures_of, quality
 from bench.search import SEARCH, until_whole
 from bench.servers import recollect
-from bench.vectors import made_up, model
+from bench.vectors import FLAGS, expect_nothing_embedded, made_up, model
 
 BUILD = "/recollect.v1.RecallService/BuildContext"
 TOKENS = (1000, 2000, 4400)
@@ -69,6 +69,7 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]
         made_up(model(), conversations, questions)
     print(f"{messages} messages, load average {os.getloadavg()[0]:.1f}")
     figures = in_the_service(conversations, long, questions, calls)
+    flags = ("--embedder", "off") if words else FLAGS
     names = sorted({path.stem for path in conversations.glob("conv-*.jsonl")} - {long})
     requests = [
         api.BuildContextRequest(
@@ -76,7 +77,7 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]
         )
         for n in range(calls)
     ]
-    with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
+    with recollect(data, *flags) as (target, _):
         until_whole(target)
         first = [_first(target, name, questions[0]) for name in names[-20:]]
         searches = [
@@ -84,10 +85,12 @@ def run(folder: Path, messages: int, calls: int, *, words: bool) -> list[Figure]
         ]
         searched = measure(target, SEARCH, [searches])
         measured = measure(target, BUILD, [[request.SerializeToString() for request in requests]])
-    with recollect(data, "--embedder", "off" if words else "onnx") as (target, _):
+    with recollect(data, *flags) as (target, _):
         until_whole(target)
         resumed = _first(target, long, "")
         answered = _first(target, names[0], questions[1])
+        if not words:
+            expect_nothing_embedded(conversations)
     p50, p99, search50 = (
         measured.milliseconds(0.5),
         measured.milliseconds(0.99),

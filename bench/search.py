@@ -36,7 +36,7 @@ from bench.figures import Figure, Goal
 from bench.plain import or_query
 from bench.recall import QUERIES, Service, read_conversations, read_questions
 from bench.servers import embedded, recollect, resident_bytes
-from bench.vectors import made_up, matrix_of, model
+from bench.vectors import FLAGS, expect_nothing_embedded, made_up, matrix_of, model
 
 SEARCH = "/recollect.v1.RecallService/Search"
 LIMIT = 10
@@ -141,7 +141,8 @@ def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) ->
     if not words and not (index.parent / VECTORS).exists():
         made_up(model(), index.parent, questions)
     began = time.perf_counter()
-    with recollect(data, "--embedder", "off" if words else "onnx") as (target, process):
+    flags = ("--embedder", "off") if words else FLAGS
+    with recollect(data, *flags) as (target, process):
         started = time.perf_counter() - began
         loaded = until_whole(target)
         fresh = resident_bytes(process)
@@ -150,6 +151,8 @@ def run(folder: Path, messages: int, count: int, rounds: int, *, words: bool) ->
             base.append(plain(index, questions))
             ours.append(measure(target, SEARCH, requests))
         memory = resident_bytes(process)
+        if not words:
+            expect_nothing_embedded(index.parent)
         text = sum(file.stat().st_size for file in index.parent.glob("*.jsonl"))
         size = sum(file.stat().st_size for file in index.parent.glob(f"{NAME}*"))
     p50, p99, plain50, plain99 = (

@@ -15,10 +15,16 @@ from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
 from recollect_server.inference.embedder import Embedder, quantised, unit
 from recollect_server.inference.weights import look, shipped
+from recollect_server.storage.index import checking as index_checking
 from recollect_server.storage.index.file import NAME
+from recollect_server.storage.vectors import checking as vectors_checking
 from recollect_server.storage.vectors.matrix import Matrix
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore
 
+FLAGS = ("--embedder", "onnx", "--embedding-models", "minilm")
+"""Flags of a server over made-up vectors: with another model beside this one it would embed all
+texts anew, and be measured at that work.
+"""
 _PART = 20_000
 
 
@@ -58,6 +64,15 @@ def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
         )
     index.close()
     store.close()
+
+
+def expect_nothing_embedded(folder: Path) -> None:
+    """Raise SystemExit if the server over a folder embeds anew what was made up: its figures would
+    be those of a server at work.
+    """
+    made, indexed = vectors_checking.state_of(folder).lines, index_checking.state_of(folder).lines
+    if made != indexed:
+        raise SystemExit(f"the server embeds what is in {folder} while it is measured")
 
 
 def matrix_of(folder: Path) -> tuple[Matrix, NDArray[np.float32]]:

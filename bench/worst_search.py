@@ -41,7 +41,7 @@ from bench.corpus import Corpus, Made, conversation_id
 from bench.figures import Figure, Goal
 from bench.search import LIMIT, until_whole
 from bench.servers import recollect, resident_bytes
-from bench.vectors import made_up, model
+from bench.vectors import FLAGS, expect_nothing_embedded, made_up, model
 
 _GOALS = {200_000: 150, 1_000_000: 300}  # milliseconds of the slowest, by the number of messages
 _BEGIN = 1_600_000_000_000
@@ -269,8 +269,7 @@ def run(
     best = np.full(len(trials), np.inf)
     processor = np.full(len(trials), np.inf)
     cut = np.zeros(len(trials), np.bool_)
-    # the vectors are made up for one model: another would embed the Chinese messages meanwhile
-    flags = ("--embedder", "off") if words else ("--embedding-models", "minilm")
+    flags = ("--embedder", "off") if words else FLAGS
     with recollect(data, *flags) as (target, process):
         until_whole(target)
         with grpc.insecure_channel(target) as channel:
@@ -286,6 +285,8 @@ def run(
                     processor[at] = min(processor[at], used)
                     cut[at] = bool(answer.degraded)
         memory = resident_bytes(process)
+        if not words:
+            expect_nothing_embedded(index.parent)
     by_kind: dict[str, Times] = {}
     by_scope: dict[str, Times] = {}
     for search, took, used, was_cut in zip(

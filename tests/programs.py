@@ -22,9 +22,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
@@ -188,6 +188,30 @@ def cold(
     """Start a program that imports everything itself."""
     command = [sys.executable, "-m", program, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=env)
+
+
+@contextmanager
+def closed_pipe() -> Iterator[int]:
+    """Yield the descriptor of a pipe whose reader is gone."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+
+
+def free_port() -> int:
+    """Return a port of this machine on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def refuses(port: int) -> bool:
+    """Tell whether nothing listens on a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 @cache

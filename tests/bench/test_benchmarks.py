@@ -9,6 +9,7 @@ import orjson
 import pytest
 from recollect import Client, Message
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
+from recollect_server.storage.vectors.checking import hashes
 
 from bench import __main__ as every
 from bench import (
@@ -26,11 +27,13 @@ from bench import (
     spaces,
     start,
     stream,
+    vectors,
     worst_search,
 )
 from bench.calls import measure
 from bench.corpus import Corpus
 from bench.figures import Figure, Goal, Row, table
+from bench.servers import embedded, recollect
 from tests.conftest import RunningServer
 
 
@@ -72,6 +75,24 @@ def test_recall_writes_its_summary_and_its_questions(
     output = capsys.readouterr().out
     assert "1 of them with gold messages" in output
     assert all(leg in output for leg in ("keyword_messages", "vector_windows"))
+
+
+def test_what_is_made_up_is_not_embedded_anew_under_the_measurement(tmp_path: Path) -> None:
+    made, data = Corpus(40), tmp_path / "data"
+    corpus.write_transcripts(data, made)
+    with recollect(data, "--embedder", "off"):
+        pass
+    folder = data / "default" / "conversations"
+    vectors.made_up(vectors.model(), folder, made.questions(2))
+    before = hashes(folder)
+    with recollect(data, *vectors.FLAGS) as (target, _), Client(target) as client:
+        later = client.conversations.create(channel="web").id
+        client.conversations.append_turn(later, [Message.user("One more message.")])
+        embedded(data)
+        vectors.expect_nothing_embedded(folder)
+    after = hashes(folder)
+    assert after.pop(later)
+    assert after == before
 
 
 @pytest.mark.usefixtures("by_meaning")

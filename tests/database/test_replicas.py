@@ -150,6 +150,30 @@ def test_an_append_that_asks_for_no_changes_first_knows_what_another_server_did(
     assert said(one, other) == said(two, other)
 
 
+def test_a_request_of_a_deleted_conversation_that_is_used_again_is_known_to_a_server_that_is_late(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    first, second, third = (one.told(text) for text in ("apricot", "butter", "cream"))
+    one.append(first, user("zebra"), request_id="again")
+    assert two.get(first).message_count == 2  # which now has the request of the first one
+    space = replicas.servers[1].app.spaces.open_now()[0]
+    with monkeypatch.context() as late:
+        follow = space._space.follow
+        late.setattr(space._space, "follow", lambda: None)
+        late.setattr(space._watched[1], "tick", lambda: None)
+        follow()  # behind one that is under way
+        one.append(second, user("before"))  # of what is late, the second comes before the first
+        one.delete(first)
+        one.append(second, user("zebra"), request_id="again")
+        one.delete(third)
+        one.append(second, user("cobra"), request_id="other")
+    assert two.append(second, user("zebra"), request_id="again").duplicate
+    assert [text for text, _, _ in said(two, second)] == ["butter", "before", "zebra", "cobra"]
+    with Client(replicas.servers[1].target) as client:
+        assert not verified(client).problems
+
+
 def test_held_messages_stand_once_behind_what_another_server_wrote_meanwhile(
     postgres: Postgres, start_server: Start, tmp_path: Path
 ) -> None:

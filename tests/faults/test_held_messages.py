@@ -3,12 +3,14 @@ next one.
 """
 
 import errno
+from functools import partial
 
 import pytest
 from recollect.v1.message_pb2 import ToolCall
 from recollect_server.services.space.overlay import Overlay
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.storage.logs.reader import scan
+from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
 from tests.faults.conftest import Disk
@@ -217,6 +219,35 @@ def test_a_stop_tries_once_more_and_a_restart_stores_a_repeat_once(
     assert len(said(again, conversation_id)) == 1 + repaired
     assert again.append(conversation_id, user("two"), request_id="r1").duplicate == repaired
     assert said(again, conversation_id) == [(2, 1, "one"), (3, 2, "two")]
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["refused", "gone"])
+def test_a_stop_reports_once_how_many_messages_of_a_conversation_are_lost(
+    service: Service, server: RunningServer, disk: Disk, is_gone: bool
+) -> None:
+    conversation_id = service.told("one")
+    disk.refuse("pwrite", "rename")
+    for request_id, batch in (("r1", [user("two"), agent("2")]), ("r2", [user("three")])):
+        refused = failure_of(
+            partial(service.append, conversation_id, *batch, request_id=request_id)
+        )
+        assert refused.code == "UNAVAILABLE"
+    if is_gone:
+        disk.mend()
+        transcript(server, conversation_id).unlink()
+    with capture_logs() as logged:
+        server.stop()
+    reason = "is gone" if is_gone else "cannot be written: Input/output error"
+    lost = [line for line in logged if line["event"] == "held_messages_lost"]
+    assert lost == [
+        {
+            "event": "held_messages_lost",
+            "log_level": "error",
+            "conversation": conversation_id,
+            "messages": 3,
+            "reason": f"the transcript {reason}",
+        }
+    ]
 
 
 def test_beyond_the_bound_nothing_is_held_and_the_caller_is_told(

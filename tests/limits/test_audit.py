@@ -215,6 +215,18 @@ def test_a_delete_of_many_has_a_record_of_each_that_it_deleted(limited: Start) -
     }
 
 
+def test_a_dry_run_has_no_record_and_what_it_announced_has_one(limited: Start) -> None:
+    server = limited()
+    admin = server.caller("admin")
+    method = "ConversationService.RegenerateNotes"
+    made = admin.call(CREATE, api.CreateRequest(channel="web")).conversation.id
+    for dry_run in (True, False):
+        request = api.RegenerateNotesRequest(conversation_id=made, dry_run=dry_run)
+        assert admin.outcome(method, request) == "OK"
+        changes = [(it["method"], it["object"]) for it in records(server.server.data_dir)]
+        assert changes == ([] if dry_run else [(method, made)])
+
+
 def test_a_file_that_cannot_be_written_fails_no_call_and_is_logged_once(
     limited: Start, clock: MovableClock
 ) -> None:

@@ -95,7 +95,3 @@ def test_a_wrong_flag_is_told_at_once(flags: tuple[str, ...], message: str) -> N
     assert (code, output) == (2, "")
     assert message in errors
     assert "Traceback" not in errors
-
-
-def test_it_ends_when_its_input_ends(server: Any) -> None:
-    assert ran(BRIDGE, [], env=environment(server.target)) == (0, "", "")

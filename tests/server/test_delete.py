@@ -1,10 +1,11 @@
 """Deleting: gone for good, from every byte of every file, and nothing else gone with it."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall
 from recollect_server.storage.logs.folder import FolderStore
@@ -201,11 +202,20 @@ def test_appends_and_searches_meet_a_delete_and_are_answered_or_find_nothing(
 
 
 @pytest.mark.files
-def test_one_that_is_deleted_while_it_is_loaded_is_not_found(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("call", ["load", "context", "built"])
+def test_one_that_is_deleted_while_it_is_read_is_not_found(
+    call: str, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation_id = service.told("zebra")
+    conversation_id = service.told("zebra", *(f"turn {number}" for number in range(9)))
     read_at = FolderStore.read_at
+    calls: dict[str, Callable[[], object]] = {
+        "load": lambda: service.load(conversation_id),
+        "context": lambda: service.context(conversation_id),
+        "built": lambda: service.recall.BuildContext(
+            recall_api.BuildContextRequest(conversation_id=conversation_id)
+        ),
+    }
+    calls[call]()  # the newest turns are in memory
 
     def be_overtaken(store: FolderStore, log: str, places: Sequence[Place]) -> list[Line]:
         monkeypatch.undo()
@@ -213,7 +223,7 @@ def test_one_that_is_deleted_while_it_is_loaded_is_not_found(
         return read_at(store, log, places)
 
     monkeypatch.setattr(FolderStore, "read_at", be_overtaken)
-    failure = failure_of(lambda: service.load(conversation_id))
+    failure = failure_of(calls[call])
     assert (failure.code, failure.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
 
 

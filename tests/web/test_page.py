@@ -2,15 +2,19 @@
 
 import gzip
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Attachment, Message, Party, Role, ToolCall
+from recollect import Attachment, Client, Message, Party, Role, ToolCall
+from recollect_server import app
+from recollect_server.inference.weights import TOKENIZER, shipped
+from recollect_server.settings import Settings
 
 from tests.waiting import until
-from tests.web.conftest import COLOURS, Browsing, Stage, axe, visit, wait
+from tests.web.conftest import COLOURS, Bridge, Browsing, Stage, axe, visit, wait
 
 STATIC = Path(__file__).parents[2] / "client/src/recollect/web/static"
 ROW = "[data-list] .row-link"
@@ -63,6 +67,7 @@ def test_what_is_said_while_a_transcript_is_read_is_shown(stage: Stage, window: 
     page.wait_for_selector(".message >> text=before >> nth=0")
     page.wait_for_selector(".message >> text=while it was read")
     page.wait_for_selector(".view-meta >> text=2 turns")
+    assert page.locator(".message").count() == 3
     page.close()
 
 
@@ -193,7 +198,8 @@ def test_beside_a_transcript_stand_notes_anchors_and_contexts(
     page.keyboard.press("Enter")
     page.wait_for_selector(".tier >> text=My cat is called Ada")
     page.click("text=As text")
-    page.wait_for_selector(".details pre >> text=<context")
+    rendered = page.wait_for_selector(".details pre >> text=<context").inner_text()
+    assert "My cat is called Ada" in rendered
     page.click(".details-close")
     page.wait_for_selector(".details", state="detached")
     page.close()
@@ -314,6 +320,54 @@ def test_hostile_texts_are_text(stage: Stage, window: Browsing) -> None:
     page.close()
 
 
+def test_a_title_has_as_many_characters_as_the_server_takes_not_units_of_utf_16(
+    stage: Stage, window: Browsing
+) -> None:
+    it = conversation(stage, "Short")
+    page = window.tab(f"/c/{it}", "h1 button")
+    page.click("h1 button")
+    page.wait_for_selector(".rename input:focus")
+    page.keyboard.insert_text("x" * 81)
+    page.keyboard.press("Enter")
+    problem = page.wait_for_selector(".rename-problem").inner_text()
+    assert problem == "has 81 characters; 1 to 80 are allowed"
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("🙂" * 80)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".rename", state="detached")
+    assert stage.client.conversations.get(it).title == "🙂" * 80
+    page.close()
+
+
+def test_a_reason_for_searching_less_is_shown_once(browser: Any, tmp_path: Path) -> None:
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    shutil.copy(shipped() / TOKENIZER, weights)
+    values = {"embedder": "onnx", "embedding_model": str(weights)}
+    values |= {"listen": "127.0.0.1:0", "data_dir": str(tmp_path / "data")}
+    server = app.start(Settings.load(None, values))
+    bridge = Bridge(server.address)
+    opened = Browsing(browser, bridge)
+    with Client(server.address) as client:
+        it = client.conversations.create("web", messages=[Message.user("The disk is full")])
+        until(lambda: client.recall.search("disk").degraded)
+        page = opened.tab("/search?q=disk", ".result")
+        reasons = page.locator(".degraded-search").all_inner_texts()
+        assert len(reasons) == 1
+        assert "SHA256SUMS of the embedding model cannot be read" in reasons[0]
+        visit(page, "/search?q=zebra")
+        page.wait_for_selector("text=Nothing")
+        assert page.locator(".degraded-search").all_inner_texts() == reasons
+        visit(page, f"/c/{it.id}?details=1")
+        page.fill(".context-form input", "disk")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".context-total")
+        assert page.locator(".degraded-search").all_inner_texts() == reasons
+    opened.context.close()
+    bridge.stop()
+    server.stop()
+
+
 def test_a_word_of_a_megabyte_is_shown_in_part(stage: Stage, window: Browsing) -> None:
     it = stage.client.conversations.create("web")
     word = "w" * 1_000_000
@@ -413,6 +467,7 @@ def test_nothing_moves_for_who_asks_for_that(stage: Stage, window: Browsing) -> 
     wait(page, "document.getAnimations().length > 0")
     page.emulate_media(reduced_motion="reduce")
     wait(page, "document.getAnimations().length === 0")
+    assert "By nine" in page.inner_text("[data-draft=d1]")
     page.close()
 
 
@@ -452,6 +507,7 @@ def test_a_list_that_is_read_anew_is_read_on_to_where_it_was_scrolled(
     with stage.server.spaces.use(stage.settings.space) as space:
         space._space.index.give_up("a test")  # the stream begins anew
     wait(page, _TO_THE_END.replace("120", "60"))
+    assert page.get_attribute("[aria-posinset='60']", "aria-setsize") == "60"
     page.close()
 
 

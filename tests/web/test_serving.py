@@ -1,5 +1,6 @@
 """`make serve` starts the page beside the server, and ends it with the server."""
 
+import json
 import os
 import re
 import signal
@@ -10,22 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import PAGE, ran
+from tests.programs import PAGE, Forked, free_port, ran, refuses
 from tests.waiting import until
 from tests.web.conftest import Http
 
 SCRIPT = Path(__file__).parents[2] / "scripts/serve.py"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def refuses(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_the_page_stands_beside_the_server_and_ends_with_it(tmp_path: Path) -> None:
@@ -76,3 +66,19 @@ def test_a_port_that_is_taken_is_named() -> None:
     assert status == 1
     assert f"cannot listen on {address}" in errors
     assert "--listen or RECOLLECT_WEB_LISTEN" in errors
+
+
+def test_the_page_is_served_on_when_nobody_reads_its_addresses_any_more() -> None:
+    with Forked(PAGE, ["--listen", "127.0.0.1:0"], stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stderr is not None
+            address = re.search(r":(\d+)/#key=(\S+)", process.stderr.readline())
+            assert address
+            process.stderr.close()
+            http = Http(int(address[1]))
+            key = json.dumps({"key": address[2]}).encode()
+            opened = http.send("POST", "/session/open", key, content_type="application/json")
+            assert opened.status == 204  # and the address for another browser went nowhere
+            assert process.poll() is None
+        finally:
+            process.terminate()

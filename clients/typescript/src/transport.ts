@@ -1,6 +1,7 @@
 import { clone, create, type DescMessage, type DescMethodStreaming, type DescMethodUnary, type MessageInitShape } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
 import type { ContextValues, StreamResponse, Transport, UnaryResponse } from "@connectrpc/connect";
+import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { checkMessage } from "./checks.js";
 import { RecollectError, recollectError } from "./errors.js";
 import { delayAfter, invalid, isWorthRepeating, wait, type RetryPolicy } from "./retry.js";
@@ -79,14 +80,15 @@ export class RepeatingTransport implements Transport {
   ): Promise<StreamResponse<I, O>> {
     const { closed } = this.#settings;
     if (closed.aborted) throw clientClosed();
-    const joined = joinedSignal(signal, closed);
     const timeout = timeoutMs === undefined ? undefined : checkedTimeout(timeoutMs);
+    const request = await checkedInput(method, input);
+    const joined = joinedSignal(signal, closed);
     const failed = (thrown: unknown): never => {
       joined.release();
       throw joined.signal.aborted ? abortReason(signal, closed) : recollectError(thrown);
     };
     const response = await this.#inner
-      .stream(method, joined.signal, timeout, this.#headers(header), input, contextValues)
+      .stream(method, joined.signal, timeout, this.#headers(header), request, contextValues)
       .catch(failed);
     const elements = response.message[Symbol.asyncIterator]();
     // Only reading ends the timer of a stream that was cancelled while nobody read.
@@ -125,6 +127,21 @@ export function clientClosed(): RecollectError {
 function checkedTimeout(timeoutMs: number): number {
   if (!(timeoutMs > 0)) throw invalid("timeoutMs", `is a number of milliseconds above 0, not ${String(timeoutMs)}`);
   return Math.min(timeoutMs, MAX_TIMEOUT);
+}
+
+/** Returns the input of a stream, checked before a connection is made. A stream to the server, which
+ * the contract does not have, would be held up by that. */
+async function checkedInput<I extends DescMessage>(
+  method: DescMethodStreaming<I>,
+  input: AsyncIterable<MessageInitShape<I>>,
+): Promise<AsyncIterable<MessageInitShape<I>>> {
+  if (method.methodKind !== "server_streaming") return input;
+  const requests: MessageInitShape<I>[] = [];
+  for await (const request of input) {
+    checkMessage(method.input, request);
+    requests.push(request);
+  }
+  return createAsyncIterable(requests);
 }
 
 /** The contract marks calls that change nothing, or that the server knows again when repeated. */

@@ -146,6 +146,20 @@ test("what could be sent only as something else is refused by the field's name, 
     const error = await failure(call);
     assert.deepEqual([error.code, error.reason, error.violations[0]?.field], ["INVALID_ARGUMENT", "INVALID_FIELD", field]);
   }
+  const watches = [
+    client.watch({ channels: ["web", emoji.slice(0, 1)] }),
+    client.watchCommunications({ cursor: emoji.slice(1) }),
+    client.watch({ maxBatch: 1.5 }),
+  ];
+  const errors = await Promise.all(watches.map((it) => failure(it.next())));
+  assert.deepEqual(
+    errors.map((it) => [it.code, it.reason, it.violations[0]?.field, it.violations[0]?.description.includes("half a character")]),
+    [
+      ["INVALID_ARGUMENT", "INVALID_FIELD", "channels[1]", true],
+      ["INVALID_ARGUMENT", "INVALID_FIELD", "cursor", true],
+      ["INVALID_ARGUMENT", "INVALID_FIELD", "max_batch", false],
+    ],
+  );
   await append({ content: emoji, metadata: { a: [emoji, null, 1.5, true, { b: undefined }] } });
   assert.equal((await client.conversations.get({ conversationId })).conversation?.turnCount, 1);
 });

@@ -10,7 +10,7 @@ import { setTopics, upsert, writing } from "../state/conversations";
 import { isUnread } from "../state/unread";
 import { t } from "../texts";
 import { channelIcon, Icon, type IconName } from "../ui/Icon";
-import { channelName, oneLine } from "../ui/text";
+import { channelName, oneLine, unitsOf } from "../ui/text";
 import { fullTime, shortTime } from "../ui/time";
 
 interface Props {
@@ -155,7 +155,7 @@ function LineForm({ label, submit, value, longest, save, onEnd }: LineFormProps)
       }}
     >
       <input
-        ref={input} aria-label={label} placeholder={label} value={text} maxLength={longest} aria-invalid={!!problem}
+        ref={input} aria-label={label} placeholder={label} value={text} maxLength={unitsOf(longest)} aria-invalid={!!problem}
         dir="auto" onInput={(event) => setText(event.currentTarget.value)} onFocus={(event) => event.currentTarget.select()}
       />
       <button class="quiet" aria-label={submit}><Icon name="check" /></button>

@@ -188,7 +188,7 @@ export const en = {
     summary: (shown: number, total: number) =>
       total > shown ? `The best ${shown} of ${count(total, "conversation", "conversations")}` : count(shown, "conversation", "conversations"),
     doubtful: "Most likely none of these answers the question.",
-    degraded: (leg: string, reason: string) => `${leg}: ${reason}`,
+    degraded: (legs: string[], reason: string) => `Not searched in full (${legs.join(", ")}): ${reason}`,
     channel: "Channel",
     from: "From",
     to: "To",

@@ -20,3 +20,9 @@ export function sizeOf(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`;
   return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(0)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
+
+/** Return the `maxLength` of a field for so many characters. A browser counts units of UTF-16, of
+ * which a character has one or two; the server counts characters, and refuses those beyond. */
+export function unitsOf(characters: number): number {
+  return 2 * characters;
+}

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 INTERRUPTED = 130
@@ -19,3 +20,10 @@ def open_closed_streams() -> None:
     for name, mode in _STREAMS.items():
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - stays open
+
+
+def print_notice(text: str) -> None:
+    """Write a line to standard error. One that nobody can read stops no program that serves."""
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 
 from recollect import CheckpointRecord, Client
 from recollect._shared.pages import pages
+from recollect.adapters.clients import blocking
 
 log = logging.getLogger("recollect.checkpoints")
 
@@ -28,7 +29,7 @@ class Values:
     """The values of all threads, read and written with a client. Safe to use from many threads."""
 
     def __init__(self, client: Client) -> None:
-        self._checkpoints = client.checkpoints
+        self._checkpoints = blocking(client).checkpoints
         self._damaged: set[str] = set()
 
     def threads(self) -> Iterator[str]:

@@ -25,6 +25,7 @@ from pydantic_core import to_jsonable_python
 
 from recollect import ArchiveFilter, Client, Conversation, Party, Role, ToolCall
 from recollect.adapters.checkpoint_values import Values, key_of, parts_of, records_of
+from recollect.adapters.clients import blocking
 from recollect.adapters.packing import Path
 from recollect.adapters.transcripts import Transcript, Words
 
@@ -42,7 +43,7 @@ class RecollectSessionService(BaseSessionService):
 
     def __init__(self, client: Client, *, channel: str = CHANNEL) -> None:
         """Keep sessions with a client, in conversations of a channel."""
-        self._client = client
+        self._client = blocking(client)
         self._channel = channel
         self._values = Values(client)
 

@@ -55,6 +55,7 @@ from typing_extensions import ReadOnly, TypedDict
 
 from recollect import ArchiveFilter, Client, Conversation, LoadedConversation, Message, Party
 from recollect._shared.file_parts import is_part
+from recollect.adapters.clients import blocking
 from recollect.adapters.files import Files, batches
 from recollect.adapters.langchain import langchain_message, message_of, messages_of
 from recollect.adapters.langgraph_saver import RecollectSaver
@@ -95,7 +96,7 @@ class RecollectMemory:
         """Keep messages with a client. `max_turns` bounds the messages that `load` brings; by
         default the server decides.
         """
-        self._client = client
+        self._client = blocking(client)
         self._channel = channel
         self._max_turns = max_turns
 

@@ -21,6 +21,7 @@ from llama_index.core.storage.chat_store.base import BaseChatStore
 from pydantic import PrivateAttr
 
 from recollect import ArchiveFilter, Client, Message, Party, Role
+from recollect.adapters.clients import blocking
 from recollect.adapters.packing import Path
 from recollect.adapters.transcripts import Kept, Transcript, Words
 
@@ -36,7 +37,7 @@ class RecollectChatStore(BaseChatStore):
     def __init__(self, client: Client, *, channel: str = CHANNEL) -> None:
         """Keep messages with a client, in conversations of a channel."""
         super().__init__()
-        self._client = client
+        self._client = blocking(client)
         self._channel = channel
 
     @classmethod

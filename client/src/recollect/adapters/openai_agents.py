@@ -45,6 +45,7 @@ from recollect import (
 )
 from recollect._shared.file_parts import is_part
 from recollect._shared.history import MAX_TURNS, History
+from recollect.adapters.clients import asynchronous
 from recollect.adapters.files import Files, batches
 from recollect.adapters.items import (
     Item,
@@ -89,7 +90,7 @@ class RecollectSession(SessionABC):
             if session_settings is None
             else coerce_session_settings(session_settings)
         )
-        self._client = client
+        self._client = asynchronous(client)
         self._channel = channel
         self._delete_cleared = delete_cleared
         self._conversation_id = ""

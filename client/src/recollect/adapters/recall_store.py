@@ -18,6 +18,7 @@ from langgraph.store.base import (
 )
 
 from recollect import MATCH_END, MATCH_START, Client, InvalidArgument, NotFound
+from recollect.adapters.clients import blocking
 from recollect.adapters.langgraph_store import RecollectStore
 
 ROOT = "conversations"
@@ -35,7 +36,7 @@ class RecallStore(BaseStore):
 
         >>> RecallStore(Client())
         """
-        self._client = client
+        self._client = blocking(client)
         self._values = RecollectStore(client) if values is None else values
         self.supports_ttl = self._values.supports_ttl
         self.ttl_config = self._values.ttl_config

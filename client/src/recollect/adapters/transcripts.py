@@ -23,6 +23,7 @@ from recollect import (
 )
 from recollect._shared.file_parts import is_part
 from recollect._shared.history import read_history
+from recollect.adapters.clients import blocking
 from recollect.adapters.files import Files, batches
 from recollect.adapters.items import (
     cleared,
@@ -63,7 +64,7 @@ class Transcript:
 
     def __init__(self, client: Client, channel: str, party: Party, key: str) -> None:
         """Keep messages of the toolkit whose metadata is under this key."""
-        self._calls = client.conversations
+        self._calls = blocking(client).conversations
         self._channel = channel
         self._party = party
         self._key = key

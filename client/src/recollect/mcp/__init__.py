@@ -1,6 +1,7 @@
 """The MCP server `recollect-mcp`, which lets any agent with the Model Context Protocol recall.
 
-Needs the extra `recollect-client[mcp]`. It reads and never writes. `main` is the entry point,
-`tools` has the three tools, `shapes` their input and output, `bounds` the limits of an answer, and
-`server` the protocol. It uses the client as any program does; nothing else imports it.
+Needs the extra `recollect-client[mcp]`. It reads, and writes where `--write` allows it. `main` is
+the entry point, `tools` has the tools, `shapes` their input and output, `bounds` the limits of an
+answer, and `server` the protocol, over `stdio` or `http`. It uses the client as any program does;
+nothing else imports it.
 """

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import ssl
-import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
+
+from recollect._shared.startup import print_notice
 
 TOKEN = "RECOLLECT_MCP_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable with the token that callers of the bridge present."""
@@ -163,8 +164,7 @@ async def serve_http(server: Server[Any], options: HttpOptions, target: str) -> 
         if options.token is not None:
             app = _with_token(app, options.token)
         url = f"{options.scheme}://{_shown(options.host)}:{port}{PATH}"
-        sys.stderr.write(f"recollect-mcp listens on {url} and asks {target}\n")
-        sys.stderr.flush()
+        print_notice(f"recollect-mcp listens on {url} and asks {target}")
         config = uvicorn.Config(
             app,
             log_level="error",

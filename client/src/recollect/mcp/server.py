@@ -12,7 +12,6 @@ import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
@@ -23,6 +22,7 @@ from recollect.mcp.changes import Subscriptions
 from recollect.mcp.errors import sentence
 from recollect.mcp.http import HttpOptions, serve_http
 from recollect.mcp.resources import Resources
+from recollect.mcp.stdio import standard_streams
 from recollect.mcp.tools import WrongArgument
 
 _PROGRESS_SECONDS = 1.0
@@ -130,7 +130,7 @@ async def _serve(bridge: Bridge, http: HttpOptions | None) -> None:
             if http is not None:
                 await serve_http(server, http, bridge.target)
                 return
-            async with stdio_server() as (reading, writing):
+            async with standard_streams() as (reading, writing):
                 await server.run(reading, writing, server.create_initialization_options())
         finally:
             subscriptions.close()

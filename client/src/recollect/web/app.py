@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from recollect._shared.endpoint import Endpoint
+from recollect._shared.startup import print_notice
 from recollect.web.files import PageFiles
 from recollect.web.forwarding import Forwarder, RequestRefused, read_body, refusal
 from recollect.web.protection import App, Protection
@@ -171,8 +171,7 @@ def serve(host: str, port: int, endpoint: Endpoint, until: Callable[[], Any] | N
 
         def announce(beginning: str = "For another browser") -> None:
             key = sessions.new_key()
-            sys.stderr.write(f"{beginning}: http://{shown}:{port}/#key={key}\n")
-            sys.stderr.flush()
+            print_notice(f"{beginning}: http://{shown}:{port}/#key={key}")
 
         page = Page(lambda: Forwarder(endpoint), sessions, port, announce)
         names = {shown, "localhost"} if host in ("127.0.0.1", "::1") else {shown}

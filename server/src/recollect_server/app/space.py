@@ -308,7 +308,7 @@ class OpenSpace:
         self.jobs, self.notes = self._jobs.by_name, self._jobs.notes
         # first, as soon as nobody uses the space
         self.flush: Callable[[], None] = space.flush
-        stops += (self._look_for_work, space.flush)
+        stops += (self._look_for_work, partial(space.flush, is_last=True))
 
     def _open_logs(self, logs: LogStore) -> Space:
         """Bring the index up to the logs, and open both."""

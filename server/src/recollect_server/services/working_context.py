@@ -6,11 +6,13 @@ transcript is read.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from heapq import heappop, heappush
 from itertools import pairwise
 from operator import itemgetter
+from typing import Concatenate, ParamSpec, TypeVar
 
 import structlog
 
@@ -29,6 +31,9 @@ from recollect_server.storage.logs.store import LogNotFound, Position
 log = structlog.get_logger("recollect.working_context")
 
 _LAST = 1 << 31  # no turn has a higher number
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +213,24 @@ class _Kept:
         return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
 
 
+def _of_conversation(
+    read: Callable[Concatenate[Space, ConversationState, P], T],
+) -> Callable[Concatenate[Space, ConversationState, P], T]:
+    """Raise ConversationNotFound if the conversation is deleted between its head and its lines."""
+
+    @wraps(read)
+    def reading(
+        space: Space, head: ConversationState, /, *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        try:
+            return read(space, head, *arguments, **named)
+        except LogNotFound:
+            raise ConversationNotFound(head.conversation.id) from None
+
+    return reading
+
+
+@_of_conversation
 def page_of_turns(
     space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int
 ) -> tuple[Turns, bool]:
@@ -245,6 +268,7 @@ def page_of_turns(
     return Turns(messages, damaged), more
 
 
+@_of_conversation
 def turns_of(
     space: Space,
     head: ConversationState,
@@ -280,6 +304,7 @@ def turns_of(
     return Turns(newest.within(), damaged)
 
 
+@_of_conversation
 def turns_among(
     space: Space, head: ConversationState, turns: list[int], lines: list[int], max_bytes: int = 0
 ) -> Turns:
@@ -302,6 +327,7 @@ def turns_among(
     return Turns([message for message in messages if message.turn_number in numbers], damaged)
 
 
+@_of_conversation
 def message_at(space: Space, head: ConversationState, sequence: int) -> Message | None:
     """Return the message of a line, or None if the line holds none. Raises StorageUnavailable."""
     if head.indexed and head.number is not None:

@@ -51,7 +51,9 @@ def check_inbound(checks: Checks, request: api.ReceiveRequest, limits: Limits, n
     size = request.ByteSize()
     if size > limits.message_bytes:
         checks.refuse(
-            "text", f"the request has {size} bytes; at most {limits.message_bytes} are allowed"
+            "text",
+            f"the request has {size} bytes; at most {limits.message_bytes} are allowed"
+            " (setting max_message_bytes)",
         )
     elif not request.text and not request.attachments:
         checks.refuse("text", "is empty, and there is no attachment")

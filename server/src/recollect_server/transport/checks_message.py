@@ -49,13 +49,16 @@ def check_messages(
         if size > limits.message_bytes:
             checks.refuse(
                 f"messages[{index}].content",
-                f"the message has {size} bytes; at most {limits.message_bytes} are allowed",
+                f"the message has {size} bytes; at most {limits.message_bytes} are allowed"
+                " (setting max_message_bytes)",
             )
         else:
             _check_message(checks, f"messages[{index}]", value, now, may_be_empty=beside_calls)
     if total > limits.batch_bytes:
         checks.refuse(
-            "messages", f"have {total} bytes together; at most {limits.batch_bytes} are allowed"
+            "messages",
+            f"have {total} bytes together; at most {limits.batch_bytes} are allowed"
+            " (setting max_batch_bytes)",
         )
 
 

@@ -102,9 +102,10 @@ class Rules:
         principal: Principal,
     ) -> None:
         """Record a call that was carried out, if it is an administrative one that does not record
-        by itself.
+        by itself, and no dry run, which changes nothing.
         """
-        if self.audit is not None and method in ADMINISTRATIVE - RECORDING:
+        is_recorded = method in ADMINISTRATIVE - RECORDING
+        if self.audit is not None and is_recorded and not getattr(request, "dry_run", False):
             self.audit.record(principal, method, object_of(request, answer))
 
     def recorder(self, method: str, principal: Principal) -> Callable[[str], None]:

@@ -10,8 +10,9 @@ import { may } from "../../api/session";
 import { link, setQuery, topicLink } from "../../router";
 import { archive, setTopics } from "../../state/conversations";
 import { t } from "../../texts";
+import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
-import { oneLine } from "../../ui/text";
+import { oneLine, unitsOf } from "../../ui/text";
 import { fullTime, dayOf } from "../../ui/time";
 import { Text } from "./MessageLine";
 
@@ -112,7 +113,7 @@ function Topics({ conversation, onChange }: Props) {
       {isEditing ? (
         <form class="topics-form" onSubmit={save} onKeyDown={onKeyDown}>
           <input
-            ref={input} value={text} dir="auto" maxLength={1200} aria-label={t.sidebar.topicsLabel} aria-describedby="topics-hint"
+            ref={input} value={text} dir="auto" maxLength={unitsOf(1200)} aria-label={t.sidebar.topicsLabel} aria-describedby="topics-hint"
             aria-invalid={problem !== ""} onInput={(event) => setText(event.currentTarget.value)}
           />
           <p class="muted tiny" id="topics-hint">{d.topicsHint}</p>
@@ -224,7 +225,7 @@ function Context({ conversationId }: { conversationId: string }) {
           <Tier answer={answer} tier={ContextTier.WARM} messages={answer.warm} />
           <Tier answer={answer} tier={ContextTier.HOT} messages={answer.hot} />
           {answer.dropped.length > 0 && <p class="muted tiny">{d.dropped(answer.dropped.length)}</p>}
-          {answer.degraded.map((it) => <p key={it.leg} class="error">{t.search.degraded(it.leg, it.reason)}</p>)}
+          <Degraded legs={answer.degraded} />
           <details class="fold">
             <summary><Icon name="chevron" /><span class="fold-title">{d.rendered}</span></summary>
             <div class="fold-body"><Text text={answer.rendered} isCode /></div>

@@ -4,6 +4,7 @@ import type { FetchContextResponse, LegScore, SearchHit, SearchResult } from "@r
 import { recall } from "../../api/calls";
 import { link } from "../../router";
 import { t } from "../../texts";
+import { legName } from "../../ui/Degraded";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { Failure, Loading } from "../../ui/States";
 import { channelName, oneLine } from "../../ui/text";
@@ -12,11 +13,6 @@ import { MessageLine } from "../conversation/MessageLine";
 import { linesOf } from "../conversation/transcript";
 
 const MARK = /[\ue000\ue001]/;
-
-/** Return the name of a retriever as people understand it. */
-export function legName(leg: string): string {
-  return t.search.legs[leg] ?? oneLine(leg);
-}
 
 export function Result({ result, hits }: { result: SearchResult; hits: SearchHit[] }) {
   const turn = result.matchedTurns[0];

@@ -8,11 +8,12 @@ import { isCancelled } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, navigate, route } from "../../router";
 import { t } from "../../texts";
+import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName } from "../../ui/text";
 import { isWholeDate } from "../../ui/time";
-import { legName, Result } from "./Result";
+import { Result } from "./Result";
 import "./search.css";
 
 const insight = client.of(InsightService);
@@ -90,7 +91,12 @@ export default function SearchView() {
 function Found({ answer }: { answer: SearchResponse }) {
   const { results, hits, degraded, totalMatches } = answer;
   if (!results.length) {
-    return <Empty icon="search" level="p" title={t.search.nothing}><p>{t.search.nothingHint}</p></Empty>;
+    return (
+      <>
+        <Degraded legs={degraded} />
+        <Empty icon="search" level="p" title={t.search.nothing}><p>{t.search.nothingHint}</p></Empty>
+      </>
+    );
   }
   const isDoubtful = results[0]!.score < 0.3;
   return (
@@ -99,9 +105,7 @@ function Found({ answer }: { answer: SearchResponse }) {
         {t.search.summary(results.length, Number(totalMatches))}
         {isDoubtful && <span class="doubt">{t.search.doubtful}</span>}
       </p>
-      {degraded.map((it) => (
-        <p key={it.leg} class="search-degraded"><Icon name="warning" />{t.search.degraded(legName(it.leg), it.reason)}</p>
-      ))}
+      <Degraded legs={degraded} />
       <ol class="result-list" aria-label={t.search.results}>
         {results.map((result) => (
           <Result key={result.conversationId} result={result} hits={hits.filter((it) => it.conversationId === result.conversationId)} />

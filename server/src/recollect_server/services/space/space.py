@@ -517,13 +517,13 @@ class Space:
         """Return how often a conversation was redacted since the start. Hold its lock."""
         return self._redactions.count(conversation_id)
 
-    def flush(self) -> None:
-        """Try once more to write every pending message: the server stops. The rest is logged, and
-        lost.
+    def flush(self, *, is_last: bool = False) -> None:
+        """Try once more to write every pending message. After the last try the rest is lost, and
+        logged.
         """
         for stuck in self._pending.all():
             with self._locks.conversations.hold(stuck.written.conversation.id):
-                self._writes.flush(stuck)
+                self._writes.flush(stuck, is_last=is_last)
 
     # The index ----------------------------------------------------------------------------------
 

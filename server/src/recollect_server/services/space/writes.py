@@ -136,19 +136,20 @@ class Writes:
         self._pending.release(conversation_id)
         return stuck.written
 
-    def flush(self, stuck: Stuck) -> None:
-        """Try once more to write the pending messages of a conversation. The rest is logged, and
-        lost.
+    def flush(self, stuck: Stuck, *, is_last: bool) -> None:
+        """Try once more to write the pending messages of a conversation. The rest stays pending,
+        and is logged as lost if this is the last try.
         """
         try:
             self._write_pending(stuck)
-        except (StorageUnavailable, ConversationNotFound) as error:
-            log.error(
-                "held_messages_lost",
-                conversation=stuck.written.conversation.id,
-                messages=sum(len(batch.messages) for batch in stuck.batches),
-                reason=str(error),
-            )
+        except ConversationNotFound:
+            pass  # logged already
+        except StorageUnavailable as error:
+            conversation_id, reason = stuck.written.conversation.id, str(error)
+            if is_last:
+                _log_lost(stuck, reason)
+            else:
+                log.warning("held_messages_refused", conversation=conversation_id, reason=reason)
 
     def _write(
         self,
@@ -183,11 +184,7 @@ class Writes:
                 try:
                     stuck.written = self._states.load(conversation_id)
                 except ConversationNotFound:
-                    log.error(
-                        "held_messages_lost",
-                        conversation=conversation_id,
-                        reason="the transcript is gone",
-                    )
+                    _log_lost(stuck, "the transcript is gone")
                     self._pending.release(conversation_id)
                     raise
                 if batch.request and self._projection.index.requests.find(batch.request.id):
@@ -263,3 +260,12 @@ class Writes:
             self._publish(Reindexed(after.id))
         self._publish(Appended(after.id, lines))
         return Committed(done, lines, cursor, place)
+
+
+def _log_lost(stuck: Stuck, reason: str) -> None:
+    log.error(
+        "held_messages_lost",
+        conversation=stuck.written.conversation.id,
+        messages=sum(len(batch.messages) for batch in stuck.batches),
+        reason=reason,
+    )

@@ -186,7 +186,11 @@ class Contents:
     def requests(self, conversation_id: str) -> dict[str, str]:
         """Return the requests that a conversation's lines carried: hash by id."""
         with self._index.reading() as connection:
-            query = "SELECT request_id, hash FROM requests WHERE conversation_id = ?"
+            query = (
+                "SELECT request_id, hash FROM requests WHERE conversation_id = ?1"
+                " UNION ALL SELECT request_id, hash FROM requests_used_again"
+                " WHERE conversation_id = ?1"
+            )
             return {
                 str(row[0]): str(row[1]) for row in connection.execute(query, (conversation_id,))
             }

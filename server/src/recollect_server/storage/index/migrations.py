@@ -15,7 +15,7 @@ from recollect_server.domain.conversation import RULE
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import HINDI, MARKER, TOKENIZER
-from recollect_server.storage.index.columns import load_texts, take_in_trigger
+from recollect_server.storage.index.columns import REQUESTS, load_texts, take_in_trigger
 from recollect_server.storage.index.words import entries_of_texts
 
 INCOMING = """
@@ -405,6 +405,32 @@ def _freed_requests(connection: apsw.Connection) -> None:
     connection.execute(f"DROP TRIGGER take_in; {take_in_trigger()}")
 
 
+def _requests_used_again(connection: apsw.Connection) -> None:
+    """Keep a request beside that of a conversation which has it already.
+
+    Over PostgreSQL the request of a deleted conversation is free at once, and the index may take in
+    the lines of its next user before it learns of the delete.
+    """
+    new = ", ".join(f"NEW.{name}" for name in REQUESTS.names)
+    connection.execute(f"""
+        CREATE TABLE requests_used_again(
+            request_id TEXT, hash TEXT, conversation_id TEXT, first_sequence INTEGER, last_sequence INTEGER,
+            cursor INTEGER, answer TEXT, PRIMARY KEY(request_id, conversation_id)) WITHOUT ROWID;
+        CREATE TRIGGER request_used_again BEFORE INSERT ON requests
+            WHEN NEW.first_sequence > 0 AND EXISTS(SELECT 1 FROM requests
+                WHERE request_id = NEW.request_id AND conversation_id <> NEW.conversation_id)
+        BEGIN
+            INSERT OR REPLACE INTO requests_used_again({REQUESTS.list}) VALUES({new});
+        END;
+        CREATE TRIGGER request_freed AFTER DELETE ON requests BEGIN
+            INSERT OR IGNORE INTO requests({REQUESTS.list})
+                SELECT {REQUESTS.list} FROM requests_used_again WHERE request_id = OLD.request_id LIMIT 1;
+            DELETE FROM requests_used_again WHERE request_id = OLD.request_id
+                AND conversation_id = (SELECT conversation_id FROM requests WHERE request_id = OLD.request_id);
+        END;
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -424,6 +450,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _wordless,
     _spellings_of_hindi,
     _freed_requests,
+    _requests_used_again,
 )
 
 

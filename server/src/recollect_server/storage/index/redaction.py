@@ -73,10 +73,11 @@ def redact(
         "DELETE FROM anchors WHERE number = ? AND line IN (SELECT value FROM json_each(?))",
         of_lines,
     )
-    connection.executemany(
-        "UPDATE requests SET hash = ? WHERE request_id = ? AND conversation_id = ?",
-        [(ANY_HASH, request, after.id) for request in erased.requests],
-    )
+    for table in ("requests", "requests_used_again"):
+        connection.executemany(
+            f"UPDATE {table} SET hash = ? WHERE request_id = ? AND conversation_id = ?",
+            [(ANY_HASH, request, after.id) for request in erased.requests],
+        )
     connection.execute(
         "DELETE FROM mail WHERE number = ? AND name NOT IN (SELECT value FROM json_each(?))",
         (number, orjson.dumps(list(erased.mail)).decode()),

@@ -89,6 +89,9 @@ class Removal:
         """
 
         def forget_requests(connection: apsw.Connection, _: int) -> int:
+            connection.execute(
+                "DELETE FROM requests_used_again WHERE conversation_id = ?", (conversation_id,)
+            )
             query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
             connection.execute(
                 f"DELETE FROM requests WHERE request_id IN ({query})", (conversation_id, _ROWS)

@@ -12,7 +12,12 @@ from recollect_server.storage.logs.received import key_of_delivery
 _BITS = 32  # of the Bloom filters, for each name
 _LEAST_NAMES = 1 << 12  # 16 KiB: a server has many spaces, and most of them are small
 _GROWTH = 4  # room of each further filter, in that of the one before
-_FIND = f"SELECT {REQUESTS.list} FROM requests WHERE request_id = ?"
+# A request of a conversation that is being removed is free.
+_FIND = f"""
+    SELECT * FROM (SELECT {REQUESTS.list} FROM requests WHERE request_id = ?1
+        UNION ALL SELECT {REQUESTS.list} FROM requests_used_again WHERE request_id = ?1)
+    WHERE first_sequence = 0 OR conversation_id NOT IN (SELECT id FROM deletions) LIMIT 1
+"""
 _request_of = REQUESTS.reader()
 
 
