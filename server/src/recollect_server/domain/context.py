@@ -181,24 +181,24 @@ def sources_of(
     candidates: Iterable[Candidate],
     about: Mapping[str, About],
     own: str = "",
-    known: "dict[SourceKey, list[Source]] | None" = None,
+    cache: "dict[SourceKey, list[Source]] | None" = None,
 ) -> list[Source]:
     """Return the sources of recalled messages, the oldest first. Turns that lie far apart are two
     sources.
 
-    `own` is the conversation that goes on. `known` keeps the sources of each conversation from call
+    `own` is the conversation that goes on. `cache` keeps the sources of each conversation from call
     to call, where only some of the candidates change.
     """
-    known = {} if known is None else known
+    cache = {} if cache is None else cache
     by_conversation: defaultdict[str, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_conversation[candidate.conversation_id].append(candidate)
     sources: list[Source] = []
     for conversation_id, messages in by_conversation.items():
         key = (conversation_id, tuple(sorted(it.message.sequence for it in messages)))
-        if key not in known:
-            known[key] = _places(messages, about[conversation_id], is_own=conversation_id == own)
-        sources += known[key]
+        if key not in cache:
+            cache[key] = _places(messages, about[conversation_id], is_own=conversation_id == own)
+        sources += cache[key]
     return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
 
 

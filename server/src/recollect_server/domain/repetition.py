@@ -39,7 +39,7 @@ class Sentence(NamedTuple):
 
     text: str
     name: str
-    """What stands before a colon: it may be who spoke."""
+    """The words before a colon: they may name who spoke."""
     words: str
     """Its words, in small letters between spaces."""
     spoken: str
