@@ -1,9 +1,14 @@
 """Repetition in a context: titles and abbreviations beside the messages that say the same."""
 
 import pytest
-from recollect_server.domain.repetition import Spoken, abbreviation_beside, title_beside
+from recollect_server.domain.repetition import (
+    abbreviation_beside,
+    sentences_of,
+    spoken,
+    title_beside,
+)
 
-SAID = Spoken().words(
+SAID = spoken(
     ["Please plan the trip to Kyoto, in *May*, for two.", "Agreed: we fly on 3 May. No hotel yet."]
 )
 
@@ -45,13 +50,13 @@ def test_a_title_that_a_message_begins_with_is_left_out(title: str, shown: str) 
 def test_sentences_that_messages_have_are_left_out_of_an_abbreviation(
     abbreviation: str, shown: str
 ) -> None:
-    assert abbreviation_beside(abbreviation, SAID, {"Ann"}) == shown
+    assert abbreviation_beside(sentences_of(abbreviation), SAID, {"Ann"}) == shown
 
 
 def test_sentences_of_other_scripts_are_found() -> None:
-    words = Spoken().words(["Wir treffen uns am 3. Mai in Wien.", "斑马 住在 根特 动物园。"])
-    assert abbreviation_beside("Wir treffen uns am 3. Mai in Wien.", words) == ""
+    words = spoken(["Wir treffen uns am 3. Mai in Wien.", "斑马 住在 根特 动物园。"])
+    assert abbreviation_beside(sentences_of("Wir treffen uns am 3. Mai in Wien."), words) == ""
     assert (
-        abbreviation_beside("斑马 住在 根特 动物园。很好 很好 很好 很好。", words)
+        abbreviation_beside(sentences_of("斑马 住在 根特 动物园。很好 很好 很好 很好。"), words)
         == "很好 很好 很好 很好。"
     )

@@ -9,7 +9,13 @@ from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import estimate_tokens, message_tokens
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.message import Message, Role, reading_order
-from recollect_server.domain.repetition import Spoken, abbreviation_beside, title_beside
+from recollect_server.domain.repetition import (
+    Sentence,
+    abbreviation_beside,
+    sentences_of,
+    spoken,
+    title_beside,
+)
 from recollect_server.domain.time import DAY
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
@@ -114,6 +120,8 @@ class About:
     """Time of its last activity, in milliseconds."""
     abbreviation: str = ""
     """Its abbreviation, cut where it is long; empty for the conversation that goes on."""
+    sentences: tuple[Sentence, ...] = field(default=(), compare=False, repr=False)
+    """Those of the abbreviation, which are looked for in each message of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,8 @@ class Source:
         )
 
 
+SourceKey = tuple[str, tuple[int, ...]]
+"""A conversation and the lines of its messages."""
 # tokens of an id, a date and turns, and of what surrounds an abbreviation
 _SOURCE_FRAME, _SUMMARY_FRAME = 30, 10
 _OWN_SOURCE_FRAME = 20  # tokens of a date and turns: the conversation is not named
@@ -171,45 +181,58 @@ def sources_of(
     candidates: Iterable[Candidate],
     about: Mapping[str, About],
     own: str = "",
-    spoken: Spoken | None = None,
+    cache: "dict[SourceKey, list[Source]] | None" = None,
 ) -> list[Source]:
     """Return the sources of recalled messages, the oldest first. Turns that lie far apart are two
     sources.
 
-    `own` is the conversation that goes on. `spoken` keeps the words of the messages between calls.
+    `own` is the conversation that goes on. `cache` keeps the sources of each conversation from call
+    to call, where only some of the candidates change.
     """
-    spoken = spoken or Spoken()
+    cache = {} if cache is None else cache
     by_conversation: defaultdict[str, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_conversation[candidate.conversation_id].append(candidate)
     sources: list[Source] = []
     for conversation_id, messages in by_conversation.items():
-        places: list[list[Candidate]] = []
-        for it in in_order(messages):
-            last = places[-1][-1].message if places else None
-            turns_apart = it.message.turn_number - last.turn_number if last else 0
-            if (
-                last is None
-                or turns_apart > _FAR_TURNS
-                or (turns_apart and abs(it.message.timestamp - last.timestamp) > _FAR_TIME)
-            ):
-                places.append([])
-            places[-1].append(it)
-        for at, place in enumerate(places):
-            of_conversation = about[conversation_id]
-            is_own = conversation_id == own
-            title = text = ""
-            if not is_own:
-                words = spoken.words([it.message.shown for it in messages])
-                title = title_beside(of_conversation.title, words)
-                speakers = {it.message.sender for it in messages}
-                text = (
-                    "" if at else abbreviation_beside(of_conversation.abbreviation, words, speakers)
-                )
-            sources.append(
-                Source(conversation_id, of_conversation, tuple(place), text, title, is_own)
-            )
+        key = (conversation_id, tuple(sorted(it.message.sequence for it in messages)))
+        if key not in cache:
+            cache[key] = _places(messages, about[conversation_id], is_own=conversation_id == own)
+        sources += cache[key]
     return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
+
+
+def _places(messages: list[Candidate], about: About, *, is_own: bool) -> list[Source]:
+    """Return the sources of the recalled messages of one conversation."""
+    places: list[list[Candidate]] = []
+    for it in in_order(messages):
+        last = places[-1][-1].message if places else None
+        turns_apart = it.message.turn_number - last.turn_number if last else 0
+        if (
+            last is None
+            or turns_apart > _FAR_TURNS
+            or (turns_apart and abs(it.message.timestamp - last.timestamp) > _FAR_TIME)
+        ):
+            places.append([])
+        places[-1].append(it)
+    title = abbreviation = ""
+    if not is_own:
+        shown = spoken(it.message.shown for it in messages)
+        title = title_beside(about.title, shown)
+        speakers = {it.message.sender for it in messages}
+        sentences = about.sentences or sentences_of(about.abbreviation)
+        abbreviation = abbreviation_beside(sentences, shown, speakers)
+    return [
+        Source(
+            messages[0].conversation_id,
+            about,
+            tuple(place),
+            "" if at else abbreviation,
+            title,
+            is_own,
+        )
+        for at, place in enumerate(places)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@ word in a message beside them.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from recollect_server.domain.text import sentences
 
@@ -20,29 +21,49 @@ _WORDS = 3
 """Words of a sentence, at the least, that is looked for: of fewer it may stand there by chance."""
 
 
-class Spoken:
-    """The words of messages. Those of each text are kept for the next time it is asked for."""
-
-    def __init__(self) -> None:
-        self._words: dict[str, str] = {}
-
-    def words(self, texts: Sequence[str]) -> str:
-        """Return the words of some texts, in small letters between spaces."""
-        self._words |= {text: _words(text) for text in texts if text not in self._words}
-        return "|".join(self._words[text] for text in texts)
+def spoken(texts: Iterable[str]) -> str:
+    """Return the words of some texts, in small letters between spaces."""
+    return "|".join(map(_words, texts))
 
 
-def title_beside(title: str, spoken: str) -> str:
-    """Return a title, or nothing if messages with these words have all of it."""
+def title_beside(title: str, shown: str) -> str:
+    """Return a title, or nothing if the messages shown (`spoken`) have all of it."""
     if len(title) < _TITLE:
         return title
     words = _words(title)
-    return "" if (words.rstrip() if title.endswith(_MARK) else words) in spoken else title
+    return "" if (words.rstrip() if title.endswith(_MARK) else words) in shown else title
 
 
-def abbreviation_beside(abbreviation: str, spoken: str, speakers: Collection[str] = ()) -> str:
-    """Return an abbreviation without the sentences that messages with these words have, and with a
-    mark in their place.
+class Sentence(NamedTuple):
+    """Sentence of an abbreviation."""
+
+    text: str
+    name: str
+    """The words before a colon: they may name who spoke."""
+    words: str
+    """Its words, in small letters between spaces."""
+    spoken: str
+    """Those of them that stand behind the name."""
+
+
+def sentences_of(abbreviation: str) -> tuple[Sentence, ...]:
+    """Return the sentences of an abbreviation that have words."""
+    parts: list[Sentence] = []
+    for sentence in sentences(abbreviation):
+        text = sentence.strip(f"{_MARK} ")
+        match = _SPEAKER.match(text)
+        words = _words(text)
+        if words.strip():
+            spoken_words = _words(text[match.end() :]) if match else words
+            parts.append(Sentence(sentence, match["name"] if match else "", words, spoken_words))
+    return tuple(parts)
+
+
+def abbreviation_beside(
+    abbreviation: Iterable[Sentence], shown: str, speakers: Collection[str] = ()
+) -> str:
+    """Return an abbreviation without the sentences of the messages shown (`spoken`), with a mark in
+    their place.
 
     Where the sentence that says who spoke is left out, the next one says so: `User`, `Agent` or one
     of `speakers`.
@@ -50,22 +71,18 @@ def abbreviation_beside(abbreviation: str, spoken: str, speakers: Collection[str
     parts: list[str] = []
     speaker = named = ""
     is_left_out = False
-    for sentence in sentences(abbreviation):
-        text = sentence.strip(f"{_MARK} ")
-        match = _SPEAKER.match(text)
-        is_named = match is not None and (match["name"] in _SPEAKERS or match["name"] in speakers)
-        if match and is_named:
-            speaker, text = match["name"], text[match.end() :]
-        words = _words(text)
-        if words.count(" ") > _WORDS and words in spoken:
+    for sentence in abbreviation:
+        is_named = sentence.name in _SPEAKERS or sentence.name in speakers
+        words = sentence.spoken if is_named else sentence.words
+        speaker = sentence.name if is_named else speaker
+        if words.count(" ") > _WORDS and words in shown:
             is_left_out = True
-            continue
-        if not words.strip():
             continue
         if is_left_out and parts:
             parts.append(_MARK)
         is_left_out = False
-        parts.append(f"{speaker}: {sentence}" if speaker != named and not is_named else sentence)
+        is_missing = speaker != named and not is_named
+        parts.append(f"{speaker}: {sentence.text}" if is_missing else sentence.text)
         named = speaker
     if not parts:
         return ""

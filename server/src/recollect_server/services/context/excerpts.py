@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.domain.text import UNSPACED_RUN, sentence_ends
+from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
 from recollect_server.services.context import markdown
 
 MARK = "…"
@@ -168,7 +168,7 @@ def _start(text: str, first: int, last: int, characters: int) -> int:
         return 0
     if len(text) - earliest_wanted < characters:
         earliest_wanted = max(earliest, len(text) - characters)
-    starts = [earliest + end for end in sentence_ends(text[earliest:first])]
+    starts = [earliest + match.end() for match in SENTENCE_END.finditer(text[earliest:first])]
     if starts:
         return min(starts, key=lambda start: abs(start - earliest_wanted))
     space = text.find(" ", earliest_wanted, first)
@@ -180,7 +180,7 @@ def _end(text: str, start: int, last: int, limit: int) -> int:
     if limit >= len(text):
         return len(text)
     behind = max(last, (start + limit) // 2)
-    if ends := sentence_ends(text[behind:limit]):
-        return behind + ends[-1]
+    if ends := [behind + match.end() for match in SENTENCE_END.finditer(text[behind:limit])]:
+        return ends[-1]
     space = text.rfind(" ", behind, limit)
     return space if space > start else limit

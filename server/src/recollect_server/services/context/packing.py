@@ -16,6 +16,8 @@ from recollect_server.domain.context import (
     Candidate,
     Dropped,
     Packed,
+    Source,
+    SourceKey,
     Tier,
     Unit,
     cost,
@@ -25,7 +27,6 @@ from recollect_server.domain.context import (
 )
 from recollect_server.domain.message import Role
 from recollect_server.domain.rendering.form import Form
-from recollect_server.domain.repetition import Spoken
 from recollect_server.services.context.shortening import shorten_turn
 
 HOT_TURNS = 5
@@ -302,12 +303,12 @@ def pack_cold(
     used = 0
     ranked = sorted(turns, key=_preferred)
     most = max(budget, best_at_most)
-    spoken = Spoken()
+    cache: dict[SourceKey, list[Source]] = {}
     for again in (False, True):
         for turn in waiting if again else ranked:
             name, tokens = turn[0].conversation_id, cost(turn)
             shown = [it for whole in (*packed, turn) for it in whole]
-            sources = sources_of(shown, about, own, spoken)
+            sources = sources_of(shown, about, own, cache)
             frames = sum(map(form.source, sources))
             if (
                 not again
@@ -327,7 +328,7 @@ def pack_cold(
                 spent[name] += tokens
                 used += tokens
     messages = [it for turn in sorted(packed, key=_rank) for it in turn]
-    reserved = sum(map(form.source, sources_of(messages, about, own, spoken)))
+    reserved = sum(map(form.source, sources_of(messages, about, own, cache)))
     return Packed(Tier.COLD, budget, messages, dropped, sum(map(len, turns)), reserved=reserved)
 
 

@@ -16,6 +16,7 @@ from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.form import Form
+from recollect_server.domain.repetition import sentences_of
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Recalling, Turn
@@ -397,5 +398,10 @@ def _about(conversation: Conversation, weighing: Weighing | None, own: str = "")
         else conversation.name[: _TITLE - 1].rstrip() + MARK
     )
     return About(
-        name, conversation.channel, conversation.create_time, conversation.update_time, text
+        name,
+        conversation.channel,
+        conversation.create_time,
+        conversation.update_time,
+        text,
+        sentences_of(text),
     )
