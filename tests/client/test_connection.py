@@ -1,8 +1,12 @@
 """Connecting, closing, and what goes with every call."""
 
 import asyncio
+import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,8 @@ import anyio
 import grpc
 import pytest
 import recollect
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect._shared import channel
 from recollect.v1 import recall_service_pb2 as recall_pb
 
@@ -363,3 +369,32 @@ def test_threads_share_one_client(scripted: Scripted, scripted_client: recollect
     for thread in threads:
         thread.join(10)
     assert scripted.methods == ["Recent"] * 8
+
+
+def test_a_server_that_is_away_is_looked_for_twice_a_second() -> None:
+    """A call with its retries takes two seconds, and must meet a server that is back by then."""
+    ended = threading.Event()
+    moments: list[float] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+
+        def hang_up() -> None:
+            while not ended.is_set():
+                with suppress(TimeoutError):
+                    listener.accept()[0].close()
+                    moments.append(time.monotonic())
+
+        hanging_up = threading.Thread(target=hang_up)
+        hanging_up.start()
+        target = f"127.0.0.1:{listener.getsockname()[1]}"
+        with grpc.insecure_channel(target, channel.CHANNEL_OPTIONS) as bare:
+            stub: Any = HealthStub(bare)
+            until = time.monotonic() + 4.5
+            while time.monotonic() < until:
+                with pytest.raises(grpc.RpcError):
+                    stub.Check(HealthCheckRequest())
+                ended.wait(0.02)
+        ended.set()
+        hanging_up.join()
+    pauses = [after - before for before, after in pairwise(moments)]
+    assert max(pauses) < 0.9, pauses

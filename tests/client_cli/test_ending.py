@@ -170,6 +170,12 @@ def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
         assert f"{code}  {meaning}" in page
 
 
+@pytest.mark.parametrize("command", [(), ("admin",), ("admin", "tokens")])
+def test_a_group_without_a_command_shows_its_help(recollect: Any, command: tuple[str, ...]) -> None:
+    ran = recollect(*command)
+    assert (ran.code, ran.out, ran.err) == (2, "", recollect(*command, "--help").out)
+
+
 def test_a_shell_completes_commands_and_conversations(
     recollect: Any, talked: Callable[..., Conversation]
 ) -> None:

@@ -181,7 +181,7 @@ def check_stream(service: Post, subscribers: list[Subscriber]) -> None:
 
 @pytest.mark.timeout(3600)
 def test_callers_that_race_on_one_server_lose_nothing(
-    start_server: Start, tmp_path: Path, scale: int, no_log: None
+    start_server: Start, tmp_path: Path, scale: int
 ) -> None:
     for seed in seeds(scale):
         server = start_server(data_dir=tmp_path / f"race {seed}")
@@ -199,7 +199,7 @@ def test_callers_that_race_on_one_server_lose_nothing(
 
 @pytest.mark.timeout(3600)
 def test_callers_that_race_on_two_servers_lose_nothing(
-    start_server: Start, postgres: Postgres, tmp_path: Path, scale: int, no_log: None
+    start_server: Start, postgres: Postgres, tmp_path: Path, scale: int
 ) -> None:
     for seed in seeds(scale):
         url = postgres.new_database()

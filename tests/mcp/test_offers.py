@@ -124,6 +124,7 @@ async def test_with_leave_an_agent_remembers_and_appends(
                 ({"messages": []}, "messages: "),
                 ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
                 ({"messages": messages, "conversationId": UNKNOWN}, "conversationId: there is no"),
+                ({"messages": messages, "requestId": "two words"}, "requestId: is not 1 to 128"),
             ):
                 assert sentence in await refused(mcp, "append_messages", **wrong)
             assert "key" in await refused(mcp, "remember", key="Home City", value="Berlin")

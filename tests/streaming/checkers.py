@@ -189,7 +189,11 @@ def resumable(runs: Runs, whole: Run) -> None:
                 if it.logged and it.epoch == epoch and after < it.position <= until
             ]
 
-        assert between(part) == between(whole)
+        mine, theirs = between(part), between(whole)
+        assert mine == theirs, (
+            f"of {len(mine)} changes only here: {[it for it in mine if it not in theirs][:3]}, only"
+            f" there: {[it for it in theirs if it not in mine][:3]}"
+        )
 
 
 def bookmarkable(runs: Runs) -> None:

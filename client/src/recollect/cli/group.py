@@ -129,7 +129,7 @@ def run(arguments: list[str]) -> int:
     try:
         code = commands.main(arguments, prog_name="recollect", standalone_mode=False)
     except click.ClickException as error:
-        _shortened(error).show()
+        _shortened(error, arguments).show()
         return error.code if isinstance(error, exits.Ended) else error.exit_code
     except click.Abort:
         return exits.INTERRUPTED
@@ -140,12 +140,12 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else exits.OK
 
 
-def _shortened(error: click.ClickException) -> click.ClickException:
+def _shortened(error: click.ClickException, arguments: list[str]) -> click.ClickException:
     """Return the error with a sentence of bounded length: click repeats what was typed, however
-    long.
+    long. What is long by itself is the help that a group without a command shows.
     """
     sentence = error.format_message()
-    if len(sentence) <= _LONGEST:
+    if len(sentence) <= _LONGEST or sum(map(len, arguments)) <= _LONGEST:
         return error
     sentence = f"{sentence[:_LONGEST]}…"
     return (

@@ -4,6 +4,7 @@ from recollect import NotFound, RecollectError, Unavailable
 
 _FIELDS = {
     "conversation_id": "conversationId",
+    "request_id": "requestId",
     "turn_range.first": "turnRange.from",
     "turn_range.last": "turnRange.to",
     "turn_range": "turnRange",
