@@ -86,7 +86,7 @@ def collect(
 ) -> list[Labelled]:
     """Put a group's questions to a server of its own in this process."""
     gathered: list[Candidates] = []
-    put: list[tuple[Put, Sections | None]] = []
+    put: list[tuple[Put, ConversationLegs, Sections | None]] = []
     gather, fuse = candidates.gather, fusion.fuse
 
     def watched_gather(*arguments: Any) -> Candidates:
@@ -99,7 +99,7 @@ def collect(
         conversations: ConversationLegs,
         sections: Sections | None = None,
     ) -> Fused:
-        put.append((question, sections))
+        put.append((question, conversations, sections))
         return fuse(question, messages, conversations, sections)
 
     def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
@@ -163,7 +163,7 @@ def _with_notes(plan: Plan) -> Plan:
 def _labelled(
     kind: str,
     question: Question,
-    put: tuple[Put, Sections | None],
+    put: tuple[Put, ConversationLegs, Sections | None],
     candidates: Candidates,
     service: Service,
     plain: Ask,
@@ -179,13 +179,13 @@ def _labelled(
         question.group,
         put[0],
         candidates.message_legs,
-        candidates.conversation_legs,
+        put[1],
         np.isin(messages, question.gold_messages),
         np.isin(conversations, question.gold_conversations),
         len(set(question.gold_messages)),
         len(set(question.gold_conversations)),
         question.id,
-        put[1],
+        put[2],
         figures(baseline.messages, question.gold_messages) if question.gold_messages else [],
         figures(baseline.conversations, question.gold_conversations),
     )

@@ -52,3 +52,16 @@ def test_neighbours_count_only_within_a_section() -> None:
     assert np.isnan(legs.vector_before).tolist() == [True, False, True, False]
     assert np.isnan(legs.vector_after).tolist() == [False, True, False, False]
     assert np.isnan(legs.answers_question).tolist() == [True, False, True, False]
+
+
+def test_sections_are_compared_by_the_cosines_that_conversations_are() -> None:
+    messages, above = made(1)
+    none = Postings(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    split = by_sections(
+        cast(Any, Halves()), none, none.counts(), [Outline(0, "conv", 0, LONG + 1)], messages, above,
+        lambda: np.array([0.1, 0.2, 0.4, 0.3]),
+    )  # fmt: skip
+    assert split is not None
+    legs, sections = split
+    assert sections.vector.tolist() == [0.2, 0.4]
+    assert legs.vector.tolist() == messages.vector.tolist()

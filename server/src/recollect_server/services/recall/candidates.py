@@ -191,8 +191,9 @@ def gather(
         if dates:
             dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
         deadline.check()
+        compared, cosines = _whitened(messages.ids, of_conversations, there, scans)
         sections = by_sections(
-            index, words.postings, counts, conversations, of_messages, of_conversations
+            index, words.postings, counts, conversations, of_messages, compared, cosines
         )
         deadline.check()
         normal = words.normal(_SCORED)
@@ -203,7 +204,7 @@ def gather(
         )
         weights = terms.words
         question = Question(query, dates, unsaid(weights, judged[0].keyword))
-        order = _rounded(fuse(question, of_messages, of_conversations, sections))
+        order = _rounded(fuse(question, of_messages, compared, sections))
         # "today" is said in passing
         if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query):
             weights, judged = with_dates(
@@ -457,6 +458,22 @@ def _conversation_legs(
         messages=np.array([it.message_count for it in conversations], float),
         begin=np.array([it.create_time for it in conversations], float),
     )
+
+
+def _whitened(
+    ids: NDArray[np.int64],
+    legs: ConversationLegs,
+    numbers: NDArray[np.int64],
+    scans: Scans | None,
+) -> tuple[ConversationLegs, Callable[[], Array] | None]:
+    """Return the legs with the nearest messages' cosines to the question without what all messages
+    have in common, which compare conversations better; and how to get those of messages by their
+    ids, None if they are their own. Other cosines stay as they are (`docs/decisions/ranking.md`).
+    """
+    if scans is None or not scans.messages.is_whitened:
+        return legs, None
+    near = _Values(*scans.messages.whitened_best_of(numbers)).of(numbers)
+    return replace(legs, vector=near), lambda: _Values(*scans.messages.whitened_of(ids)).of(ids)
 
 
 def _normal(

@@ -156,6 +156,7 @@ class Embedding:
             worked = self._slice(plan) or worked
             if not self._waiting and not self._long:
                 self._complete(plan)
+            self._meaning.whiten(self._meaning.copy)
         except Stopped:
             return False
         except _Changed:
@@ -242,6 +243,7 @@ class Embedding:
             if served is None:
                 store.serve(plan.model, plan.beside_model)
             copy = self._meaning.load(store, plan.model, plan.main, index)
+        self._meaning.whiten(copy)
         self._meaning.copy = replace(copy, beside=beside)
 
     def _complete(self, plan: Plan) -> None:
@@ -252,6 +254,7 @@ class Embedding:
             beside = copy.beside if copy is not None else None
             if beside is None and plan.beside is not None and plan.beside_model is not None:
                 beside = self._meaning.load(store, plan.beside_model, plan.beside, plan.index)
+            self._meaning.whiten(loaded)
             self._meaning.copy = replace(loaded, beside=beside)
             store.serve(plan.model, plan.beside_model)
             log.info("model_changed", identity=plan.main.identity)

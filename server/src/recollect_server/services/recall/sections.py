@@ -7,6 +7,7 @@ conversation is split where it was quiet, and messages are judged beside those o
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -34,9 +35,11 @@ def by_sections(
     conversations: list[Outline],
     messages: MessageLegs,
     above: ConversationLegs,
+    cosines: Callable[[], Array] | None = None,
 ) -> tuple[MessageLegs, ConversationLegs] | None:
     """Return what the legs say of the messages and of their sections, in place of their
-    conversations; None if none is long.
+    conversations; None if none is long. `cosines` returns those of the messages by which
+    conversations are compared, if not their own.
 
     Of the sections only what ranks messages is known: `keyword`, `vector`, `window` and `begin`.
     The neighbours of a message count only within its section: what was said last before a quiet
@@ -76,7 +79,11 @@ def by_sections(
     legs = replace(
         above,
         keyword=_keyword(index, postings, counts, conversations, sections)[used],
-        vector=_best(messages.vector, of, np.concatenate([above.vector, unknown])[used]),
+        vector=_best(
+            cosines() if cosines else messages.vector,
+            of,
+            np.concatenate([above.vector, unknown])[used],
+        ),
         window=_best(messages.window, of, np.concatenate([above.window, unknown])[used]),
         begin=np.concatenate([above.begin, *(it.begin for it in sections.values())])[used],
     )

@@ -68,6 +68,21 @@ class JointScan:
         values = self._spread(names, answers)
         return names, np.fmax.reduce(values, axis=0)
 
+    @property
+    def is_whitened(self) -> bool:
+        """Return whether of any matrix it is known what all messages have in common."""
+        return any(scan.is_whitened for scan, _ in self._parts)
+
+    def whitened_best_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cosines]:
+        """Return as `best_of`, by the question without what all messages have in common."""
+        answers = [scan.whitened_best_of(numbers) for scan, _ in self._parts]
+        names = _union([names for names, _ in answers])
+        return names, np.fmax.reduce(self._spread(names, answers), axis=0)
+
+    def whitened_of(self, ids: NDArray[np.int64]) -> Scores:
+        """Return how near these messages are by that question."""
+        return self._mean([scan.whitened_of(ids) for scan, _ in self._parts])
+
     def conversations(self, numbers: NDArray[np.int64]) -> Near:
         """Return how near these conversations are, but for those without a vector. The mean vector
         is that of the model to which a conversation is nearest.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.storage.vectors.rows import WORDS, Rows, grown, sign_words
+from recollect_server.storage.vectors.whitening import Whitening, whitening_of
 
 WEIGHTS = (0.5, 0.25)
 """Of the entries next to the middle one of a window, and of those next to them."""
@@ -27,6 +28,10 @@ AROUND = 2 * WEIGHTS
 # sorted
 _TAIL = 16_384
 _CHUNK = 2048
+LEAST_WHITENED = 300
+"""Entries from which on there is a whitening. The smallest history measured has 369."""
+_GROWTH = 1.25  # times as many entries: then it is computed anew, in 25 to 70 ms
+_SAMPLE, _RUN = 4096, 32  # entries that it is computed from at most, in runs of neighbours
 
 Entries = NDArray[np.int64]
 
@@ -83,6 +88,9 @@ class Matrix:
         self._bits = sequence_bits
         self._guard = threading.Lock()  # guards what is written below; readers take a view
         self._last: dict[int, int] = {}  # the last entry of each conversation
+        self.whitening: Whitening | None = None
+        """Map of questions, without what all entries have in common; None of few."""
+        self._whitened = 0  # entries that it is of
         none = np.zeros(0, np.int64)
         self._view = View(
             0, none, none, none, np.zeros(0, np.bool_), np.zeros((WORDS, 0), np.uint64), np.zeros(0, np.float32),
@@ -170,6 +178,22 @@ class Matrix:
             view.alive[removed] = False
             view.rows.set(removed, np.zeros((len(removed), DIMENSIONS), np.int8))
             view.signs[:, removed] = 0
+
+    def whiten(self) -> None:
+        """Compute the whitening if there are enough new entries since it was."""
+        view = self._view
+        if view.count < LEAST_WHITENED or self._whitened <= view.count < _GROWTH * self._whitened:
+            return
+        self._whitened = view.count
+        entries = np.flatnonzero(view.alive[: view.count])
+        if len(entries) < LEAST_WHITENED:
+            return
+        entries = entries[np.argsort(view.ids[entries], kind="stable")]
+        if len(entries) > _SAMPLE:
+            begins = np.linspace(0, len(entries) - _RUN, _SAMPLE // _RUN).astype(np.int64)
+            entries = entries[(begins[:, None] + np.arange(_RUN)).ravel()]
+        units = view.rows.get(entries) * view.scale[entries, None]
+        self.whitening = whitening_of(units.astype(np.float64), view.ids[entries] >> self._bits)
 
     def of(self, view: View, ids: NDArray[np.int64]) -> Entries:
         """Return the entries of some ids."""

@@ -9,6 +9,7 @@ rounded to two digits of base 128, so that sums of products are whole numbers, w
 without rounding.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from recollect_server.domain.embedding import DIMENSIONS, USER, roles
 from recollect_server.storage.ranking import highest, starts
 from recollect_server.storage.vectors.matrix import AROUND, Entries, Matrix, View
 from recollect_server.storage.vectors.rows import WORDS, sign_words
+from recollect_server.storage.vectors.whitening import Whitened
 
 RESCORED = 2000
 """Entries whose cosine is worked out at the least, of those whose signs fit best. Of fewer: all."""
@@ -71,9 +73,8 @@ class Scan:
         """Only entries of these conversations (None: of all) that were said in that time are
         found.
         """
-        whole = np.rint(question * (_BASE * _BASE))
-        high = np.rint(whole / _BASE)
-        self._digits = np.stack([high, whole - high * _BASE], axis=1).astype(np.float32)
+        self._question = question
+        self._digits = _digits(question)
         self._matrix = matrix
         self._view = view = matrix.view()
         self._allowed = _allowed(view, matrix.sequence_bits, numbers, start, end)
@@ -150,6 +151,36 @@ class Scan:
         entries, owners = self._entries_of(numbers)
         first = starts(owners)
         return owners[first], self._cosines(entries[first])
+
+    @property
+    def is_whitened(self) -> bool:
+        """Return whether anything is known that all messages have in common."""
+        return self._question_whitened is not None
+
+    def whitened_best_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cosines]:
+        """Return as `best_of`, by the question without what all messages have in common, on the
+        scale of the cosines.
+        """
+        entries, owners = self._entries_of(numbers)
+        first = starts(owners)
+        return owners[first], np.maximum.reduceat(self._whitened(entries), first)
+
+    def whitened_of(self, ids: NDArray[np.int64]) -> Scores:
+        """Return how near these messages are by that question."""
+        entries = self._matrix.of(self._view, ids)
+        return self._by_id(entries, self._whitened(entries))
+
+    @cached_property
+    def _question_whitened(self) -> Whitened | None:
+        whitening = self._matrix.whitening
+        return whitening.apply(self._question) if whitening else None
+
+    def _whitened(self, entries: Entries) -> Cosines:
+        if self._question_whitened is None:
+            return self._cosines(entries)
+        products = self._products(entries, _digits(self._question_whitened.vector))
+        whitened: Cosines = products * self._question_whitened.scale + self._question_whitened.shift
+        return whitened
 
     def _entries_of(self, numbers: NDArray[np.int64]) -> tuple[Entries, NDArray[np.int64]]:
         """Return the entries of conversations by number, best first, of very many those that look
@@ -249,7 +280,10 @@ class Scan:
         return cosines
 
     def _cosines_of(self, entries: Entries) -> Cosines:
-        high, low = self._view.rows.products(entries, self._digits).T.astype(np.float64)
+        return self._products(entries, self._digits)
+
+    def _products(self, entries: Entries, digits: NDArray[np.float32]) -> Cosines:
+        high, low = self._view.rows.products(entries, digits).T.astype(np.float64)
         cosines: Cosines = (high * _BASE + low) / (_BASE * _BASE) * self._view.scale[entries]
         return cosines
 
@@ -271,6 +305,13 @@ class Scan:
             total += weight * cosines[near]
         sums: Cosines = total / self._view.window[entries]
         return sums
+
+
+def _digits(question: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a question in two digits of base 128: shape [384, 2]."""
+    whole = np.rint(question * (_BASE * _BASE))
+    high = np.rint(whole / _BASE)
+    return np.stack([high, whole - high * _BASE], axis=1).astype(np.float32)
 
 
 def _allowed(

@@ -1,0 +1,79 @@
+"""In a space with many messages, conversations are compared without what all of these have in
+common.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from recollect import Client, Message
+from recollect_server.services.recall import candidates, fusion, recall
+from recollect_server.services.recall.candidates import Candidates
+from recollect_server.services.recall.retrievers import ConversationLegs, Fused
+
+from tests.conftest import Start
+from tests.server.conftest import Connect
+from tests.waiting import until, until_embedded
+
+_THINGS = "fence piano bicycle cake taxes cat coat insurance clock chess"
+_SAYS = "Tell me about the {}|Where is the {} now?|Honestly, the {} can wait|Who pays for the {}?"
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ConversationLegs, Candidates]]:
+    """Return for each search what the ranking compared, and what was gathered."""
+    compared: list[ConversationLegs] = []
+    both: list[tuple[ConversationLegs, Candidates]] = []
+    fuse: Callable[..., Fused] = fusion.fuse
+    gather: Callable[..., Candidates] = candidates.gather
+
+    def watched_fuse(*arguments: Any) -> Fused:
+        compared.append(arguments[2])
+        return fuse(*arguments)
+
+    def watched_gather(*arguments: Any) -> Candidates:
+        gathered = gather(*arguments)
+        both.append((compared[-1], gathered))
+        return gathered
+
+    monkeypatch.setattr(candidates, "fuse", watched_fuse)
+    monkeypatch.setattr(recall, "gather", watched_gather)
+    return both
+
+
+def test_conversations_are_compared_so_and_scored_by_their_cosines(
+    start_server: Start,
+    connect: Connect,
+    compared: list[tuple[ConversationLegs, Candidates]],
+) -> None:
+    server = start_server(embedder="onnx")
+    texts = [text.format(thing) for thing in _THINGS.split() for text in _SAYS.split("|")]
+    with Client(server.target) as client:
+
+        def write(conversations: int) -> None:
+            for _ in range(conversations):
+                name = client.conversations.create("web").id
+                client.conversations.append_turn(name, [Message.user(text) for text in texts])
+
+        write(7)  # 280 messages
+        until_embedded(connect(server), server)
+        client.recall.search("How do I mend the fence?")
+        few, gathered = compared[-1]
+        assert few is gathered.conversation_legs
+        write(1)
+        until_embedded(connect(server), server)
+
+        def whitened() -> bool:
+            client.recall.search("How do I mend the fence?")
+            return compared[-1][0] is not compared[-1][1].conversation_legs
+
+        until(whitened)  # right behind the last message
+    many, gathered = compared[-1]
+    legs = gathered.conversation_legs
+    assert not np.allclose(many.vector, legs.vector, atol=0.01)
+    assert many.window.tolist() == legs.window.tolist()
+    assert gathered.scans is not None
+    numbers = np.array([it.number for it in gathered.conversations])
+    assert many.vector.tolist() == gathered.scans.messages.whitened_best_of(numbers)[1].tolist()
+    assert legs.vector.tolist() == gathered.scans.messages.best_of(numbers)[1].tolist()

@@ -1,0 +1,164 @@
+"""Whitening: the tone of all messages does not decide which conversation is nearest."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from recollect_server.domain.embedding import USER
+from recollect_server.services.recall.meaning import Meaning
+from recollect_server.storage.vectors.joint import JointScan
+from recollect_server.storage.vectors.matrix import LEAST_WHITENED, Matrix
+from recollect_server.storage.vectors.scan import Scan
+
+BITS = 22
+_EACH = 10  # messages of a conversation
+Floats = NDArray[np.float64]
+
+
+class Talks:
+    """Conversations of ten messages, each with a subject of its own. Messages differ most in their
+    tone, which is one of eight in every conversation.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.random = np.random.default_rng(5)
+        directions = self.random.standard_normal((count + 8, 384)) / 384**0.5
+        self.subjects, self.tones = directions[:count], directions[count:]
+        vectors = np.array([self.said(number) for number in range(count) for _ in range(_EACH)])
+        highest = np.abs(vectors).max(axis=1, keepdims=True)
+        self.vectors = np.rint(vectors / highest * 127).astype(np.int8)
+        self.ids = np.arange(1, count + 1).repeat(_EACH) << BITS | np.tile(
+            np.arange(2, 2 + _EACH), count
+        )
+
+    def said(self, number: int) -> Floats:
+        """Return a vector about a subject, in some tone."""
+        tone = self.tones[self.random.integers(8)]
+        noise = self.random.standard_normal(384) / 384**0.5
+        return np.asarray(self.subjects[number] + 2 * tone + 1.5 * noise)
+
+    def question(self, number: int) -> NDArray[np.float32]:
+        """Return a question about a subject."""
+        vector = self.said(number)
+        return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+    def matrix(self, entries: NDArray[np.int64] | None = None) -> Matrix:
+        """Return a matrix to which these entries were added in this order."""
+        matrix = Matrix(BITS)
+        self.add(matrix, np.arange(len(self.ids)) if entries is None else entries)
+        matrix.whiten()
+        return matrix
+
+    def add(self, matrix: Matrix, entries: NDArray[np.int64]) -> None:
+        """Add some entries."""
+        users = np.full(len(entries), USER)
+        matrix.add(self.ids[entries], entries, users, self.vectors[entries])
+
+
+@pytest.fixture(scope="module")
+def talks() -> Talks:
+    """Return eighty conversations."""
+    return Talks(80)
+
+
+@pytest.fixture(scope="module")
+def whole(talks: Talks) -> Matrix:
+    """Return a matrix of all of them."""
+    return talks.matrix()
+
+
+def test_conversations_are_told_apart_by_their_subjects_not_by_the_tone(
+    talks: Talks, whole: Matrix
+) -> None:
+    numbers = np.arange(1, 81)
+    plain = whitened = 0
+    for number in range(80):
+        scan = Scan(whole, talks.question(number))
+        plain += int(scan.best_of(numbers)[1].argmax()) == number
+        nearest, cosines = scan.whitened_best_of(numbers)
+        assert nearest.tolist() == numbers.tolist()
+        whitened += int(cosines.argmax()) == number
+    assert whitened >= 72
+    assert plain <= whitened - 16, (plain, whitened)  # 55 and 77 were seen
+
+
+def test_whitened_scores_are_on_the_scale_of_the_cosines(talks: Talks, whole: Matrix) -> None:
+    scan = Scan(whole, talks.question(7))
+    plain, whitened = scan.of(talks.ids)[0], scan.whitened_of(talks.ids)
+    assert whitened.ids.tolist() == plain.ids.tolist()
+    assert whitened.cosines.mean() == pytest.approx(plain.cosines.mean(), abs=1e-3)
+    assert whitened.cosines.std() == pytest.approx(plain.cosines.std(), abs=1e-3)
+    best = whitened.cosines.reshape(80, _EACH).max(axis=1)
+    assert scan.whitened_best_of(np.arange(1, 81))[1] == pytest.approx(best, abs=1e-12)
+
+
+def test_few_messages_have_nothing_in_common(talks: Talks) -> None:
+    scan = Scan(talks.matrix(np.arange(LEAST_WHITENED - 1)), talks.question(3))
+    numbers = np.arange(1, 31)
+    assert not scan.is_whitened
+    assert scan.whitened_best_of(numbers)[1].tolist() == scan.best_of(numbers)[1].tolist()
+    assert Scan(talks.matrix(np.arange(LEAST_WHITENED)), talks.question(3)).is_whitened
+
+
+def test_equal_messages_have_no_whitening(talks: Talks) -> None:
+    matrix, count = Matrix(BITS), LEAST_WHITENED
+    same = np.repeat(talks.vectors[:1], count, axis=0)
+    matrix.add(talks.ids[:count], np.arange(count), np.full(count, USER), same)
+    matrix.whiten()
+    assert not Scan(matrix, talks.question(0)).is_whitened
+
+
+def test_the_whitening_does_not_depend_on_the_order_of_adding(talks: Talks, whole: Matrix) -> None:
+    order = talks.random.permutation(80)
+    shuffled = (order[:, None] * _EACH + np.arange(_EACH)).ravel()
+    one, other = whole.whitening, talks.matrix(shuffled).whitening
+    assert one is not None
+    assert other is not None
+    assert other.map == pytest.approx(one.map, abs=1e-9)
+
+
+def test_the_whitening_is_computed_anew_of_what_is_left_when_much_was_added(talks: Talks) -> None:
+    matrix = talks.matrix(np.arange(400))
+    first = matrix.whitening
+    for number in range(1, 12):
+        matrix.remove(number)
+    talks.add(matrix, np.arange(400, 450))
+    matrix.whiten()
+    assert matrix.whitening is first
+    talks.add(matrix, np.arange(450, 520))
+    matrix.whiten()
+    assert matrix.whitening is not None
+    left = talks.vectors[110:520].astype(np.float64)
+    left /= np.linalg.norm(left, axis=1, keepdims=True)
+    assert matrix.whitening.mean == pytest.approx(left.mean(axis=0), abs=1e-6)
+
+
+def test_beside_another_model_both_are_on_one_scale(talks: Talks) -> None:
+    question, numbers = talks.question(5), np.arange(1, 81)
+    entries = np.arange(len(talks.ids))
+    whitened, plain = Matrix(BITS), Matrix(BITS)
+    talks.add(whitened, entries[:-100])
+    whitened.whiten()
+    talks.add(plain, entries[-100:])  # ten conversations in another language
+    joint = JointScan([(Scan(whitened, question), 1.0), (Scan(plain, question), 1.8)])
+    assert joint.is_whitened
+    nearest, cosines = joint.whitened_best_of(numbers)
+    assert nearest.tolist() == numbers.tolist()
+    assert cosines[-10:].tolist() == joint.best_of(numbers)[1][-10:].tolist()
+    assert int(cosines.argmax()) == 5
+    assert joint.whitened_of(talks.ids[-100:]).cosines.tolist() == (
+        joint.of(talks.ids[-100:])[0].cosines.tolist()
+    )
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_with_both_models_for_english_nothing_is_whitened(
+    talks: Talks, *, both: bool, tmp_path: Any
+) -> None:
+    models = cast(Any, SimpleNamespace(both=both))
+    matrix = Matrix(BITS)
+    talks.add(matrix, np.arange(400))
+    Meaning(tmp_path, models).whiten(cast(Any, SimpleNamespace(messages=matrix)))
+    assert (matrix.whitening is None) is both
