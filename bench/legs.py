@@ -9,6 +9,7 @@ file, so a second run takes a minute or two.
 import pickle
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,9 @@ def collect(
     ask = Meaning.ask
     meant: list[str | None] = [None]
 
-    def meaning_what_is_meant(self: Meaning, text: str, *arguments: Any, **options: Any) -> Scans:
+    def meaning_what_is_meant(
+        self: Meaning, text: str, *arguments: Any, **options: Any
+    ) -> Future[Scans]:
         return ask(self, meant[0] or text, *arguments, **options)
 
     labelled: list[Labelled] = []

@@ -1,5 +1,6 @@
 """The scripts of maintainers: releases, and the check of the language."""
 
+import ast
 import json
 import re
 import subprocess
@@ -13,7 +14,7 @@ from shutil import copy
 import pytest
 import yaml
 
-from scripts import check_language, packages, release
+from scripts import check_language, check_tests, packages, release
 
 ROOT = Path(__file__).parents[1]
 TODAY = date(2026, 11, 22)
@@ -209,6 +210,19 @@ def test_participles_as_names_are_counted() -> None:
         (3, "_known"),
         (5, "seen"),
     ]
+
+
+def test_tests_that_assert_nothing_are_named() -> None:
+    source = (
+        "def test_a():\n    until(seen)\n"
+        "async def test_b():\n    assert 1\n"
+        "def test_c():\n    with pytest.raises(E):\n        f()\n"
+        "def test_d():\n    assert_refused(f)\n"
+        "def helper():\n    pass\n"
+        "@check\ndef test_e():\n    run()\n"
+    )
+    tests = check_tests.tests_without(ast.parse(source))
+    assert [test.name for test in tests] == ["test_a", "test_e"]
 
 
 def test_a_count_that_rises_fails_and_one_that_falls_is_mentioned(

@@ -56,8 +56,9 @@ def cases(folder: Path) -> list[Case]:
     ]
 
 
-def run(case: Case, channel: grpc.Channel) -> None:
-    """Do one step after the other. Raises Differs."""
+def run(case: Case, channel: grpc.Channel) -> int:
+    """Do one step after the other; return how many outcomes were as expected. Raises Differs."""
+    count = 0
     values: dict[str, Any] = {"case": "x" + secrets.token_hex(6)}
     streams: dict[str, Any] = {}
     try:
@@ -76,11 +77,13 @@ def run(case: Case, channel: grpc.Channel) -> None:
             expected = _filled(step.get("expect", {}), values)
             for field, what in _differences(expected, outcome):
                 raise Differs(number, field, what)
+            count += 1
             for name, path in step.get("save", {}).items():
                 values[name] = _at(outcome, path)
     finally:
         for call in streams.values():
             call.cancel()
+    return count
 
 
 def _call(channel: grpc.Channel, rpc: str, request: Any) -> Any:

@@ -43,6 +43,7 @@ def test_an_old_turn_of_the_conversation_itself_is_recalled_whole(
     [source] = [it for it in answer.sources if zebra in it.sequences]
     assert source.turn_range.first <= 140 <= source.turn_range.last
     assert (source.conversation_id, source.abbreviation) == (here, "")
+    assert source.tokens == 20  # a date and turns, no id and no title
     assert 'place="earlier in this conversation"' in answer.rendered
     shown = [it.message.sequence for it in (*answer.hot, *answer.warm, *answer.cold)]
     assert len(shown) == len(set(shown))

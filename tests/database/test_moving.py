@@ -5,12 +5,14 @@ whatever ends it half-way.
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from signal import SIGKILL
 from threading import Event
 
+import psycopg
 import pytest
 from recollect import CheckpointRecord, Client, Message, StoredInConversation
 from recollect_server.app import CannotStart
@@ -25,6 +27,7 @@ from tests.programs import SERVER, Forked
 from tests.server.conftest import Connect, answers
 from tests.server_cli.conftest import run
 from tests.streaming.conftest import Subscriber
+from tests.waiting import until
 
 OF_MOVES = {point for point in FAILPOINTS if point.startswith("move.")}
 QUERIES = ["zebra", "butter", "apricot", "never"]
@@ -153,6 +156,28 @@ def test_a_move_that_is_killed_goes_on_and_nobody_serves_a_part_of_it(
     shutil.rmtree(folder / "default")
     shutil.rmtree(folder / "ada")
     assert "is not empty, it has tokens: name an empty" in migrate(tmp_path / "back", folder)
+
+
+def test_the_lock_of_a_killed_move_is_waited_for_until_postgresql_ends_it(
+    postgres: Postgres, start_server: Start, connect: Connect, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    start_server(store=url, data_dir=tmp_path / "first").stop()
+    waiting = (
+        "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+        " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+    )
+    starts: dict[str, Callable[[], str]] = {
+        "byte for byte": lambda: migrate(url, tmp_path / "moved"),
+        "conv-": lambda: connect(start_server(store=url, data_dir=tmp_path / "new")).told("zebra"),
+    }
+    with ThreadPoolExecutor() as pool:
+        for expected, start in starts.items():
+            with psycopg.connect(url) as killed:
+                killed.execute("SELECT pg_advisory_xact_lock(7018351, 1)")
+                result = pool.submit(start)
+                until(lambda: postgres.execute(waiting, url))
+            assert expected in result.result(30)
 
 
 def test_a_source_that_changed_between_two_tries_is_copied_as_it_is_now(

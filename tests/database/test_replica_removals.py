@@ -215,6 +215,34 @@ def test_a_server_that_learns_of_a_redaction_behind_the_delete_keeps_no_word(
     assert index_files(replicas) == made, "an index was made anew"
 
 
+def test_a_redaction_that_a_delete_elsewhere_overtakes_finds_nothing_and_keeps_the_index(
+    replicas: Replicas, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, other = one.told("secretword", "butter"), one.told("zebra")
+    assert two.found("secretword") == [name]
+    made = index_files(replicas)
+    sequence = one.load(name).messages[0].sequence
+    store = replicas.servers[0].app.spaces.open_now()[0]._space._store
+    begin = store.begin_redaction
+
+    def be_overtaken(log: str, lines: list[bytes], before: int | None = None) -> None:
+        begin(log, lines, before)
+        two.delete(name)
+
+    monkeypatch.setattr(store, "begin_redaction", be_overtaken)
+    overtaken = failure_of(lambda: redact(one, name, sequence=sequence))
+    assert (overtaken.code, overtaken.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
+    for service in (one, two):
+        assert (service.found("secretword"), service.found("zebra")) == ([], [other])
+    lines = "SELECT DISTINCT log FROM recollect.lines"
+    until(lambda: postgres.execute(lines, replicas.url) == [(other,)])
+    until(lambda: postgres.execute("SELECT FROM recollect.redacted_lines", replicas.url) == [])
+    for server in replicas.servers:
+        until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
+    assert index_files(replicas) == made, "an index was made anew"
+
+
 def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhile(
     replicas: Replicas,
 ) -> None:

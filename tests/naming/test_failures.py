@@ -74,6 +74,7 @@ def test_a_conversation_that_is_redacted_as_a_whole_does_not_count_as_unreadable
     clock.move(10 * MINUTE)
     until(lambda: service.get(other).abbreviation)
     until(lambda: service.get(redacted).notes.failure == "its messages are redacted")
+    assert "none of its messages can be read" not in stats(server)
 
 
 def test_a_transcript_that_is_not_there_any_more_is_not_asked_for_again_and_again(
@@ -292,6 +293,7 @@ def test_a_call_that_hangs_holds_up_no_other_conversation(
     clock.move(10 * MINUTE)
     until(lambda: all(service.get(other).abbreviation for other in others))
     until(lambda: service.get(hanging).notes.failure == "the API took too long")
+    assert [service.get(other).notes.failure for other in others] == [""] * 5
 
 
 def test_what_failed_is_tried_again_at_the_start(
@@ -305,6 +307,8 @@ def test_what_failed_is_tried_again_at_the_start(
     server.stop()
     again = connect(start_server(abbreviator="anthropic"))
     until(lambda: again.get(conversation).abbreviation)
+    assert again.get(conversation).notes.failure == ""
+    assert len(api.requests) == 2
 
 
 def test_a_clock_that_was_a_year_ahead_and_is_set_right_holds_nothing_up(
@@ -318,6 +322,7 @@ def test_a_clock_that_was_a_year_ahead_and_is_set_right_holds_nothing_up(
     until(lambda: len(api.requests) == 1)
     clock.move(20 * MINUTE - year)
     until(lambda: service.get(conversation).abbreviation)
+    assert len(api.requests) == 2
 
 
 def test_one_that_was_left_before_a_restart_still_gets_its_notes_at_once(
@@ -417,6 +422,7 @@ def test_a_condensing_that_the_model_cannot_do_now_is_done_with_the_next_sweep(
     api.answers = [wrote(NOTES | {"summary": "Plants were inspected."})]
     clock.move(5 * MINUTE)
     until(lambda: service.load(conversation).compression_summary == "Plants were inspected.")
+    assert len(api.requests) == 2
 
 
 def test_a_model_that_is_fooled_writes_notes_and_nothing_else(

@@ -115,6 +115,7 @@ def test_what_is_said_after_the_notes_brings_new_ones_even_within_the_same_turn(
     service.append(conversation, agent("The disk of the web server is full of logs."))
     clock.move(10 * MINUTE)
     until(lambda: "full of logs" in service.get(conversation).abbreviation)
+    assert service.get(conversation).turn_count == 1
 
 
 def test_anchors_come_from_their_message_and_are_not_written_twice(
@@ -276,6 +277,7 @@ def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_
     server.stop()
     again = connect(start_server(abbreviator="anthropic"))
     until(lambda: again.get(conversation).abbreviation)
+    assert len(api.requests) == 2
 
 
 def test_a_split_is_suggested_to_who_watches_and_only_once(
@@ -326,6 +328,7 @@ def test_a_message_dated_ahead_and_a_clock_that_jumped_do_not_stop_the_idle_cloc
     service.append(jumped, user("What is a pangolin?"))
     clock.now = now
     until(lambda: service.get(jumped).abbreviation)
+    assert "pangolin" in service.get(jumped).abbreviation
 
 
 def test_notes_by_a_model_keep_what_they_cost_and_insight_counts_it(

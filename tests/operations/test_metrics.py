@@ -252,8 +252,10 @@ def test_a_server_that_cannot_follow_the_others_says_so(
 
     monkeypatch.setattr(Follower, "turn", turn)
     server = start_server(store=postgres.new_database(), **OBSERVED)
-    connect(server).told("one")
+    service = connect(server)
+    conversation_id = service.told("one")
     until(lambda: scrape(server).value("recollect_jobs_failing", job="following") == 1)
+    assert service.found("one") == [conversation_id]  # calls ask for themselves what others wrote
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,7 @@ def test_vectors_that_were_not_removed_before_a_restart_are_removed_after_it(
         refusing.stop()
     again = start_server(embedder="onnx")
     until(lambda: models_of(again, *GERMAN) == [{E5.name}] * 4)
+    assert connect(again).search("Haustier").degraded == []
 
 
 def test_with_both_models_english_has_the_vectors_of_both(

@@ -1,9 +1,11 @@
 """The order of a space's locks is checked as threads take them: see `services.space.locks`."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
-from recollect_server.services.space.locks import LockOrder, LockOrderError, Locks
+from recollect_server.services.space.locks import Lock, LockOrder, LockOrderError, Locks, Rank
 
 
 @pytest.fixture
@@ -12,18 +14,34 @@ def locks() -> Locks:
     return Locks(LockOrder())
 
 
-def test_locks_that_are_named_together_are_taken_in_their_order(locks: Locks) -> None:
-    for _ in range(2):
-        with locks.exclusive(
-            conversation="c", party="p", mails=["m", "n"], place="p", delivery="d", request="r"
-        ):
-            pass
+class NotedOrder(LockOrder):
+    """The order of locks, with every rank that was taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranks: list[Rank] = []
+
+    @contextmanager
+    def checked(self, rank: Rank, lock: Lock) -> Iterator[None]:
+        self.ranks.append(rank)
+        with super().checked(rank, lock):
+            yield
+
+
+def test_locks_that_are_named_together_are_taken_in_their_order() -> None:
+    order = NotedOrder()
+    locks = Locks(order)
+    with locks.exclusive(
+        conversation="c", party="p", mails=["m", "n"], place="p", delivery="d", request="r"
+    ):
+        assert order.ranks == list(Rank)
+    order.ranks.clear()
     with (
         locks.exclusive(request="r"),
         locks.exclusive(place="p", party="p"),
         locks.exclusive(conversation="c"),
     ):
-        pass
+        assert order.ranks == [Rank.REQUEST, Rank.PLACE, Rank.PARTY, Rank.CONVERSATION]
 
 
 def test_a_lock_of_a_lower_rank_is_refused_while_one_of_a_higher_is_held(locks: Locks) -> None:

@@ -2,6 +2,7 @@
 what is deleted.
 """
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +15,10 @@ from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.snippets import LENGTH, passage_at
-from recollect_server.inference.embedder import Embedder, Piece, Vectors
+from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, Vectors
 from recollect_server.inference.weights import look, shipped
+from recollect_server.storage.index.postings import KeywordScores
+from recollect_server.storage.index.search import Search
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -195,6 +198,31 @@ def test_a_search_runs_the_model_once_whatever_it_shows(
     hits = service.search("repairing some musical instruments").hits
     assert [hit.snippet[3:9] for hit in hits] == ["Thanks"] * 5
     assert ran == [1]
+
+
+def test_words_are_looked_for_while_the_question_is_embedded(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kyoto = service.told(KYOTO)
+    settled(service, "which trip to Japan is planned?", [kyoto])
+    are_found = threading.Event()
+    keyword, run = Search.keyword, Embedder._run
+
+    def found(*arguments: Any) -> KeywordScores:
+        scores = keyword(*arguments)
+        are_found.set()
+        return scores
+
+    def waiting(*arguments: Any) -> Vectors:
+        if not are_found.wait(20):
+            raise CannotEmbed("no words were looked for meanwhile")
+        return run(*arguments)
+
+    monkeypatch.setattr(Search, "keyword", found)
+    monkeypatch.setattr(Embedder, "_run", waiting)
+    answer = service.search("is there a trip to Japan?")
+    assert [it.conversation_id for it in answer.results] == [kyoto]
+    assert not answer.degraded
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_a_space_that_is_due_again_while_it_is_opened_is_held_once(
     until(lambda: leases)
     keeper.stop()  # after its round, in which the space was due again
     until(is_closed, 10)
+    assert len(leases) == 1
 
 
 class CountedWork(DueWork):

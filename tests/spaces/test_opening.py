@@ -301,3 +301,4 @@ def test_words_of_a_closed_space_are_embedded_and_it_is_closed_again(
     folder = server.data_dir / "waits" / "conversations"
     until(lambda: vectors.state_of(folder).vectors)
     until(lambda: "waits" not in server.app.spaces.names())
+    assert vectors.state_of(folder).vectors == 1

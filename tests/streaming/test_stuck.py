@@ -144,6 +144,7 @@ def test_a_frozen_one_is_noticed_though_nothing_is_sent(
     proxy = Proxy(server.target)
     one = subscribe(proxy.address).ready()
     (streams,) = opened
+    assert streams.count() == 1
     proxy.freeze()
     eventually(lambda: streams.count() == 0)
     proxy.close()

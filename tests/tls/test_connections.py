@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import AsyncClient, Client, InvalidArgument, Message, RetryPolicy, TlsMismatch
+from recollect import (
+    AsyncClient,
+    Client,
+    ConversationList,
+    InvalidArgument,
+    Message,
+    RetryPolicy,
+    TlsMismatch,
+)
 from recollect.errors import Unavailable
 
 from tests.conftest import LOOPBACK, RunningServer, Start
@@ -38,11 +46,12 @@ def test_a_client_with_the_authority_calls_as_ever(
 
 async def test_the_async_client_watches_over_tls(server: RunningServer, ca: Path) -> None:
     async with AsyncClient(server.target, ca=ca) as client, client.conversations.watch() as watch:
-        await anext(watch)
+        assert isinstance((await anext(watch)).kind, ConversationList)
         conversation = await client.conversations.create("web")
         async for update in watch:
-            if conversation.id in str(update):
+            if update.conversation_id:
                 break
+        assert update.conversation_id == conversation.id
 
 
 def test_the_environment_names_the_authority_and_an_argument_wins(

@@ -70,7 +70,8 @@ def test_the_package_works_in_an_empty_project(
 
 
 def test_the_tests_in_typescript_pass(server: RunningServer) -> None:
-    ran("--test", built() / "client.test.js", RECOLLECT_TEST_ADDRESS=server.target)
+    output = ran("--test", built() / "client.test.js", RECOLLECT_TEST_ADDRESS=server.target)
+    assert re.search(r"^# pass [1-9]", output, re.MULTILINE)
 
 
 def test_the_package_json_pins_what_the_lock_file_has() -> None:

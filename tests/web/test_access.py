@@ -148,4 +148,5 @@ def test_a_page_without_a_server_says_so(
     with process(tmp_path / "data", listen=target):
         page.wait_for_selector(".shell")
     until(lambda: not page.query_selector(".shell .live-live"))
+    assert page.is_visible(".shell")  # what was read stays
     context.close()

@@ -95,7 +95,7 @@ def test_topics_are_set_in_the_list(stage: Stage, window: Browsing) -> None:
     page.keyboard.type("boats")
     page.keyboard.press("Enter")
     wait(page, f"document.activeElement.id === 'row-{it}'")
-    until(lambda: stage.client.conversations.get(it).topics == ("boats",))
+    assert stage.client.conversations.get(it).topics == ("boats",)
     page.close()
 
 
@@ -171,6 +171,7 @@ def test_what_is_said_while_the_page_begins_is_shown(stage: Stage, window: Brows
     held[0].fulfill(response=answer)
     page.wait_for_selector(".message >> text=About Begun early")
     page.wait_for_selector(".message >> text=while it began")
+    assert page.locator(".message").count() == 2
     page.close()
 
 
@@ -254,6 +255,7 @@ def test_what_is_said_before_the_stream_stands_is_shown(stage: Stage, window: Br
     stage.client.conversations.append_turn(it, [Message.user("before it stood")])
     held[0].continue_()
     page.wait_for_selector(".message >> text=before it stood")
+    assert page.locator(".message").count() == 2
     page.close()
 
 
@@ -354,6 +356,8 @@ def test_words_that_are_not_sent_yet_wait_in_their_conversation(
         wait(page, f"document.querySelector('textarea')?.value === '{text}'")
     page.press("textarea", "Enter")
     wait(page, "document.querySelector('textarea').value === ''")
+    (message,) = until(lambda: stage.client.conversations.load(one).messages)
+    assert message.content == "Half a thought"
     page.close()
 
 

@@ -67,6 +67,7 @@ def test_what_is_said_while_a_transcript_is_read_is_shown(stage: Stage, window: 
     page.wait_for_selector(".message >> text=before >> nth=0")
     page.wait_for_selector(".message >> text=while it was read")
     page.wait_for_selector(".view-meta >> text=2 turns")
+    assert page.locator(".message").count() == 3
     page.close()
 
 
@@ -197,7 +198,8 @@ def test_beside_a_transcript_stand_notes_anchors_and_contexts(
     page.keyboard.press("Enter")
     page.wait_for_selector(".tier >> text=My cat is called Ada")
     page.click("text=As text")
-    page.wait_for_selector(".details pre >> text=<context")
+    rendered = page.wait_for_selector(".details pre >> text=<context").inner_text()
+    assert "My cat is called Ada" in rendered
     page.click(".details-close")
     page.wait_for_selector(".details", state="detached")
     page.close()
@@ -465,6 +467,7 @@ def test_nothing_moves_for_who_asks_for_that(stage: Stage, window: Browsing) -> 
     wait(page, "document.getAnimations().length > 0")
     page.emulate_media(reduced_motion="reduce")
     wait(page, "document.getAnimations().length === 0")
+    assert "By nine" in page.inner_text("[data-draft=d1]")
     page.close()
 
 
@@ -504,6 +507,7 @@ def test_a_list_that_is_read_anew_is_read_on_to_where_it_was_scrolled(
     with stage.server.spaces.use(stage.settings.space) as space:
         space._space.index.give_up("a test")  # the stream begins anew
     wait(page, _TO_THE_END.replace("120", "60"))
+    assert page.get_attribute("[aria-posinset='60']", "aria-setsize") == "60"
     page.close()
 
 

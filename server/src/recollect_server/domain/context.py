@@ -154,7 +154,7 @@ class Source:
     def tokens(self) -> int:
         """Tokens that it takes beside its messages: title, place and abbreviation."""
         return (
-            _SOURCE_FRAME
+            (_OWN_SOURCE_FRAME if self.is_own else _SOURCE_FRAME)
             + estimate_tokens(self.title)
             + (estimate_tokens(self.abbreviation) + _SUMMARY_FRAME if self.abbreviation else 0)
         )
@@ -162,6 +162,7 @@ class Source:
 
 # tokens of an id, a date and turns, and of what surrounds an abbreviation
 _SOURCE_FRAME, _SUMMARY_FRAME = 30, 10
+_OWN_SOURCE_FRAME = 20  # tokens of a date and turns: the conversation is not named
 _FAR_TURNS = 20  # between two turns of one source, at the most
 _FAR_TIME = DAY // 2  # likewise, in milliseconds
 

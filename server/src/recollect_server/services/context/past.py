@@ -50,6 +50,10 @@ _BESIDE = 0.25
 """Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or
 what became of it.
 """
+_REPEATED = 0.2
+"""Factor of the rarity of a word in the excerpt of an answer, where the user's message beside it
+has the word too.
+"""
 _LEAST_EXCERPT = 30  # tokens
 _CUT_OFF = 0.1
 """Share of a message that an excerpt leaves out at the least: to cut off one short sentence saves
@@ -296,8 +300,9 @@ def _read(
                 if estimate_tokens(message.content) * (1 - _CUT_OFF) <= tokens:
                     tokens = max(tokens, min(excerpt_tokens, estimate_tokens(message.content)))
                 # An answer begins by repeating the question: what else fits is worth more.
-                words = weighing.words - shown_words.get(message.turn_number, frozenset())
-                cut = _cut(message, tokens, words or weighing.words, rarities)
+                repeated = shown_words.get(message.turn_number, frozenset()) & rarities.keys()
+                weights = rarities | {word: _REPEATED * rarities[word] for word in repeated}
+                cut = _cut(message, tokens, weighing.words, weights)
                 if message.role is Role.USER:
                     shown_words[message.turn_number] = words_of(cut.content)
                 whole[message.turn_number].append(

@@ -3,6 +3,8 @@ candidate, as input of `fusion`.
 """
 
 import re
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from dataclasses import field as made
 from itertools import islice
@@ -144,10 +146,10 @@ def gather(
     dates = read_dates(query, now)
     within = index.search.numbers_of(scope.conversations)
     text = without_dates(query, dates).encode()[:embedded].decode(errors="ignore")
-    with telemetry.step(Step.QUESTION):
-        scans, late = _scans(index, meaning, text, scope, within, is_brief=embedded is not None)
-    degraded |= late
-    deadline.check()
+    # embedded while the words are looked for
+    scans_when_ready = _begin_scans(
+        index, meaning, text, scope, within, telemetry, is_brief=embedded is not None
+    )
     with telemetry.step(Step.WORDS):
         words = index.search.keyword(terms.chosen, scope, within)
         deadline.check()
@@ -159,6 +161,9 @@ def gather(
     hidden = np.array(sorted(scope.hidden), np.int64)
     visible = ~among(keyword.ids, hidden)
     best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
+    scans, late = scans_when_ready()
+    degraded |= late
+    deadline.check()
     near, abbreviated = _NO_IDS, _NO_IDS
     if scans:
         with telemetry.step(Step.VECTORS):
@@ -251,23 +256,38 @@ def legs_of_conversations(candidates: Candidates) -> dict[str, Array]:
     }
 
 
-def _scans(
+def _begin_scans(
     index: Index,
     meaning: Meaning,
     query: str,
     scope: Scope,
     within: NDArray[np.int64] | None,
+    telemetry: Telemetry,
     *,
     is_brief: bool,
-) -> tuple[Scans | None, dict[str, str]]:
+) -> Callable[[], tuple[Scans | None, dict[str, str]]]:
+    """Begin to embed the query, and return what waits for its scans. These come with the reasons
+    why they miss something, or are None.
+    """
     if not meaning.on:
-        return None, {}
+        return lambda: (None, {})
+    future: Future[Scans] = Future()
     try:
-        scans = meaning.ask(query, index, within, scope.start, scope.end, is_brief=is_brief)
+        future = meaning.ask(
+            query, index, within, scope.start, scope.end, is_brief=is_brief, telemetry=telemetry
+        )
     except MeaningUnavailable as error:
-        return None, dict.fromkeys(VECTOR_LEGS, str(error))
-    backlog = meaning.backlog()
-    return scans, dict.fromkeys(VECTOR_LEGS, backlog) if backlog else {}
+        future.set_exception(error)
+
+    def scans() -> tuple[Scans | None, dict[str, str]]:
+        try:
+            prepared = future.result()
+        except MeaningUnavailable as error:
+            return None, dict.fromkeys(VECTOR_LEGS, str(error))
+        backlog = meaning.backlog()
+        return prepared, dict.fromkeys(VECTOR_LEGS, backlog) if backlog else {}
+
+    return scans
 
 
 def _by_all_words(

@@ -8,7 +8,9 @@ searches say so too, and the job that tends it (`embedding`) tries again.
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import structlog
 from numpy.typing import NDArray
 
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
+from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.services.recall.models import FACTOR, EmbeddingModels
 from recollect_server.services.space.events import (
@@ -158,13 +161,17 @@ class Meaning:
         end: int | None,
         *,
         is_brief: bool = False,
-    ) -> Scans:
-        """Embed a question and return the scans for it, limited to some conversations (None: all)
-        and to a period. Of one that `is_brief`, the first `_BRIEF` word pieces count, and half as
-        many for the model of other languages, which takes twice as long for each. Raises
+        telemetry: Telemetry = UNMEASURED,
+    ) -> Future[Scans]:
+        """Begin to embed a question beside the calling thread, and return what will be the scans
+        for it, limited to some conversations (None: all) and to a period.
+
+        Of one that `is_brief`, the first `_BRIEF` word pieces count, and half as many for the model
+        of other languages, which takes twice as long for each. This and the future raise
         MeaningUnavailable.
         """
         copy = self._copy_for(index)
+        assert self.models is not None  # there is a copy
         within = numbers
         has_notes = any(it is not None and len(it.abbreviations) for it in (copy, copy.beside))
         if has_notes and (start is not None or end is not None):
@@ -173,6 +180,27 @@ class Meaning:
             within = index.search.numbers_within(start, end)
             if numbers is not None:
                 within = np.intersect1d(numbers, within, assume_unique=True)
+
+        def scans() -> Scans:
+            with telemetry.step(Step.QUESTION):
+                return self._scans(copy, text, numbers, within, start, end, is_brief=is_brief)
+
+        return self.models.threads.submit(copy_context().run, scans)
+
+    def _scans(
+        self,
+        copy: Copy,
+        text: str,
+        numbers: NDArray[np.int64] | None,
+        within: NDArray[np.int64] | None,
+        start: int | None,
+        end: int | None,
+        *,
+        is_brief: bool,
+    ) -> Scans:
+        """Embed a question and return its scans; `within` are the conversations whose notes may be
+        found.
+        """
         parts: list[tuple[Scan, Scan, float]] = []
         self._unasked = ""
         for it, factor in ((copy, 1.0), (copy.beside, FACTOR)):

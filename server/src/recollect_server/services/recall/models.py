@@ -6,7 +6,8 @@ those: it is loaded only then, for it takes some 200 MiB.
 
 import re
 import threading
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -149,6 +150,10 @@ class EmbeddingModels:
     """The model of other languages."""
     both: bool = False
     """True if the model of other languages embeds English as well."""
+    threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(thread_name_prefix="question")
+    )
+    """Threads that embed questions while their searches look for words."""
 
     def release(self, idle: float) -> None:
         """Release the memory of models that were not used for `idle` seconds: the next text or

@@ -181,6 +181,8 @@ class Redactions:
                 lines,
             )
         except (IndexUnavailable, StorageUnavailable) as error:
+            if isinstance(error, LogNotFound) and self._store.sharing is not None:
+                raise  # deleted by another process: to follow that removes all that is here of it
             # The index may have the text, and nothing in it says so: it is made anew.
             index.condemn(f"a redaction of {conversation_id} was interrupted: {error}")
             with suppress(IndexUnavailable):

@@ -38,6 +38,7 @@ _AWAY = 0.5  # seconds after a failure in which others fail at once
 _TRIES = 3  # of a call whose connection is lost
 _BEAT = 5.0  # seconds between two signs of life; after 30 the schema takes a replica for gone
 _LOOK = 0.25  # seconds between two looks for signs of life of others
+_KEPT = 2_000  # milliseconds: PostgreSQL keeps the lock of a killed process for moments
 _LAST_PATIENCE = 0.5  # seconds that a call waits for a connection once the server stops
 _LAST_ANSWER = 3.0  # seconds that PostgreSQL has for a call then
 _GONE = "1 hour"  # without a sign of life; then a replica's number is forgotten
@@ -203,11 +204,11 @@ class Database:
                 self._holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
                 if self._holder.info.server_version >= _TRANSACTION_TIMEOUT:
                     self._holder.execute("SET LOCAL transaction_timeout = 0")
-                if not _is_locked(self._holder, "pg_try_advisory_xact_lock"):
+                if not _is_locked(self._holder, "pg_advisory_xact_lock"):
                     raise DatabaseRefused(
                         f"a command moves the logs of the database {self.name} already"
                     )
-            elif not _is_locked(connection, "pg_try_advisory_xact_lock_shared"):
+            elif not _is_locked(connection, "pg_advisory_xact_lock_shared"):
                 raise DatabaseRefused(
                     f"a command moves the logs of the database {self.name}: wait for its end"
                 )
@@ -403,9 +404,15 @@ def said(error: BaseException) -> str:
 
 
 def _is_locked(connection: Connection, function: str) -> bool:
-    """Try to take the lock of who is alone, and return whether it is taken now."""
-    row = connection.execute(f"SELECT {function}(%s, %s)".encode(), [_LOCK, _ALONE]).fetchone()
-    return bool(row and row[0])
+    """Take the lock of who is alone with a function of PostgreSQL, until the transaction ends.
+    Return False where another one keeps it.
+    """
+    connection.execute(f"SET LOCAL lock_timeout = {_KEPT}".encode())
+    try:
+        connection.execute(f"SELECT {function}(%s, %s)".encode(), [_LOCK, _ALONE])
+    except psycopg.errors.LockNotAvailable:
+        return False
+    return True
 
 
 def _new_number(connection: Connection, moment: str) -> int:
