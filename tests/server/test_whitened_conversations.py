@@ -75,5 +75,6 @@ def test_conversations_are_compared_so_and_scored_by_their_cosines(
     assert many.window.tolist() == legs.window.tolist()
     assert gathered.scans is not None
     numbers = np.array([it.number for it in gathered.conversations])
-    assert many.vector.tolist() == gathered.scans.messages.whitened_best_of(numbers)[1].tolist()
-    assert legs.vector.tolist() == gathered.scans.messages.best_of(numbers)[1].tolist()
+    near = gathered.scans.messages.conversations(numbers)
+    assert many.vector.tolist() == near.whitened.tolist()
+    assert legs.vector.tolist() == near.best.tolist()

@@ -77,9 +77,9 @@ def test_conversations_are_told_apart_by_their_subjects_not_by_the_tone(
     for number in range(80):
         scan = Scan(whole, talks.question(number))
         plain += int(scan.best_of(numbers)[1].argmax()) == number
-        nearest, cosines = scan.whitened_best_of(numbers)
-        assert nearest.tolist() == numbers.tolist()
-        whitened += int(cosines.argmax()) == number
+        near = scan.conversations(numbers)
+        assert near.numbers.tolist() == numbers.tolist()
+        whitened += int(near.whitened.argmax()) == number
     assert whitened >= 72
     assert plain <= whitened - 16, (plain, whitened)  # 55 and 77 were seen
 
@@ -91,14 +91,15 @@ def test_whitened_scores_are_on_the_scale_of_the_cosines(talks: Talks, whole: Ma
     assert whitened.cosines.mean() == pytest.approx(plain.cosines.mean(), abs=1e-3)
     assert whitened.cosines.std() == pytest.approx(plain.cosines.std(), abs=1e-3)
     best = whitened.cosines.reshape(80, _EACH).max(axis=1)
-    assert scan.whitened_best_of(np.arange(1, 81))[1] == pytest.approx(best, abs=1e-12)
+    assert scan.conversations(np.arange(1, 81)).whitened == pytest.approx(best, abs=1e-12)
 
 
 def test_few_messages_have_nothing_in_common(talks: Talks) -> None:
     scan = Scan(talks.matrix(np.arange(LEAST_WHITENED - 1)), talks.question(3))
     numbers = np.arange(1, 31)
     assert not scan.is_whitened
-    assert scan.whitened_best_of(numbers)[1].tolist() == scan.best_of(numbers)[1].tolist()
+    near = scan.conversations(numbers)
+    assert near.whitened.tolist() == near.best.tolist()
     assert Scan(talks.matrix(np.arange(LEAST_WHITENED)), talks.question(3)).is_whitened
 
 
@@ -144,10 +145,10 @@ def test_beside_another_model_both_are_on_one_scale(talks: Talks) -> None:
     talks.add(plain, entries[-100:])  # ten conversations in another language
     joint = JointScan([(Scan(whitened, question), 1.0), (Scan(plain, question), 1.8)])
     assert joint.is_whitened
-    nearest, cosines = joint.whitened_best_of(numbers)
-    assert nearest.tolist() == numbers.tolist()
-    assert cosines[-10:].tolist() == joint.best_of(numbers)[1][-10:].tolist()
-    assert int(cosines.argmax()) == 5
+    near = joint.conversations(numbers)
+    assert near.numbers.tolist() == numbers.tolist()
+    assert near.whitened[-10:].tolist() == near.best[-10:].tolist()
+    assert int(near.whitened.argmax()) == 5
     assert joint.whitened_of(talks.ids[-100:]).cosines.tolist() == (
         joint.of(talks.ids[-100:])[0].cosines.tolist()
     )

@@ -216,7 +216,7 @@ def _places(messages: list[Candidate], about: About, *, is_own: bool) -> list[So
             places.append([])
         places[-1].append(it)
     title = abbreviation = ""
-    if not is_own:
+    if not is_own and (about.title or about.abbreviation):
         shown = spoken(it.message.shown for it in messages)
         title = title_beside(about.title, shown)
         speakers = {it.message.sender for it in messages}

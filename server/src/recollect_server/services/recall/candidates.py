@@ -185,13 +185,13 @@ def gather(
         deadline.check()
         of_messages = _message_legs(query, messages, there, keyword, scans)
         deadline.check()
-        of_conversations = _conversation_legs(
+        of_conversations, compared = _conversation_legs(
             conversations, there, _Values(numbers, whole), of_messages, scans
         )
         if dates:
             dates = read_dates(query, now, int(messages.times.max(initial=0)) or now)
         deadline.check()
-        compared, cosines = _whitened(messages.ids, of_conversations, there, scans)
+        cosines = _whitened(messages.ids, scans)
         sections = by_sections(
             index, words.postings, counts, conversations, of_messages, compared, cosines
         )
@@ -434,19 +434,23 @@ def _conversation_legs(
     whole: "_Values",
     messages: MessageLegs,
     scans: Scans | None,
-) -> ConversationLegs:
+) -> tuple[ConversationLegs, ConversationLegs]:
+    """Return the legs of the conversations; and those that compare them, with the nearest messages'
+    cosines to the question without what all messages have in common. Scores take the former
+    (`docs/decisions/ranking.md`).
+    """
     unknown = np.full(len(numbers), np.nan)
-    best, of_users, window, mean, abbreviation = (unknown,) * 5
+    best, of_users, window, mean, whitened, abbreviation = (unknown,) * 6
     mean_vector = np.zeros((len(numbers), DIMENSIONS), np.float32)
     if scans:
         near = scans.messages.conversations(numbers)
-        best, of_users, window, mean = (
+        best, of_users, window, mean, whitened = (
             _Values(near.numbers, values).of(numbers)
-            for values in (near.best, near.best_of_users, near.window, near.mean)
+            for values in (near.best, near.best_of_users, near.window, near.mean, near.whitened)
         )
         mean_vector[np.searchsorted(numbers, near.numbers)] = near.mean_vector
         abbreviation = _Values(*scans.abbreviations.best_of(numbers)).of(numbers)
-    return ConversationLegs(
+    legs = ConversationLegs(
         keyword=whole.of(numbers, 0),
         message_keyword=_best_of_messages(messages.conversation, messages.keyword, len(numbers)),
         vector=best,
@@ -458,22 +462,18 @@ def _conversation_legs(
         messages=np.array([it.message_count for it in conversations], float),
         begin=np.array([it.create_time for it in conversations], float),
     )
+    is_whitened = scans is not None and scans.messages.is_whitened
+    return legs, replace(legs, vector=whitened) if is_whitened else legs
 
 
-def _whitened(
-    ids: NDArray[np.int64],
-    legs: ConversationLegs,
-    numbers: NDArray[np.int64],
-    scans: Scans | None,
-) -> tuple[ConversationLegs, Callable[[], Array] | None]:
-    """Return the legs with the nearest messages' cosines to the question without what all messages
-    have in common, which compare conversations better; and how to get those of messages by their
-    ids, None if they are their own. Other cosines stay as they are (`docs/decisions/ranking.md`).
+def _whitened(ids: NDArray[np.int64], scans: Scans | None) -> Callable[[], Array] | None:
+    """Return how to get the cosines of messages by which conversations are compared; None if they
+    are their own.
     """
     if scans is None or not scans.messages.is_whitened:
-        return legs, None
-    near = _Values(*scans.messages.whitened_best_of(numbers)).of(numbers)
-    return replace(legs, vector=near), lambda: _Values(*scans.messages.whitened_of(ids)).of(ids)
+        return None
+    messages = scans.messages
+    return lambda: _Values(*messages.whitened_of(ids)).of(ids)
 
 
 def _normal(

@@ -73,12 +73,6 @@ class JointScan:
         """Return whether of any matrix it is known what all messages have in common."""
         return any(scan.is_whitened for scan, _ in self._parts)
 
-    def whitened_best_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cosines]:
-        """Return as `best_of`, by the question without what all messages have in common."""
-        answers = [scan.whitened_best_of(numbers) for scan, _ in self._parts]
-        names = _union([names for names, _ in answers])
-        return names, np.fmax.reduce(self._spread(names, answers), axis=0)
-
     def whitened_of(self, ids: NDArray[np.int64]) -> Scores:
         """Return how near these messages are by that question."""
         return self._mean([scan.whitened_of(ids) for scan, _ in self._parts])
@@ -89,9 +83,9 @@ class JointScan:
         """
         near = [scan.conversations(numbers) for scan, _ in self._parts]
         names = _union([it.numbers for it in near])
-        best, window, of_users, mean = (
+        best, window, of_users, mean, whitened = (
             self._spread(names, [(it.numbers, getattr(it, column)) for it in near])
-            for column in ("best", "window", "best_of_users", "mean")
+            for column in ("best", "window", "best_of_users", "mean", "whitened")
         )
         nearest = np.where(np.isnan(best), -np.inf, best).argmax(axis=0)
         vectors = np.zeros((len(names), DIMENSIONS), np.float32)
@@ -106,6 +100,7 @@ class JointScan:
             np.fmax.reduce(of_users, axis=0),
             _known_mean(mean),
             vectors,
+            np.fmax.reduce(whitened, axis=0),
         )
 
     def _best(

@@ -55,6 +55,10 @@ class Near(NamedTuple):
     mean: Cosines
     mean_vector: NDArray[np.float32]
     """The directions of the sums of all their pieces' unit vectors: [n, 384]."""
+    whitened: Cosines
+    """As `best`, by the question without what all messages have in common, on the scale of the
+    cosines; `best` where nothing is known of that.
+    """
 
 
 class Scan:
@@ -157,14 +161,6 @@ class Scan:
         """Return whether anything is known that all messages have in common."""
         return self._question_whitened is not None
 
-    def whitened_best_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cosines]:
-        """Return as `best_of`, by the question without what all messages have in common, on the
-        scale of the cosines.
-        """
-        entries, owners = self._entries_of(numbers)
-        first = starts(owners)
-        return owners[first], np.maximum.reduceat(self._whitened(entries), first)
-
     def whitened_of(self, ids: NDArray[np.int64]) -> Scores:
         """Return how near these messages are by that question."""
         entries = self._matrix.of(self._view, ids)
@@ -178,9 +174,8 @@ class Scan:
     def _whitened(self, entries: Entries) -> Cosines:
         if self._question_whitened is None:
             return self._cosines(entries)
-        products = self._products(entries, _digits(self._question_whitened.vector))
-        whitened: Cosines = products * self._question_whitened.scale + self._question_whitened.shift
-        return whitened
+        question = self._question_whitened
+        return question.on_scale(self._products(entries, _digits(question.vector)))
 
     def _entries_of(self, numbers: NDArray[np.int64]) -> tuple[Entries, NDArray[np.int64]]:
         """Return the entries of conversations by number, best first, of very many those that look
@@ -201,9 +196,8 @@ class Scan:
         entries, owners = self._entries_of(numbers)
         if not len(entries):
             none = np.zeros(0)
-            return Near(
-                np.zeros(0, np.int64), none, none, none, none, np.zeros((0, DIMENSIONS), np.float32)
-            )
+            vectors = np.zeros((0, DIMENSIONS), np.float32)
+            return Near(np.zeros(0, np.int64), none, none, none, none, vectors, none)
         cosines, first = self._cosines(entries), starts(owners)
         users = np.where(roles(self._view.marks[entries]) == USER, cosines, -2)
         windows, of_users = np.maximum.reduceat(
@@ -211,6 +205,11 @@ class Scan:
         )
         averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
         units = self._view.rows.get(entries)
+        whitened = cosines
+        if (question := self._question_whitened) is not None:
+            whitened = question.on_scale(
+                self._of_products(units @ _digits(question.vector), entries)
+            )
         units *= self._view.scale[entries, None]
         ends = np.append(first[1:], len(owners)).tolist()
         # `np.add.reduceat` takes several times as long where a conversation has many
@@ -229,6 +228,7 @@ class Scan:
             np.where(of_users > -2, of_users, np.nan),
             averages,
             sums / lengths,
+            np.maximum.reduceat(whitened, first),
         )
 
     def within(self, number: int, most: int) -> Scores:
@@ -283,7 +283,11 @@ class Scan:
         return self._products(entries, self._digits)
 
     def _products(self, entries: Entries, digits: NDArray[np.float32]) -> Cosines:
-        high, low = self._view.rows.products(entries, digits).T.astype(np.float64)
+        return self._of_products(self._view.rows.products(entries, digits), entries)
+
+    def _of_products(self, products: NDArray[np.float32], entries: Entries) -> Cosines:
+        """Return the cosines of entries from the products of their rows with two digits."""
+        high, low = products.T.astype(np.float64)
         cosines: Cosines = (high * _BASE + low) / (_BASE * _BASE) * self._view.scale[entries]
         return cosines
 
