@@ -209,7 +209,7 @@ def test_a_doubtful_search_by_meaning_recalls_less_than_the_tier_s_own_budget(
     for text in ("We walked along the river to the mill.", "The oven in the kitchen is broken."):
         service.told(text)
     until_embedded(service, server)
-    answer = built(service, service.create().id, "How was the hike?")
+    answer = built(service, service.create().id, "Which way do the geese fly?")
     assert "so at most 270 tokens are recalled" in allocation(answer, COLD).note  # 0.3 of 900
     assert said(answer.cold)[0] == "We walked along the river to the mill."
 

@@ -248,6 +248,8 @@ def test_a_second_model_that_fails_over_a_question_is_named_and_the_first_one_an
     ("texts", "expected"),
     [
         ([*GERMAN[:2], *["ok, thanks"] * 500], False),
+        ([*GERMAN[:1]], True),
+        ([GERMAN[0], "ok, thanks"], False),
         ([*GERMAN[:3]], True),
         ([*GERMAN[:3], *["ok, thanks"] * 500], False),
         (["ok, thanks", CHINESE], True),
