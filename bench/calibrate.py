@@ -399,10 +399,12 @@ def learn_few(weights: Mapping[str, float], rows: Sequence[Row]) -> dict[str, fl
     # of one language after the other: the second weight is of questions in other languages alone
     for feature, foreign in (("few", False), ("few_foreign", True)):
         most = NOISE * sum(is_foreign(it) is foreign for it in others)
-        asked = [row for row in rows if row.case.kind != OWN and row.signals.is_foreign is foreign]
-        while _noise(asked, learned) <= most:
+        strangers = [
+            row for row in rows if row.case.kind != OWN and row.signals.is_foreign is foreign
+        ]
+        while _noise(strangers, learned) <= most:
             learned[feature] += 0.01
-        while _noise(asked, learned) > most:
+        while _noise(strangers, learned) > most:
             learned[feature] -= 0.01
     return learned
 
