@@ -29,7 +29,7 @@ from recollect_server.settings import Settings, WrongSettings
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.operations.conftest import OBSERVED, scrape, token
 from tests.server.conftest import Connect, code_of, user
-from tests.waiting import until
+from tests.waiting import until, until_embedded
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED, UNSAMPLED = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
@@ -88,7 +88,7 @@ def collector() -> Iterator[Collector]:
 def test_a_call_and_its_steps_are_spans_of_its_callers_trace(
     start_server: Start, connect: Connect, collector: Collector
 ) -> None:
-    server = start_server(traces=collector.url, **OBSERVED)
+    server = start_server(traces=collector.url, embedder="onnx", **OBSERVED)
     service = connect(server)
     name = service.create().id
     service.conversations.AppendTurn(
@@ -97,6 +97,7 @@ def test_a_call_and_its_steps_are_spans_of_its_callers_trace(
         ),
         metadata=(("traceparent", SAMPLED),),
     )
+    until_embedded(service, server)
     service.found("zebra")
     assert code_of(lambda: service.append("conv-1", user("x"))) == "INVALID_ARGUMENT"
     assert scrape(server).value("recollect_write_step_seconds_count", step="write") == 2
@@ -115,9 +116,9 @@ def test_a_call_and_its_steps_are_spans_of_its_callers_trace(
     steps = [it for it in collector.spans if it.parent_span_id == call.span_id]
     assert [it.name for it in steps] == ["lock", "write", "index"]
     assert {it.trace_id for it in steps} == {call.trace_id}
-    search = collector.named("recollect.v1.RecallService/Search")
-    below = {it.name for it in collector.spans if it.parent_span_id == search.span_id}
-    assert below == {"question", "words", "ranking"}
+    searches = [it for it in collector.spans if it.name == "recollect.v1.RecallService/Search"]
+    below = {it.name for it in collector.spans if it.parent_span_id == searches[-1].span_id}
+    assert below == {"question", "words", "vectors", "ranking"}
     refused = collector.spans[-1]
     assert attributes(refused)["rpc.grpc.status_code"] == "INVALID_ARGUMENT"
     assert b"zebra" not in collector.text
