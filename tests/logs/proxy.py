@@ -54,6 +54,9 @@ class Proxy:
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(self._target)
                 self._open |= {caller, server}
+                if self.is_cut:  # meanwhile, and `cut` may not have seen these
+                    self._end(caller, server)
+                    continue
                 threading.Thread(target=self._serve, args=(caller, server), daemon=True).start()
 
     def _serve(self, caller: socket.socket, server: socket.socket) -> None:
