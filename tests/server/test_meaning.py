@@ -4,6 +4,7 @@ what is deleted.
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apsw
@@ -14,9 +15,11 @@ from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.conversation import opening_of
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.snippets import LENGTH, passage_at
 from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, Vectors
 from recollect_server.inference.weights import look, shipped
+from recollect_server.services.recall.meaning import Meaning
 from recollect_server.storage.index.postings import KeywordScores
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
@@ -223,6 +226,58 @@ def test_words_are_looked_for_while_the_question_is_embedded(
     answer = service.search("is there a trip to Japan?")
     assert [it.conversation_id for it in answer.results] == [kyoto]
     assert not answer.degraded
+
+
+def test_a_search_that_fails_leaves_no_question_to_be_embedded(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(service, "which trip to Japan is planned?", [service.told(KYOTO)])
+    begun, ends = threading.Event(), threading.Event()
+    run = Embedder._run
+
+    def refused(*_: Any) -> KeywordScores:
+        assert begun.wait(20)
+        threading.Timer(0.2, ends.set).start()
+        raise IndexUnavailable("the words cannot be read")
+
+    def waiting(*arguments: Any) -> Vectors:
+        begun.set()
+        ends.wait(20)
+        return run(*arguments)
+
+    monkeypatch.setattr(Search, "keyword", refused)
+    monkeypatch.setattr(Embedder, "_run", waiting)
+    answer = service.search("is there a trip to Japan?")
+    assert ends.is_set()
+    assert {it.reason for it in answer.degraded} == {"the words cannot be read"}
+
+
+def test_a_question_that_waits_behind_others_is_not_embedded_for_a_search_that_fails(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools: list[ThreadPoolExecutor] = []
+    ask, free = Meaning.ask, threading.Event()
+
+    def watched(meaning: Meaning, *arguments: Any, **options: Any) -> Any:
+        assert meaning.models is not None
+        pools.append(meaning.models.threads)
+        return ask(meaning, *arguments, **options)
+
+    monkeypatch.setattr(Meaning, "ask", watched)
+    settled(service, "which trip to Japan is planned?", [service.told(KYOTO)])
+    for _ in range(64):  # more than it has threads
+        pools[-1].submit(free.wait, 20)
+    ran: list[object] = []
+
+    def refused(*_: Any) -> KeywordScores:
+        raise IndexUnavailable("the words cannot be read")
+
+    monkeypatch.setattr(Search, "keyword", refused)
+    monkeypatch.setattr(Embedder, "_run", lambda *arguments: ran.append(arguments))
+    assert service.search("is there a trip to Japan?").degraded
+    free.set()
+    pools[-1].shutdown()  # once it has done what was not cancelled
+    assert not ran
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@ candidate, as input of `fusion`.
 """
 
 import re
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from dataclasses import field as made
 from itertools import islice
@@ -148,23 +149,23 @@ def gather(
     within = index.search.numbers_of(scope.conversations)
     text = without_dates(query, dates).encode()[:embedded].decode(errors="ignore")
     # embedded while the words are looked for
-    scans_when_ready = _begin_scans(
+    with _question_of(
         index, meaning, text, scope, within, telemetry, is_brief=embedded is not None
-    )
-    with telemetry.step(Step.WORDS):
-        words = index.search.keyword(terms.chosen, scope, within)
+    ) as scans_when_ready:
+        with telemetry.step(Step.WORDS):
+            words = index.search.keyword(terms.chosen, scope, within)
+            deadline.check()
+            counts = words.postings.counts()
+            numbers, whole, noted = _by_all_words(index, terms.chosen, words, counts, scope, within)
+            deadline.check()
+            keyword = words.best(_SCORED)
         deadline.check()
-        counts = words.postings.counts()
-        numbers, whole, noted = _by_all_words(index, terms.chosen, words, counts, scope, within)
-        deadline.check()
-        keyword = words.best(_SCORED)
+        scans, late = scans_when_ready()
+    degraded |= late
     deadline.check()
     hidden = np.array(sorted(scope.hidden), np.int64)
     visible = ~among(keyword.ids, hidden)
     best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
-    scans, late = scans_when_ready()
-    degraded |= late
-    deadline.check()
     near, abbreviated = _NO_IDS, _NO_IDS
     if scans:
         with telemetry.step(Step.VECTORS):
@@ -210,7 +211,10 @@ def gather(
             weights, judged = with_dates(
                 weights, *judged, dates_of(Question(query, past), of_messages)
             )
-        scores = _rounded(calibrated(order, weights, *judged, is_foreign=is_foreign(query)))
+        is_few = weights.vocabulary < 1  # elsewhere it makes no difference
+        scores = _rounded(
+            calibrated(order, weights, *judged, is_foreign=is_few and is_foreign(query))
+        )
     total = len(numbers) + int((~among(there, numbers)).sum())
     if words.postings.is_cut or not weights.is_whole:
         degraded |= dict.fromkeys(KEYWORD_LEGS, KEYWORD_BUDGET)
@@ -258,7 +262,8 @@ def legs_of_conversations(candidates: Candidates) -> dict[str, Array]:
     }
 
 
-def _begin_scans(
+@contextmanager
+def _question_of(
     index: Index,
     meaning: Meaning,
     query: str,
@@ -267,12 +272,16 @@ def _begin_scans(
     telemetry: Telemetry,
     *,
     is_brief: bool,
-) -> Callable[[], tuple[Scans | None, dict[str, str]]]:
-    """Begin to embed the query, and return what waits for its scans. These come with the reasons
-    why they miss something, or are None.
+) -> Iterator[Callable[[], tuple[Scans | None, dict[str, str]]]]:
+    """Begin to embed the query, and yield what waits for its scans. These come with the reasons why
+    they miss something, or are None.
+
+    A search that fails meanwhile leaves no work behind: so its callers, who may give up and ask
+    again at once, never have more questions embedded than they have threads.
     """
     if not meaning.on:
-        return lambda: (None, {})
+        yield lambda: (None, {})
+        return
     future: Future[Scans] = Future()
     try:
         future = meaning.ask(
@@ -289,7 +298,11 @@ def _begin_scans(
         backlog = meaning.backlog()
         return prepared, dict.fromkeys(VECTOR_LEGS, backlog) if backlog else {}
 
-    return scans
+    try:
+        yield scans
+    finally:
+        if not future.cancel():
+            wait((future,))
 
 
 def _by_all_words(
