@@ -93,6 +93,11 @@ def test_what_is_made_up_is_not_embedded_anew_under_the_measurement(tmp_path: Pa
     after = hashes(folder)
     assert after.pop(later)
     assert after == before
+    with recollect(data, "--embedder", "off") as (target, _), Client(target) as client:
+        client.conversations.append_turn(later, [Message.user("Nobody embeds this.")])
+        client.conversations.list_page()  # answered once the index has it
+        with pytest.raises(SystemExit, match="embeds what is in"):
+            vectors.expect_nothing_embedded(folder)
 
 
 @pytest.mark.usefixtures("by_meaning")
@@ -207,12 +212,13 @@ TINY = {
     "load": "--rounds 1 --calls 5 --turns 1 30",
     "search": "--rounds 1 --questions 4 --messages 40 60 --words",
     "beside": "--rounds 1 --messages 60 --searchers 4 --searches 3 --calls 16 --words",
+    "newcomers": "--words --half learn",
     "soak": "--appends 20 --conversations 4",
     "crash": "--rounds 1 --power-loss 1",
 }
 
 
-@pytest.mark.timeout(600)  # eight of them, each with servers of its own
+@pytest.mark.timeout(600)  # nine of them, each with servers of its own
 @pytest.mark.usefixtures("by_meaning")
 def test_all_together_make_one_table_and_the_pictures(
     monkeypatch: pytest.MonkeyPatch,
