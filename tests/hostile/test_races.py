@@ -20,7 +20,8 @@ from recollect.v1.update_pb2 import Update
 from tests.administration.test_verification import verified
 from tests.channels.conftest import Post
 from tests.conftest import RunningServer, Start
-from tests.hostile.races import KEPT, PERSONS, TOMBSTONE, Caller, Model
+from tests.hostile.race_model import KEPT, PERSONS, TOMBSTONE, Model
+from tests.hostile.races import Caller
 from tests.postgres import Postgres
 from tests.server.conftest import answers, delete_index, files_with
 from tests.streaming import checkers

@@ -232,16 +232,16 @@ def test_a_search_that_fails_leaves_no_question_to_be_embedded(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled(service, "which trip to Japan is planned?", [service.told(KYOTO)])
-    begun, ends = threading.Event(), threading.Event()
+    has_begun, ends = threading.Event(), threading.Event()
     run = Embedder._run
 
     def refused(*_: Any) -> KeywordScores:
-        assert begun.wait(20)
+        assert has_begun.wait(20)
         threading.Timer(0.2, ends.set).start()
         raise IndexUnavailable("the words cannot be read")
 
     def waiting(*arguments: Any) -> Vectors:
-        begun.set()
+        has_begun.set()
         ends.wait(20)
         return run(*arguments)
 
