@@ -11,6 +11,7 @@ from recollect import Client, Message
 from recollect_server.services.recall import candidates, fusion, recall
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.retrievers import ConversationLegs, Fused
+from recollect_server.storage.vectors.matrix import Matrix
 
 from tests.conftest import Start
 from tests.server.conftest import Connect
@@ -78,3 +79,62 @@ def test_conversations_are_compared_so_and_scored_by_their_cosines(
     near = gathered.scans.messages.conversations(numbers)
     assert many.vector.tolist() == near.whitened.tolist()
     assert legs.vector.tolist() == near.best.tolist()
+
+
+def test_after_a_restart_with_nothing_but_the_logs_every_answer_is_the_same(
+    start_server: Start,
+    connect: Connect,
+    compared: list[tuple[ConversationLegs, Candidates]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    under_way: list[Matrix] = []
+    whiten = Matrix.whiten
+
+    def watched(matrix: Matrix, *, settled: bool = True) -> None:
+        under_way.append(matrix)
+        whiten(matrix, settled=settled)
+        under_way.remove(matrix)
+
+    monkeypatch.setattr(Matrix, "whiten", watched)
+    server = start_server(embedder="onnx")
+    texts = [text.format(thing) for thing in _THINGS.split() for text in _SAYS.split("|")]
+    questions = [f"What was it with the {thing}?" for thing in _THINGS.split()]
+
+    def is_settled(client: Client) -> bool:
+        client.recall.search("is anything to be done?")
+        scans: Any = compared[-1][1].scans
+        is_due = scans.messages._matrix._basis.is_due(settled=True)
+        return scans.messages.is_whitened and not is_due and not under_way
+
+    def write(client: Client, texts: list[str]) -> str:
+        name = client.conversations.create("web").id
+        client.conversations.append_turn(name, [Message.user(text) for text in texts])
+        return name
+
+    with Client(server.target) as client:
+        deleted_id = write(client, texts[::2])
+        for thing in (*_THINGS.split(), *["boat", "garden", "school", "radio"]):
+            write(client, [f"{text} And the {thing}?" for text in texts])
+        until_embedded(connect(server), server)
+        client.conversations.delete(deleted_id)
+        write(client, texts[1::5])
+        until_embedded(connect(server), server)
+        until(lambda: is_settled(client))
+        before = [scores_of(client, it) for it in questions]
+    server.stop()
+    for file in server.folder.glob("*.db*"):
+        file.unlink()
+    again = start_server(embedder="onnx")
+    until_embedded(connect(again), again)
+    with Client(again.target) as client:
+        until(lambda: is_settled(client))
+        assert [scores_of(client, it) for it in questions] == before
+
+
+def scores_of(client: Client, query: str) -> list[tuple[str, float]]:
+    """Return the conversations and the messages of an answer with their scores."""
+    answer = client.recall.search(query, limit=20, explain=True)
+    return [
+        *((it.conversation_id, it.score) for it in answer.results),
+        *((f"{it.conversation_id} {it.sequence}", it.score) for it in answer.hits),
+    ]

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from recollect_server.domain.embedding import USER
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.storage.vectors.joint import JointScan
-from recollect_server.storage.vectors.matrix import LEAST_WHITENED, Matrix
+from recollect_server.storage.vectors.matrix import Matrix
 from recollect_server.storage.vectors.scan import Scan
+from recollect_server.storage.vectors.whitening import LEAST_WHITENED
 
 BITS = 22
 _EACH = 10  # messages of a conversation
@@ -111,29 +112,79 @@ def test_equal_messages_have_no_whitening(talks: Talks) -> None:
     assert not Scan(matrix, talks.question(0)).is_whitened
 
 
-def test_the_whitening_does_not_depend_on_the_order_of_adding(talks: Talks, whole: Matrix) -> None:
-    order = talks.random.permutation(80)
-    shuffled = (order[:, None] * _EACH + np.arange(_EACH)).ravel()
-    one, other = whole.whitening, talks.matrix(shuffled).whitening
-    assert one is not None
-    assert other is not None
-    assert other.map == pytest.approx(one.map, abs=1e-9)
+def test_the_whitening_depends_on_nothing_but_the_entries_there_are(talks: Talks) -> None:
+    random = np.random.default_rng(7)
+    everything = np.arange(len(talks.ids))
+    left = np.setdiff1d(everything, np.arange(50, 90))
+    fresh = Matrix(BITS)
+    # the numbers of conversations are others over another index
+    numbers = random.permutation(np.arange(1, 81))[(talks.ids[left] >> BITS) - 1]
+    ids = numbers << BITS | talks.ids[left] & (1 << BITS) - 1
+    order = np.argsort(ids)
+    vectors, marks = talks.vectors[left][order], np.full(len(left), USER)
+    fresh.load(ids[order], left[order], marks, [(np.arange(len(left)), vectors)])
+    fresh.whiten()
+    assert fresh.whitening is not None
+    grown = Matrix(BITS)
+    for part in np.split(random.permutation(everything), 20):
+        talks.add(grown, part)
+        grown.whiten(settled=False)
+    grown.whiten()
+    for number in range(6, 10):
+        grown.remove(number)
+    grown.whiten()
+    assert grown.whitening is not None
+    assert grown.whitening.map.tolist() == fresh.whitening.map.tolist()
 
 
-def test_the_whitening_is_computed_anew_of_what_is_left_when_much_was_added(talks: Talks) -> None:
-    matrix = talks.matrix(np.arange(400))
+def test_it_is_of_the_oldest_entries_and_computed_anew_where_these_are_others(
+    talks: Talks,
+) -> None:
+    matrix = talks.matrix(np.arange(100, 500))
     first = matrix.whitening
-    for number in range(1, 12):
-        matrix.remove(number)
-    talks.add(matrix, np.arange(400, 450))
+    talks.add(matrix, np.arange(500, 520))
     matrix.whiten()
-    assert matrix.whitening is first
-    talks.add(matrix, np.arange(450, 520))
+    assert matrix.whitening is first  # they are newer
+    talks.add(matrix, np.arange(50, 60))
+    matrix.whiten(settled=False)
+    assert matrix.whitening is first  # more are on their way
     matrix.whiten()
+    second = matrix.whitening
+    assert second is not first
+    matrix.remove(52)  # the last one
+    matrix.whiten()
+    assert matrix.whitening is second
+    talks.add(matrix, np.arange(520, 640))
+    matrix.whiten(settled=False)
     assert matrix.whitening is not None
-    left = talks.vectors[110:520].astype(np.float64)
-    left /= np.linalg.norm(left, axis=1, keepdims=True)
-    assert matrix.whitening.mean == pytest.approx(left.mean(axis=0), abs=1e-6)
+    oldest = np.setdiff1d(np.r_[50:60, 100:640], np.arange(510, 520))[:468]  # 300 * 1.25 ** 2
+    units = talks.vectors[oldest].astype(np.float64)
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    assert matrix.whitening.mean == pytest.approx(units.mean(axis=0), abs=1e-6)
+    for number in range(6, 60):
+        matrix.remove(number)
+    matrix.whiten()
+    assert matrix.whitening is None  # few are left
+
+
+def test_of_many_entries_the_oldest_decide_and_new_ones_cost_nothing() -> None:
+    random = np.random.default_rng(3)
+    count = 20_000
+    numbers = np.arange(1, 1 + count // 20).repeat(20)
+    ids = numbers << BITS | np.tile(np.arange(2, 22), count // 20)
+    vectors = random.integers(-127, 128, (count, 384)).astype(np.int8)
+    times, marks = np.arange(count), np.full(count, USER)
+
+    def of(chosen: NDArray[np.int64]) -> Matrix:
+        matrix = Matrix(BITS)
+        matrix.add(ids[chosen], times[chosen], marks[chosen], vectors[chosen])
+        matrix.whiten()
+        return matrix
+
+    whole, beginning = of(np.arange(count)), of(np.arange(17_000))
+    assert whole.whitening is not None
+    assert beginning.whitening is not None
+    assert whole.whitening.map.tolist() == beginning.whitening.map.tolist()
 
 
 def test_beside_another_model_both_are_on_one_scale(talks: Talks) -> None:

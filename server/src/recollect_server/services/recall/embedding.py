@@ -156,7 +156,7 @@ class Embedding:
             worked = self._slice(plan) or worked
             if not self._waiting and not self._long:
                 self._complete(plan)
-            self._meaning.whiten(self._meaning.copy)
+            self._meaning.whiten(self._meaning.copy, settled=not self._waiting and not self._long)
         except Stopped:
             return False
         except _Changed:

@@ -225,13 +225,14 @@ class Meaning:
             JointScan([(it[0], it[2]) for it in parts]), JointScan([(it[1], it[2]) for it in parts])
         )
 
-    def whiten(self, copy: Copy | None) -> None:
-        """Compute what all messages of the main model have in common, where much is new.
+    def whiten(self, copy: Copy | None, *, settled: bool = True) -> None:
+        """Compute what all messages of the main model have in common, where that has changed; while
+        messages wait to be embedded (not `settled`) only where much is new.
 
         With both models for English it is not measured, and not done.
         """
         if copy is not None and self.models is not None and not self.models.both:
-            copy.messages.whiten()
+            copy.messages.whiten(settled=settled)
 
     def forget(self, event: Deleted) -> None:
         """Remove the vectors of a deleted conversation. Raises nothing: a file that refuses is

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.storage.ranking import starts
 from recollect_server.storage.vectors.rows import WORDS, Rows, grown, sign_words
-from recollect_server.storage.vectors.whitening import Whitening, whitening_of
+from recollect_server.storage.vectors.whitening import Basis, Whitening, whitening_of
 
 WEIGHTS = (0.5, 0.25)
 """Of the entries next to the middle one of a window, and of those next to them."""
@@ -28,10 +29,7 @@ AROUND = 2 * WEIGHTS
 # sorted
 _TAIL = 16_384
 _CHUNK = 2048
-LEAST_WHITENED = 300
-"""Entries from which on there is a whitening. The smallest history measured has 369."""
-_GROWTH = 1.25  # times as many entries: then it is computed anew, in 25 to 70 ms
-_SAMPLE, _RUN = 4096, 32  # entries that it is computed from at most, in runs of neighbours
+_SAMPLE, _RUN = 4096, 32  # entries that a whitening is of at most, in runs of neighbours
 
 Entries = NDArray[np.int64]
 
@@ -90,7 +88,7 @@ class Matrix:
         self._last: dict[int, int] = {}  # the last entry of each conversation
         self.whitening: Whitening | None = None
         """Map of questions, without what all entries have in common; None of few."""
-        self._whitened = 0  # entries that it is of
+        self._basis = Basis()  # of the whitening
         none = np.zeros(0, np.int64)
         self._view = View(
             0, none, none, none, np.zeros(0, np.bool_), np.zeros((WORDS, 0), np.uint64), np.zeros(0, np.float32),
@@ -129,6 +127,7 @@ class Matrix:
             view.times[start:stop] = times
             view.marks[start:stop] = marks
             view.alive[start:stop] = True
+            self._basis.add(times)
             self._set(view, np.arange(start, stop), vectors)
             touched = self._link(view, start, stop)
             self._measure(view, stop, touched)
@@ -153,6 +152,7 @@ class Matrix:
                 marks,
                 True,
             )
+            self._basis.add(times)
             for entries, vectors in parts:
                 self._set(view, entries, vectors)
             numbers = ids >> self._bits
@@ -175,25 +175,45 @@ class Matrix:
                 self._last.pop(number, None)
             else:
                 removed = self.of(view, np.array([identity]))
+            self._basis.remove(view.times[removed])
             view.alive[removed] = False
             view.rows.set(removed, np.zeros((len(removed), DIMENSIONS), np.int8))
             view.signs[:, removed] = 0
 
-    def whiten(self) -> None:
-        """Compute the whitening if there are enough new entries since it was."""
-        view = self._view
-        if view.count < LEAST_WHITENED or self._whitened <= view.count < _GROWTH * self._whitened:
-            return
-        self._whitened = view.count
-        entries = np.flatnonzero(view.alive[: view.count])
-        if len(entries) < LEAST_WHITENED:
-            return
-        entries = entries[np.argsort(view.ids[entries], kind="stable")]
+    def whiten(self, *, settled: bool = True) -> None:
+        """Compute the whitening, where other entries are its basis than when it was; while more
+        are on their way (not `settled`) only where these are more.
+        """
+        with self._guard:
+            if not self._basis.is_due(settled=settled):
+                return
+            view = self._view
+            entries = np.flatnonzero(view.alive[: view.count])
+            entries = self._in_order(view, entries[self._basis.choose(view.times[entries])])
         if len(entries) > _SAMPLE:
             begins = np.linspace(0, len(entries) - _RUN, _SAMPLE // _RUN).astype(np.int64)
             entries = entries[(begins[:, None] + np.arange(_RUN)).ravel()]
         units = view.rows.get(entries) * view.scale[entries, None]
-        self.whitening = whitening_of(units.astype(np.float64), view.ids[entries] >> self._bits)
+        owners = view.ids[entries] >> self._bits
+        self.whitening = whitening_of(units.astype(np.float64), owners) if len(entries) else None
+
+    def _in_order(self, view: View, entries: Entries) -> Entries:
+        """Return entries by conversation, the oldest first: whatever numbers these have, which
+        another index may give otherwise.
+        """
+        entries = entries[np.argsort(view.ids[entries], kind="stable")]
+        owners = view.ids[entries] >> self._bits
+        first = starts(owners)
+        if not len(first):
+            return entries
+        begin = np.minimum.reduceat(view.times[entries], first)
+        # of equal times the first vector decides
+        rows = view.rows.get(entries[first]).astype(np.int8).view(np.uint64)
+        rank = np.empty(len(first), np.int64)
+        rank[np.lexsort((rows[:, 1], rows[:, 0], begin))] = np.arange(len(first))
+        sizes = np.diff(first, append=len(owners))
+        ordered: Entries = entries[np.argsort(rank.repeat(sizes), kind="stable")]
+        return ordered
 
     def of(self, view: View, ids: NDArray[np.int64]) -> Entries:
         """Return the entries of some ids."""

@@ -6,6 +6,9 @@ question is mapped by the inverse square root of the covariance within conversat
 direction counts the less the more the messages of one conversation differ along it. The stored
 vectors stay as they are (Kessy, Lewin and Strimmer, "Optimal whitening and decorrelation", 2018).
 
+It is computed from the oldest messages (`Basis`), which are the same whatever order they came in: a
+server that embeds all of its logs anew gives the same answers.
+
 `docs/decisions/ranking.md` has the figures.
 """
 
@@ -21,6 +24,10 @@ _MEAN = 0.5  # share of the mean that is taken off
 # Added to each eigenvalue, of which the mean is 1: 300 entries say little of 384 dimensions.
 _FLOOR = 0.5
 _FLAT = 1e-9  # a variance below this is none
+LEAST_WHITENED = 300
+"""Entries from which on there is a whitening. The smallest history measured has 369."""
+_GROWTH = 1.25  # times as many entries: then more of them are the basis
+_MOST = 16_384  # entries of the basis, about: what comes behind them costs nothing
 
 Array = NDArray[np.float64]
 
@@ -67,9 +74,56 @@ class Whitening:
         return math.sqrt(max(float(vector @ self.covariance @ vector), 0.0))
 
 
+class Basis:
+    """Entries that a whitening is computed from: the oldest ones, more of them the more there are.
+    So what they are depends on nothing but the entries there are. Not safe to share.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0  # entries there are
+        self._size = 0
+        self._until = 0  # time of the newest one of the basis
+        self._is_changed = False
+
+    def add(self, times: NDArray[np.int64]) -> None:
+        """Note entries of these times that were added."""
+        self._count += len(times)
+        self._is_changed |= bool(self._size and (times <= self._until).any())
+
+    def remove(self, times: NDArray[np.int64]) -> None:
+        """Note entries of these times that were removed."""
+        self._count -= len(times)
+        self._is_changed |= bool(self._size and (times <= self._until).any())
+
+    def is_due(self, *, settled: bool) -> bool:
+        """Return whether the whitening must be computed: of more entries, or if no further ones are
+        on their way (`settled`) of others.
+        """
+        size = _size(self._count)
+        return size > self._size or (settled and (size != self._size or self._is_changed))
+
+    def choose(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices of the basis among the entries there are, ascending; none of few."""
+        self._is_changed = False
+        self._size = size = _size(min(self._count, len(times)))
+        if not size:
+            return np.zeros(0, np.int64)
+        self._until = int(np.partition(times, size - 1)[size - 1])
+        return np.flatnonzero(times <= self._until)
+
+
+def _size(count: int) -> int:
+    if count < LEAST_WHITENED:
+        return 0
+    size = LEAST_WHITENED
+    while (larger := int(size * _GROWTH)) <= min(count, _MOST):
+        size = larger
+    return size
+
+
 def whitening_of(units: Array, owners: NDArray[np.int64]) -> Whitening | None:
-    """Return the map of some messages: their unit vectors, and the conversation of each, ascending.
-    None where those of one conversation are all alike.
+    """Return the map of some messages: their unit vectors, and the conversation of each, those of
+    one side by side. None where those of one conversation are all alike.
     """
     mean = units.mean(axis=0)
     first = starts(owners)
