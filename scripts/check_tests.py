@@ -1,4 +1,4 @@
-"""Fail where a test asserts nothing itself: it would pass whatever it waited for was.
+"""Fail where a test asserts nothing itself: it could fail by a time-out alone, which names nothing.
 
     python scripts/check_tests.py
 
