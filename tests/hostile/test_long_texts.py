@@ -84,6 +84,30 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
     assert connect(again).get(long).turn_count == 1
 
 
+def test_a_message_that_comes_when_a_long_text_of_its_conversation_is_embedded_is_embedded_too(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_text = VectorStore.has_text
+    ends: list[bytes] = []
+
+    def appending(store: VectorStore, model: int, text: bytes) -> bool:
+        is_kept = has_text(store, model, text)
+        if is_kept and not ends:  # the long text has its vectors: its conversation is whole now
+            ends.append(text)
+            service.append(own, agent("We fly to Kyoto in April"))
+            assert service.get(own).turn_count == 1  # the index has the message
+        return is_kept
+
+    monkeypatch.setattr(VectorStore, "has_text", appending)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    own = service.told(long_text(20))
+    until(lambda: ends)
+    until_embedded(service, server)
+    snippets = [hit.snippet for hit in service.search("a journey to Japan").hits]
+    assert snippets[:1] == ["We fly to Kyoto in April"]
+
+
 def test_a_conversation_that_is_deleted_while_its_text_is_embedded_leaves_nothing(
     start_server: Start, connect: Connect
 ) -> None:

@@ -567,15 +567,15 @@ class Embedding:
 
     def _end_long(self, plan: Plan, name: str, text: Text | None = None) -> None:
         """Keep a long text that has all its vectors, or forget one that is gone."""
-        rest = self._long[name][1:]
+        first, *rest = self._long[name]
         if rest:
             self._long[name] = rest
         else:
             del self._long[name]
-        stored = plan.index.conversations.find(name)
-        if stored is None:
+        if plan.index.conversations.find(name) is None:
             return
-        looked_at = self._waiting[name].after if name in self._waiting else stored.lines
+        # Not the lines that it has by now: nobody has looked at those that came meanwhile.
+        looked_at = self._waiting[name].after if name in self._waiting else first.looked_at
         self._keep(plan, [text] if text else [], {name: self._whole_until(name, looked_at)})
 
 
