@@ -299,23 +299,32 @@ class VectorStore:
     def add_parts(
         self,
         model: int,
-        conversation_id: str,
+        place: tuple[str, int],
         text_hash: bytes,
         first: int,
         vectors: NDArray[np.int8],
-    ) -> None:
-        """Keep the vectors of a long text's next pieces. Those of a conversation that was deleted
-        meanwhile are not kept.
+    ) -> bool:
+        """Keep the vectors of a long text's next pieces, of which `first` is the number of the
+        first one. `place`: its conversation and line.
+
+        Return False, and keep nothing, if the text was deleted, redacted or unindexed meanwhile, or
+        if pieces before these are not kept any more.
         """
+        conversation_id = place[0]
         with self._using() as connection:
-            if conversation_id not in self._deleted | self._hidden:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
-                    [
-                        (model, text_hash, first + at, conversation_id, vector.tobytes())
-                        for at, vector in enumerate(vectors)
-                    ],
-                )
+            if conversation_id in self._deleted | self._hidden or place in self._forgotten:
+                return False
+            query = "SELECT count(*) FROM parts WHERE model = ? AND hash = ? AND piece < ?"
+            if connection.execute(query, (model, text_hash, first)).get != first:
+                return False
+            connection.executemany(
+                "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
+                [
+                    (model, text_hash, first + at, conversation_id, vector.tobytes())
+                    for at, vector in enumerate(vectors)
+                ],
+            )
+        return True
 
     def load(self, model: int) -> Loaded:
         """Return all places of a model."""
