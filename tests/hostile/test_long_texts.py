@@ -173,3 +173,33 @@ def test_a_conversation_that_is_deleted_while_its_text_is_embedded_leaves_nothin
     until_embedded(service, server)
     assert service.found("numbers of a company's office") == []
     assert b"quarterly" not in (server.folder / "vectors.db").read_bytes()
+
+
+@pytest.mark.parametrize("how", ["redacted", "deleted"])
+def test_a_text_that_goes_at_the_moment_at_which_its_vector_is_kept_is_in_no_search(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    add = VectorStore.add
+    acted: list[str] = []
+
+    def acting(store: VectorStore, model: int, places: Any, progress: Any) -> Any:
+        changed = add(store, model, places, progress)
+        if any(it.conversation_id == own for it in places) and not acted:
+            acted.append(own)
+            remove[how]()
+        return changed
+
+    remove: dict[str, Callable[[], object]] = {
+        "redacted": lambda: redact(service, own, turn_number=1),
+        "deleted": lambda: service.delete(own),
+    }
+    monkeypatch.setattr(VectorStore, "add", acting)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    own = ""
+    other = service.told("My daughter starts first grade in autumn")
+    until_embedded(service, server)
+    own = service.told("The car needs new tyres before winter")
+    until(lambda: acted)
+    until_embedded(service, server)
+    assert {hit.conversation_id for hit in service.search("vehicle upkeep").hits} <= {other}

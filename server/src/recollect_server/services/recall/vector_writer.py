@@ -79,6 +79,8 @@ class VectorWriter:
             for place, stood in changed:
                 number = numbers[place.conversation_id]
                 _show(copy, number, place, stood=stood)
+                if plan.store.is_gone(place):  # since it was kept
+                    _hide(copy, number, place.line)
 
     def _remove(self, store: VectorStore, model: int, texts: list[Text]) -> None:
         """Remove the vectors of texts that another model has now."""

@@ -289,6 +289,12 @@ class VectorStore:
                     by_hash[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
         return by_hash
 
+    def is_gone(self, place: EmbeddedText) -> bool:
+        """Return whether a text was deleted, redacted or unindexed since the file was opened."""
+        with self._guard:
+            name = place.conversation_id
+            return name in self._deleted | self._hidden or (name, place.line) in self._forgotten
+
     def parts_of(self, model: int, text_hash: bytes) -> NDArray[np.int8]:
         """Return the vectors of a long text's first pieces, as far as they are known: [n, 384]."""
         with self._using() as connection:
