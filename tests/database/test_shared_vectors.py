@@ -122,3 +122,20 @@ def test_a_long_text_that_another_server_redacts_while_it_is_embedded_is_not_kep
         assert postgres.execute(LOGS, url) == []
         released.set()
         until(lambda: not vectors.state_of(one.folder).vectors)
+
+
+def test_a_conversation_that_another_server_begins_again_is_found_by_its_meaning(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    one = start_server(store=url, data_dir=tmp_path / "one", embedder="onnx")
+    two = start_server(store=url, data_dir=tmp_path / "two")
+    with Client(one.target) as client, Client(two.target) as other:
+        own = client.conversations.create("web", messages=[Message.user(TEXTS[0])]).id
+        until(lambda: near(client) == {own})
+        other.conversations.delete(own)
+        until(lambda: near(client) == set())
+        other.conversations.create(
+            "web", conversation_id=own, messages=[Message.user("Zebras live in a zoo.")]
+        )
+        until(lambda: near(client) == {own})

@@ -24,8 +24,8 @@ from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.services.recall.models import FACTOR, EmbeddingModels
 from recollect_server.services.space.events import (
     Deleted,
+    Indexed,
     Redacted,
-    Reindexed,
     Suspended,
     Unindexed,
 )
@@ -285,12 +285,11 @@ class Meaning:
         copy = self.copy
         return [it for it in (copy, copy.beside if copy else None) if it is not None]
 
-    def reindex(self, event: Reindexed) -> None:
-        """Take vectors of a conversation again. A file that is not open takes all."""
-        with self._guard:
-            if self._store is not None:
-                with suppress(VectorsUnavailable):
-                    self._store.show(event.conversation_id)
+    def index(self, event: Indexed) -> None:
+        """Take vectors of a conversation, maybe again. A file that is not open takes all."""
+        if (store := self._store) is not None:
+            with suppress(VectorsUnavailable):
+                store.show(event.conversation_id)
 
     # For the job that tends it --------------------------------------------------------------------
 
