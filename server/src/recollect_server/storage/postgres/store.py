@@ -121,9 +121,9 @@ class PostgresStore:
         self, places: Mapping[str, Sequence[Place]]
     ) -> dict[str, list[Line] | LogUnavailable]:
         """Return for each log what `read_at` returns or raises, by one statement."""
-        wanted = [(log, offset) for log, own in places.items() for _, offset, _ in own]
+        offsets = [(log, offset) for log, own in places.items() for _, offset, _ in own]
         try:
-            rows = self._rows.lines_at(wanted) if wanted else []
+            rows = self._rows.lines_at(offsets) if offsets else []
         except LogUnavailable as error:
             return {log: LogUnavailable(log, "read", error.reason) for log in places}
         bodies: dict[str, dict[int, tuple[int, bytes]]] = {log: {} for log in places}
