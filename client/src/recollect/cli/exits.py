@@ -59,8 +59,6 @@ def sentence_of(error: RecollectError, address: str) -> str:
             f"no Recollect server answers on {address}: start one with `recollect-server"
             " serve`, or name it with --address"
         )
-    if isinstance(error, errors.DeadlineExceeded):
-        return f"{address} did not answer in time"
     text = "; ".join(f"{it.field} {it.description}" for it in error.violations) or str(error)
     if isinstance(error, errors.Unauthenticated):
         text = f"{text} (recollect sends the token in RECOLLECT_TOKEN)"
