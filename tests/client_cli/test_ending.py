@@ -170,6 +170,13 @@ def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
         assert f"{code}  {meaning}" in page
 
 
+@pytest.mark.parametrize("command", [(), ("admin",), ("anchors",), ("admin", "retention")])
+def test_commands_are_listed_by_whole_sentences(recollect: Any, command: tuple[str, ...]) -> None:
+    listed = recollect(*command, "--help").out.partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("command", [(), ("admin",), ("admin", "tokens")])
 def test_a_group_without_a_command_shows_its_help(recollect: Any, command: tuple[str, ...]) -> None:
     ran = recollect(*command)

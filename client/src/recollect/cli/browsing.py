@@ -26,6 +26,8 @@ from recollect.cli.printing import clean, console, json_line, json_lines, local,
 
 _TABLE_WIDTH = 76
 """The least columns of a terminal on which a table of conversations has room for titles."""
+_MAX_START = 60
+"""Characters of the notes that stand for a title."""
 _ALL_TOKENS = 1_000_000  # --turns alone bounds what is shown
 _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "magenta"}
 
@@ -251,12 +253,20 @@ def _print_heading(out: Console, it: Conversation) -> None:
 
 
 def _title(it: Conversation) -> Text:
-    title = one_line(it.title) if it.title else clean("(no title yet)", "dim")
+    title = one_line(it.title) if it.title else clean(_start_of(it.abbreviation), "dim")
     return (
         one_line(it.party.contact_name).append(" - ").append_text(title)
         if it.party and it.party.contact_name
         else title
     )
+
+
+def _start_of(notes: str) -> str:
+    """Return what stands for a title until there is one: the beginning of the notes."""
+    words = " ".join(notes.split())
+    if not words:
+        return "(no title yet)"
+    return f"({words[:_MAX_START]}…)" if len(words) > _MAX_START else f"({words})"
 
 
 def _table_of(rows: list[Conversation]) -> Table:

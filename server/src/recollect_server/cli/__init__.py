@@ -34,13 +34,29 @@ _MODULES = {
 _MOVED = ("import", "export")
 """Commands of earlier versions that are commands of `recollect` now."""
 
+_ANY_LENGTH = 1000
+"""Characters of the sentence of a command."""
 _INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended, as shells have it."""
 _NO_MEMORY = ("failed to map segment", "Cannot allocate memory")
 """Messages of the loader of shared libraries where memory is too small."""
 
 
-class _Commands(click.Group):
+class Commands(click.Group):
+    """Group whose help says of each command what its first sentence says, however long: click cuts
+    it to what a line has room for.
+    """
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        named = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, it.get_short_help_str(_ANY_LENGTH)) for name, it in named if it]
+            )
+
+
+class _Commands(Commands):
     """Turns what the disk refuses into a sentence, wherever a command meets it, and prints names of
     files that are no UTF-8.
     """
