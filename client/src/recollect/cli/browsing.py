@@ -254,6 +254,7 @@ def _print_heading(out: Console, it: Conversation) -> None:
 
 def _title(it: Conversation) -> Text:
     title = one_line(it.title) if it.title else clean(_start_of(it.abbreviation), "dim")
+    title.no_wrap, title.overflow = (None, None) if it.title else (True, "ellipsis")
     return (
         one_line(it.party.contact_name).append(" - ").append_text(title)
         if it.party and it.party.contact_name
