@@ -24,8 +24,10 @@ from recollect.cli.options import (
 )
 from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line, warn
 
-_TABLE_WIDTH = 76
-"""The least columns of a terminal on which a table of conversations has room for titles."""
+_TABLE_WIDTH = 92
+"""The least columns of a terminal on which a table of conversations has room for titles: some 25.
+On others each has two lines.
+"""
 _MAX_START = 60
 """Characters of the notes that stand for a title."""
 _ALL_TOKENS = 1_000_000  # --turns alone bounds what is shown
@@ -244,7 +246,7 @@ def _print_heading(out: Console, it: Conversation) -> None:
     facts = [
         it.id,
         it.channel,
-        f"{it.turn_count} turns",
+        f"{it.turn_count} turn{'' if it.turn_count == 1 else 's'}",
         local(it.update_time),
         *it.topics,
         "pinned" if it.pinned else "",
