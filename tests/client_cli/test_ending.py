@@ -84,6 +84,10 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
         (("--space", "alex", "list"), "as in: recollect list --space …"),
         (("show",), "--channel"),
         (("frobnicate",), "frobnicate"),
+        (("lst",), "do you mean list?"),
+        (("anchors", "forget"), "there are delete, list, set"),
+        (("show", "nonsense"), "`recollect list` has them"),
+        (("topics", UNKNOWN, "A B"), "as disk-full"),
     ],
 )
 def test_wrong_usage_names_what_is_wrong(

@@ -1,4 +1,4 @@
-"""Servers that are started again: the clients in other languages wait for one that answered them."""
+"""Servers that are started again: clients in other languages wait for one that answered them."""
 
 import socket
 

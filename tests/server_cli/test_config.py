@@ -183,6 +183,11 @@ def test_the_help_of_a_command_fits_a_screen_and_leads_to_all_settings(command: 
     assert "--idle-timeout" not in text
 
 
+def test_a_command_that_is_misspelt_is_named() -> None:
+    assert "'verfy': do you mean verify?" in run("verfy").stderr
+    assert "'frob': there are audit, backup, " in run("frob").stderr
+
+
 def test_commands_take_flags_that_their_help_leaves_out() -> None:
     assert settings_of("--idle-timeout", "7m")["idle_timeout"] == "7m"
 

@@ -1,5 +1,6 @@
 """Groups of commands, listed by whole sentences."""
 
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -16,6 +17,17 @@ class Commands(click.Group):
         rows = [(name, self._sentence(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant. Raises UsageError, with the names that it may have."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            near = get_close_matches(args[0], self.list_commands(ctx), 3)
+            names = ", ".join(near or self.list_commands(ctx))
+            advice = f"do you mean {names}?" if near else f"there are {names}"
+            raise click.UsageError(f"No such command {args[0]!r}: {advice}", ctx)
+        return super().resolve_command(ctx, args)
 
     def _sentence(self, ctx: click.Context, name: str) -> Any:
         command = self.get_command(ctx, name)

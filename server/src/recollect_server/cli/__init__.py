@@ -8,6 +8,7 @@
 
 import gc
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -54,6 +55,17 @@ class Commands(click.Group):
             formatter.write_dl(
                 [(name, it.get_short_help_str(_ANY_LENGTH)) for name, it in named if it]
             )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant. Raises UsageError, with the names that it may have."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            near = get_close_matches(args[0], self.list_commands(ctx), 3)
+            names = ", ".join(near or self.list_commands(ctx))
+            advice = f"do you mean {names}?" if near else f"there are {names}"
+            raise click.UsageError(f"No such command {args[0]!r}: {advice}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 class _Commands(Commands):
