@@ -118,7 +118,11 @@ def test_a_server_that_does_not_answer_is_not_waited_for_longer_than_asked() -> 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         ran = Recollect(address)("list", "--timeout", "0.5")
-    assert (ran.code, ran.out, ran.err) == (4, "", f"Error: {address} did not answer within 0.5 s\n")
+    assert (ran.code, ran.out, ran.err) == (
+        4,
+        "",
+        f"Error: {address} did not answer within 0.5 s\n",
+    )
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(recollect: Any, client: Client) -> None:
