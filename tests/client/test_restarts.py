@@ -95,7 +95,7 @@ def test_six_writers_lose_nothing_and_write_nothing_twice_over_restarts(
         conversations = [client.conversations.create("web").id for _ in range(6)]
 
         def write(conversation: str) -> list[str]:
-            texts = []
+            texts: list[str] = []
             while len(lives) < 4 or len(texts) < 40:
                 texts.append(f"{len(lives)}.{len(texts)}")
                 client.conversations.append_turn(conversation, [Message.user(texts[-1])])

@@ -475,7 +475,8 @@ def test_the_beginning_of_an_answer_stays_while_its_conversation_is_read_anew(
     stage.client.conversations.append_turn(it, [Message.user("And then?")])
     page.wait_for_selector(".message >> text=And then?")
     stage.client.conversations.publish_delta(it, "d-anew", 9, " lighthouse")
-    page.wait_for_selector("[data-draft=d-anew] >> text=It is the lighthouse")
+    page.wait_for_selector("[data-draft=d-anew] >> text=lighthouse")
+    assert page.inner_text("[data-draft=d-anew] .text") == "It is the lighthouse"
     page.close()
 
 
@@ -489,13 +490,15 @@ def test_an_answer_that_is_being_written_is_shown_from_its_beginning(
     page.click(f"#row-{it}")
     page.wait_for_selector("[data-draft=d-late] >> text=It is the")
     stage.client.conversations.publish_delta(it, "d-late", 9, " lighthouse")
-    page.wait_for_selector("[data-draft=d-late] >> text=It is the lighthouse")
+    page.wait_for_selector("[data-draft=d-late] >> text=lighthouse")
+    assert page.inner_text("[data-draft=d-late] .text") == "It is the lighthouse"
     later = window.tab(f"/c/{it}", ".message")
     later.wait_for_selector(".live-live", state="attached")
     stage.client.conversations.publish_delta(it, "d-late", 20, " of")
     later.wait_for_selector("[data-draft=d-late] >> text=… of")
     stage.client.conversations.publish_delta(it, "d-late", 23, " Porto")
-    later.wait_for_selector("[data-draft=d-late] >> text=… of Porto")
+    later.wait_for_selector("[data-draft=d-late] >> text=Porto")
+    assert later.inner_text("[data-draft=d-late] .text") == "… of Porto"
     later.close()
     page.close()
 

@@ -55,7 +55,7 @@ export function DraftLine({ draft }: { draft: Draft }) {
         <span class="who">{t.conversation.assistant}</span>
         <span class="turn">{t.conversation.writing}</span>
       </header>
-      <Text text={(draft.missing ? "… " : "") + draft.text} />
+      <Text text={(draft.missing ? "…" : "") + draft.text} />
     </article>
   );
 }
