@@ -13,7 +13,7 @@ import json
 import sys
 from typing import Any
 
-from recollect import Client, ContextFormat, Message, RecollectError, Unavailable
+from recollect import Client, ContextFormat, Message, RecollectError
 
 
 def model(messages: list[dict[str, Any]]) -> str:
@@ -54,7 +54,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
     except RecollectError as error:
-        # a server that cannot do it says why
-        if isinstance(error, Unavailable) and error.reason is None:
-            sys.exit(f"No server answers ({error}). Start one: recollect-server serve")
-        sys.exit(f"The server answers, and refuses: {error}")
+        sys.exit(f"Error: {error}")  # it says what is wrong, and what to do

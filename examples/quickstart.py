@@ -9,7 +9,7 @@ TARGET is the server's address, by default 127.0.0.1:50051.
 import sys
 from textwrap import shorten
 
-from recollect import MATCH_END, MATCH_START, Client, Message, RecollectError, ToolCall, Unavailable
+from recollect import MATCH_END, MATCH_START, Client, Message, RecollectError, ToolCall
 
 
 def main(target: str) -> None:
@@ -68,7 +68,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
     except RecollectError as error:
-        # a server that cannot do it says why
-        if isinstance(error, Unavailable) and error.reason is None:
-            sys.exit(f"No server answers ({error}). Start one: recollect-server serve")
-        sys.exit(f"The server answers, and refuses: {error}")
+        sys.exit(f"Error: {error}")  # it says what is wrong, and what to do

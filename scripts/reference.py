@@ -351,11 +351,13 @@ def _print_message(message: _Message, heading: str) -> None:
 
 
 def _print_help(command: click.Command, name: str, hidden: set[str]) -> None:
-    """Print the help of a command and of those below it, without the flags of settings."""
+    """Print the help of a command and of those below it, without the flags of all settings."""
     for title, context in _commands(command, name, None):
-        shown = [it for it in context.command.params if it.name not in hidden]
-        has_settings = len(shown) < len(context.command.params)
-        context.command.params = shown
+        params = context.command.params
+        shown = [it for it in params if it.name not in hidden]
+        has_settings = len(shown) < len(params)
+        if not any(isinstance(it, click.Option) and it.hidden for it in params):
+            context.command.params = shown
         print(f"\n### {title}\n\n```\n{context.get_help().strip()}\n```")
         if has_settings:
             print("\nAnd a flag for every [setting](settings.md).")

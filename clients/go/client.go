@@ -13,6 +13,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -45,6 +46,7 @@ type Client struct {
 	// Admin administers the server.
 	Admin pb.AdminServiceClient
 
+	wasMet  atomic.Bool // whether the server has answered a call, and be it with a refusal
 	conn    *grpc.ClientConn
 	retry   RetryPolicy
 	timeout time.Duration
@@ -126,8 +128,8 @@ func Connect(address string, given ...Option) (*Client, error) {
 		transport,
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// A call with its retries takes some two seconds, and must meet a server that is back by then:
-		// gRPC's own pauses (1 s, growing to 2 min) would hide it.
+		// A call with its retries must meet a server soon after it is back: gRPC's own pauses (1 s,
+		// growing to 2 min) would hide it.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 5 * time.Second,

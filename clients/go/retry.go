@@ -25,6 +25,10 @@ import (
 // attempts: exponential back-off with full jitter. Only what is safe is repeated: a call that changes
 // nothing, or one with a request id, which the client adds where the caller gives none. The time-out
 // bounds the call as a whole.
+//
+// A server that has answered this client before and is gone is being started again, most likely:
+// attempts that meet no server do not count then, and go on until the time-out. A call without one
+// does not wait.
 type RetryPolicy struct {
 	// MaxAttempts is the most times that a call is sent, the first time included. 1 never repeats.
 	MaxAttempts int
@@ -34,7 +38,12 @@ type RetryPolicy struct {
 	Multiplier float64
 	// MaxDelay is the longest wait, unless the server asks for more.
 	MaxDelay time.Duration
+	// FailsFast has a server that answered before looked for MaxAttempts times, as any other.
+	FailsFast bool
 }
+
+// longestPause lies between two looks for a server that is away: it should be met soon after it is back.
+const longestPause = time.Second
 
 // DefaultRetry is the policy of a client that is given none.
 var DefaultRetry = RetryPolicy{MaxAttempts: 6, InitialDelay: 100 * time.Millisecond, Multiplier: 2, MaxDelay: 5 * time.Second}
@@ -69,6 +78,12 @@ func (e *Error) isWorthRepeating() bool {
 	return e.Code == codes.Unavailable || e.Code == codes.Canceled
 }
 
+// isAwaited returns whether to wait after a failure for a server that is started again.
+func (c *Client) isAwaited(failed *Error) bool {
+	isAway := failed.Code == codes.Unavailable && failed.RawReason == "" && failed.RetryAfter < 0
+	return isAway && c.wasMet.Load() && c.retry.MaxAttempts > 1 && !c.retry.FailsFast
+}
+
 // pause waits, until the context or the client ends at the latest.
 func (c *Client) pause(ctx context.Context, delay time.Duration) {
 	timer := time.NewTimer(delay)
@@ -94,25 +109,33 @@ func (c *Client) unary(ctx context.Context, path string, request, answer any, co
 	if field := invalidText(request.(proto.Message).ProtoReflect(), ""); field != "" {
 		return invalid(field, "holds bytes that are no UTF-8")
 	}
-	attempts := 1
 	message, named := withRequestID(path, request.(proto.Message))
-	if named || readsOnly(path) {
-		attempts = c.retry.MaxAttempts
-	}
-	for failures := 1; ; failures++ {
+	repeatable := named || readsOnly(path)
+	for failures, awaited := 1, 0; ; failures++ {
 		err := invoke(ctx, path, message, answer, conn, opts...)
 		if err == nil {
+			c.wasMet.Store(true)
 			return nil
 		}
 		if c.ctx.Err() != nil {
 			return closed()
 		}
 		failed := asError(ctx, err)
-		if failures >= attempts || ctx.Err() != nil || !failed.isWorthRepeating() {
+		if failed.RawReason != "" {
+			c.wasMet.Store(true)
+		}
+		if !repeatable || ctx.Err() != nil || !failed.isWorthRepeating() {
 			return failed
 		}
 		delay := c.retry.delay(failures, failed.RetryAfter)
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
+		deadline, isBounded := ctx.Deadline()
+		if isBounded && c.isAwaited(failed) {
+			awaited++
+			delay = min(delay, longestPause)
+		} else if failures-awaited >= c.retry.MaxAttempts {
+			return failed
+		}
+		if isBounded && time.Until(deadline) < delay {
 			return failed
 		}
 		c.pause(ctx, delay)

@@ -38,6 +38,7 @@ type Watch[U any] struct {
 	failures     int
 	stands       bool // whether the present connection brought anything
 	wasConnected bool
+	began        time.Time // of the failures since a connection stood
 	hasSnapshot  bool
 	err          error
 }
@@ -216,6 +217,7 @@ func (w *Watch[U]) take() {
 		return
 	}
 	w.failures = 0
+	w.client.wasMet.Store(true)
 	if !w.stands {
 		w.onConnection(true, nil)
 	}
@@ -229,6 +231,9 @@ func (w *Watch[U]) broken(err error) {
 		return
 	}
 	w.failures++
+	if w.failures == 1 {
+		w.began = time.Now()
+	}
 	var asked time.Duration
 	if !errors.Is(err, io.EOF) {
 		failed := asError(w.ctx, err)
@@ -242,8 +247,8 @@ func (w *Watch[U]) broken(err error) {
 	w.client.pause(w.ctx, w.client.retry.delay(w.failures, asked))
 }
 
-// isTransient returns whether another connection may do better. The first one is tried as often as
-// any call; one that was there once is made again for as long as it takes.
+// isTransient returns whether another connection may do better. The first one is tried as often and
+// as long as any call; one that was there once is made again for as long as it takes.
 func (w *Watch[U]) isTransient(failed *Error) bool {
 	if w.client.retry.MaxAttempts == 1 {
 		return false
@@ -257,6 +262,9 @@ func (w *Watch[U]) isTransient(failed *Error) bool {
 		}
 	default:
 		return false
+	}
+	if w.client.isAwaited(failed) && time.Since(w.began) < w.client.timeout {
+		return true
 	}
 	return w.wasConnected || w.failures < w.client.retry.MaxAttempts
 }

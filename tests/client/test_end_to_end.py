@@ -438,6 +438,19 @@ def test_a_call_outlives_a_restart_of_the_server(
         assert client.conversations.load(conversation.id).messages == stored.messages
 
 
+def test_the_tour_of_the_projects_readme_runs_and_ends(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    tour = readme.partition("```python\n")[2].partition("```")[0]
+    assert "with Client() as client" in tour
+    tour = tour.replace("Client()", f"Client({server.target!r})")
+    exec(compile(tour, "README.md", "exec"), {})  # noqa: S102
+    printed = [it for it in capsys.readouterr().out.splitlines() if " [" not in it]
+    assert printed[:2] == ["We ship on Friday. - We ship on Friday.", "ConversationList "]
+    assert printed[2].startswith("LoadedConversation conv-")
+
+
 def test_the_example_of_the_readme_runs(
     server: RunningServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

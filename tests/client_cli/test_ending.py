@@ -84,6 +84,10 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
         (("--space", "alex", "list"), "as in: recollect list --space …"),
         (("show",), "--channel"),
         (("frobnicate",), "frobnicate"),
+        (("lst",), "do you mean list?"),
+        (("anchors", "forget"), "there are delete, list, set"),
+        (("show", "nonsense"), "`recollect list` has them"),
+        (("topics", UNKNOWN, "A B"), "as disk-full"),
     ],
 )
 def test_wrong_usage_names_what_is_wrong(
@@ -114,7 +118,11 @@ def test_a_server_that_does_not_answer_is_not_waited_for_longer_than_asked() -> 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         ran = Recollect(address)("list", "--timeout", "0.5")
-    assert (ran.code, ran.out, ran.err) == (4, "", f"Error: {address} did not answer in time\n")
+    assert (ran.code, ran.out, ran.err) == (
+        4,
+        "",
+        f"Error: {address} did not answer within 0.5 s\n",
+    )
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(recollect: Any, client: Client) -> None:
@@ -168,6 +176,13 @@ def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
     for code, meaning in MEANINGS.items():
         assert f"{code}  {meaning}" in text
         assert f"{code}  {meaning}" in page
+
+
+@pytest.mark.parametrize("command", [(), ("admin",), ("anchors",), ("admin", "retention")])
+def test_commands_are_listed_by_whole_sentences(recollect: Any, command: tuple[str, ...]) -> None:
+    listed = recollect(*command, "--help").out.partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
 
 
 @pytest.mark.parametrize("command", [(), ("admin",), ("admin", "tokens")])

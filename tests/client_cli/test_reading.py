@@ -120,9 +120,27 @@ def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: 
     narrow = recollect.on_terminal("list", NO_COLOR="1", TERM="dumb").out
     assert "\x1b" not in narrow
     assert it.id in narrow
+    assert "The Disk of the Server That Was So Slow Last Night" in narrow
+    assert f"{it.id} web 22 turns" in narrow
     phone = recollect.on_terminal("list", columns=40)
     assert "The Disk of the Server That Was So Slow Last Night" in phone.out
     assert f"{it.id} web" in phone.out, "the terminal wraps it, and it can be copied whole"
+
+
+def test_a_list_shows_the_beginning_of_the_notes_where_there_is_no_title(
+    recollect: Any, client: Client, talked: Talked
+) -> None:
+    named, noted, new = talked(title="Disk"), talked(), talked()
+    for it in (named, noted):
+        client.conversations.record_abbreviation(it.id, "The user moved\nto Lisbon. " * 10)
+    lines = recollect.on_terminal("list", columns=100).out.splitlines()
+    assert len(lines) == 4, "the notes take one line, where a title may take more"
+    (of_named,) = (line for line in lines if named.id in line)
+    (of_noted,) = (line for line in lines if noted.id in line)
+    (of_new,) = (line for line in lines if new.id in line)
+    assert " Disk " in of_named
+    assert "(The user moved to Lisbon." in of_noted
+    assert "(no title yet)" in of_new
 
 
 def test_json_is_printed_on_a_terminal_where_it_is_asked_for(

@@ -26,6 +26,6 @@ def test_an_example_tells_a_server_that_cannot_write_from_none(
     for name, process in started.items():
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 1, name
-        assert errors.startswith("The server answers, and refuses: "), name
+        assert errors.startswith("Error: "), name
         assert "the transcript cannot be written" in errors
-        assert "No server answers" not in errors
+        assert "no Recollect server answers" not in errors

@@ -172,6 +172,33 @@ def test_a_duration_is_printed_as_it_is_written(text: str) -> None:
     assert settings_of("--idle-timeout", text)["idle_timeout"] == text
 
 
+@pytest.mark.parametrize(
+    "command", ["verify", "rebuild", "stats", "backup", "restore", "config", "health"]
+)
+def test_the_help_of_a_command_fits_a_screen_and_leads_to_all_settings(command: str) -> None:
+    text = run(command, "--help").stdout
+    assert len(text.splitlines()) < 40
+    assert "--data-dir" in text
+    assert "`recollect-server serve --help` lists" in " ".join(text.split())
+    assert "--idle-timeout" not in text
+
+
+def test_a_command_that_is_misspelt_is_named() -> None:
+    assert "'verfy': do you mean verify?" in run("verfy").stderr
+    assert "'frob': there are audit, backup, " in run("frob").stderr
+
+
+def test_commands_take_flags_that_their_help_leaves_out() -> None:
+    assert settings_of("--idle-timeout", "7m")["idle_timeout"] == "7m"
+
+
+@pytest.mark.parametrize("command", [(), ("backups",), ("token",)])
+def test_commands_are_listed_by_whole_sentences(command: tuple[str, ...]) -> None:
+    listed = run(*command, "--help").stdout.partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
+
+
 def test_the_help_of_a_flag_says_its_default_as_it_is_written() -> None:
     help_text = " ".join(run("serve", "--help").stdout.split())
     assert "a conversation gets notes after it was quiet for this long [10m]" in help_text

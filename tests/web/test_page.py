@@ -458,6 +458,70 @@ def test_a_page_at_twice_its_size_is_usable(stage: Stage, window: Browsing) -> N
     page.close()
 
 
+def test_the_beginning_of_an_answer_stays_while_its_conversation_is_read_anew(
+    stage: Stage, window: Browsing
+) -> None:
+    it = conversation(stage, "Read anew", "What is it?")
+    page = window.tab(f"/c/{it}", ".message")
+    page.wait_for_selector(".live-live", state="attached")
+    held: list[Any] = []
+    page.route("**/*.ConversationService/Load", lambda call: held.append(call))
+    with stage.server.spaces.use(stage.settings.space) as space:
+        space._space.index.give_up("a test")  # the stream begins anew, and so does the page
+    until(lambda: held or page.wait_for_timeout(20))
+    stage.client.conversations.publish_delta(it, "d-anew", 0, "It is the")
+    page.wait_for_selector("[data-draft=d-anew] >> text=It is the")
+    held[0].continue_()
+    stage.client.conversations.append_turn(it, [Message.user("And then?")])
+    page.wait_for_selector(".message >> text=And then?")
+    stage.client.conversations.publish_delta(it, "d-anew", 9, " lighthouse")
+    page.wait_for_selector("[data-draft=d-anew] >> text=lighthouse")
+    assert page.inner_text("[data-draft=d-anew] .text") == "It is the lighthouse"
+    page.close()
+
+
+def test_an_answer_that_is_being_written_is_shown_from_its_beginning(
+    stage: Stage, window: Browsing
+) -> None:
+    it = conversation(stage, "Opened late", "What is it?")
+    page = window.tab("/", ".live-live")
+    stage.client.conversations.publish_delta(it, "d-late", 0, "It is the")
+    page.wait_for_selector(f"#row-{it} >> text=an answer is being written")
+    page.click(f"#row-{it}")
+    page.wait_for_selector("[data-draft=d-late] >> text=It is the")
+    stage.client.conversations.publish_delta(it, "d-late", 9, " lighthouse")
+    page.wait_for_selector("[data-draft=d-late] >> text=lighthouse")
+    assert page.inner_text("[data-draft=d-late] .text") == "It is the lighthouse"
+    later = window.tab(f"/c/{it}", ".message")
+    later.wait_for_selector(".live-live", state="attached")
+    stage.client.conversations.publish_delta(it, "d-late", 20, " of")
+    later.wait_for_selector("[data-draft=d-late] >> text=… of")
+    stage.client.conversations.publish_delta(it, "d-late", 23, " Porto")
+    later.wait_for_selector("[data-draft=d-late] >> text=Porto")
+    assert later.inner_text("[data-draft=d-late] .text") == "… of Porto"
+    later.close()
+    page.close()
+
+
+def test_a_page_tells_after_six_attempts_that_the_server_is_away(
+    stage: Stage, window: Browsing
+) -> None:
+    it = conversation(stage, "Away", "Are you there?")
+    page = window.tab("/", ".live-live")
+    calls: list[Any] = []
+
+    def refuse(call: Any) -> None:
+        calls.append(call)
+        text = '{"code": "unavailable", "message": "failed to connect to all addresses"}'
+        call.fulfill(status=503, content_type="application/json", body=text)
+
+    page.route("**/*.ConversationService/Load", refuse)
+    page.click(f"#row-{it}")
+    page.wait_for_selector("text=The Recollect server cannot be reached")
+    assert len(calls) == 6
+    page.close()
+
+
 def test_nothing_moves_for_who_asks_for_that(stage: Stage, window: Browsing) -> None:
     it = conversation(stage, "Still", "the lighthouse")
     page = window.tab(f"/c/{it}", ".message")

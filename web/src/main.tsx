@@ -5,6 +5,7 @@ import { isSpaceValid } from "./api/space";
 import { App } from "./App";
 import { joinStream } from "./live/connection";
 import { keepList } from "./state/conversations";
+import { keepDrafts } from "./state/drafts";
 import { route } from "./router";
 import { viewOf } from "./views/registry";
 import "./styles/tokens.css";
@@ -21,6 +22,7 @@ render(<App />, document.getElementById("app")!);
 void openSession().then(() => {
   if (isSpaceValid) {
     keepList();
+    keepDrafts();
     joinStream();
     code?.then((it) => it.prepare?.(), () => undefined);
   }

@@ -187,7 +187,7 @@ class LimitExceeded(ResourceExhausted):
 
 class Unavailable(RecollectError):
     """No server answers, or it cannot write or search just now. The client's own retries were
-    used up.
+    used up: six attempts, or the time-out for a server that answered before.
     """
 
 
@@ -198,7 +198,8 @@ class TlsMismatch(Unavailable):
 
 
 class DeadlineExceeded(RecollectError):
-    """It took longer than the time-out, or than the server allows.
+    """It took longer than the time-out, or than the server allows; or a server takes connections
+    and answers none.
 
     A write may have been stored all the same: repeat it with the same `request_id` to be sure.
     """

@@ -14,7 +14,7 @@ import {
 import { InsightService } from "./gen/recollect/v1/insight_service_pb.js";
 import { RecallService } from "./gen/recollect/v1/recall_service_pb.js";
 import type { Update } from "./gen/recollect/v1/update_pb.js";
-import { checkedPolicy, invalid, type RetryPolicy } from "./retry.js";
+import { checkedPolicy, invalid, Presence, type RetryPolicy } from "./retry.js";
 import { clientClosed, RepeatingTransport } from "./transport.js";
 import { Watch, type OnConnection, type Open, type Streamed } from "./watch.js";
 
@@ -61,16 +61,19 @@ export class RecollectCore {
 
   readonly #end = new AbortController();
   readonly #retry: RetryPolicy | undefined;
+  readonly #server = new Presence();
+  readonly #timeoutMs: number;
   readonly #onClose: (() => void) | undefined;
 
   constructor(transport: Transport, options: RecollectOptions = {}) {
     const { timeoutMs = 30_000, retry = {}, token, space, headers: more, onClose } = options;
     this.#retry = retry === false ? undefined : checkedPolicy(retry);
+    this.#timeoutMs = timeoutMs;
     this.#onClose = onClose;
     const headers = new Headers();
     if (token !== undefined) headers.set("authorization", `Bearer ${checkedToken(token)}`);
     if (space !== undefined) headers.set("recollect-space", checkedSpace(space));
-    const settings = { headers, more, timeoutMs, retry: this.#retry, closed: this.#end.signal };
+    const settings = { headers, more, timeoutMs, retry: this.#retry, server: this.#server, closed: this.#end.signal };
     this.transport = new RepeatingTransport(transport, settings);
     this.conversations = this.of(ConversationService);
   }
@@ -96,7 +99,8 @@ export class RecollectCore {
   protected watchStream<U extends Streamed>(open: Open<U>, cursor: string | undefined, options: WatchOptions): Watch<U> {
     const { signal, onConnection } = options;
     const signals = [signal, this.#end.signal];
-    return new Watch<U>(open, { cursor: cursor ?? "", retry: this.#retry, signals, onConnection });
+    const server = { server: this.#server, patienceMs: this.#timeoutMs };
+    return new Watch<U>(open, { cursor: cursor ?? "", retry: this.#retry, signals, onConnection, ...server });
   }
 }
 

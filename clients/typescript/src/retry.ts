@@ -5,6 +5,9 @@ import { RecollectError, type CodeName, type Reason } from "./errors.js";
  * jitter. Only what is safe is repeated: a call that changes nothing, or one that carries a
  * `requestId`, which the client adds where the caller gives none. The time-out bounds the call as a
  * whole.
+ *
+ * A server that has answered this client before and is gone is being started again, most likely:
+ * attempts that meet no server do not count then, and go on until the time-out.
  */
 export interface RetryPolicy {
   /** The most times a call is sent, the first time included. 1 never repeats. */
@@ -17,6 +20,8 @@ export interface RetryPolicy {
   readonly maxDelayMs: number;
   /** The source of the jitter: a number from 0 to 1. */
   readonly random: () => number;
+  /** True: a server that answered before is looked for `maxAttempts` times, as any other. */
+  readonly failsFast: boolean;
 }
 
 export const DEFAULT_RETRY: RetryPolicy = {
@@ -25,7 +30,11 @@ export const DEFAULT_RETRY: RetryPolicy = {
   multiplier: 2,
   maxDelayMs: 5000,
   random: Math.random,
+  failsFast: false,
 };
+
+/** Milliseconds between two looks for a server that is away: it should be met soon after it is back. */
+const LONGEST_PAUSE = 1000;
 
 /** UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls. */
 const WORTH_REPEATING: ReadonlySet<CodeName> = new Set<CodeName>(["UNAVAILABLE", "CANCELLED"]);
@@ -47,6 +56,27 @@ export function checkedPolicy(given: Partial<RetryPolicy>): RetryPolicy {
 export function delayAfter(policy: RetryPolicy, failures: number, askedFor = 0): number {
   const { initialDelayMs, multiplier, maxDelayMs, random } = policy;
   return askedFor + random() * Math.min(maxDelayMs, initialDelayMs * multiplier ** Math.min(failures - 1, 64));
+}
+
+/** What the calls and watches of one client know of its server. */
+export class Presence {
+  #wasMet = false;
+
+  /** Notes that the server answered, and be it with a refusal. */
+  met(error?: RecollectError): void {
+    this.#wasMet ||= error === undefined || error.rawReason !== undefined;
+  }
+
+  /** Returns whether to wait after a failure for a server that is started again. */
+  isAwaited(policy: RetryPolicy, error: RecollectError): boolean {
+    const isAway = error.code === "UNAVAILABLE" && error.rawReason === undefined && error.retryAfterMs === undefined;
+    return isAway && this.#wasMet && policy.maxAttempts > 1 && !policy.failsFast;
+  }
+}
+
+/** Returns the milliseconds to wait before looking for a server again that is started anew. */
+export function pauseAfter(policy: RetryPolicy, failures: number): number {
+  return Math.min(delayAfter(policy, failures), LONGEST_PAUSE);
 }
 
 /** Returns whether another attempt of a call may do what this one did not. */

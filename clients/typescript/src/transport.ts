@@ -4,7 +4,7 @@ import type { ContextValues, StreamResponse, Transport, UnaryResponse } from "@c
 import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { checkMessage } from "./checks.js";
 import { RecollectError, recollectError } from "./errors.js";
-import { delayAfter, invalid, isWorthRepeating, wait, type RetryPolicy } from "./retry.js";
+import { delayAfter, invalid, isWorthRepeating, pauseAfter, wait, type Presence, type RetryPolicy } from "./retry.js";
 
 /** setTimeout fires at once for more milliseconds than this, some 24 days. */
 const MAX_TIMEOUT = 0x7fff_ffff;
@@ -17,6 +17,7 @@ export interface Settings {
   readonly timeoutMs: number;
   /** Unset: never repeat. */
   readonly retry: RetryPolicy | undefined;
+  readonly server: Presence;
   /** Aborted when the client is closed. */
   readonly closed: AbortSignal;
 }
@@ -42,23 +43,29 @@ export class RepeatingTransport implements Transport {
     input: MessageInitShape<I>,
     contextValues?: ContextValues,
   ): Promise<UnaryResponse<I, O>> {
-    const { retry, closed } = this.#settings;
+    const { retry, server, closed } = this.#settings;
     const deadline = Date.now() + checkedTimeout(timeoutMs ?? this.#settings.timeoutMs);
     const message = withRequestId(method, input);
     checkMessage(method.input, message);
     const policy = mayBeRepeated(method) ? retry : undefined;
     const joined = joinedSignal(signal, closed);
     try {
-      for (let failures = 1; ; failures += 1) {
+      for (let failures = 1, awaited = 0; ; failures += 1) {
         try {
           joined.signal.throwIfAborted();
           const left = Math.max(deadline - Date.now(), 1);
-          return await this.#inner.unary(method, joined.signal, left, this.#headers(header), message, contextValues);
+          const answer = await this.#inner.unary(method, joined.signal, left, this.#headers(header), message, contextValues);
+          server.met();
+          return answer;
         } catch (thrown) {
           if (joined.signal.aborted) throw abortReason(signal, closed);
           const error = recollectError(thrown);
-          if (policy === undefined || failures >= policy.maxAttempts || !isWorthRepeating(error)) throw error;
-          const delay = delayAfter(policy, failures, error.retryAfterMs);
+          server.met(error);
+          if (policy === undefined || !isWorthRepeating(error)) throw error;
+          const isAwaited = server.isAwaited(policy, error);
+          if (isAwaited) awaited += 1;
+          else if (failures - awaited >= policy.maxAttempts) throw error;
+          const delay = isAwaited ? pauseAfter(policy, failures) : delayAfter(policy, failures, error.retryAfterMs);
           if (Date.now() + delay >= deadline) throw error;
           await wait(delay, joined.signal).catch(() => {
             throw abortReason(signal, closed);

@@ -1,5 +1,5 @@
 import { RecollectError } from "./errors.js";
-import { DEFAULT_RETRY, delayAfter, wait, type RetryPolicy } from "./retry.js";
+import { DEFAULT_RETRY, delayAfter, wait, type Presence, type RetryPolicy } from "./retry.js";
 
 /** What a watch needs to know of an update. */
 export interface Streamed {
@@ -32,6 +32,9 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
   readonly #open: Open<U>;
   readonly #policy: RetryPolicy | undefined;
   readonly #onConnection: OnConnection | undefined;
+  readonly #server: Presence;
+  /** For how long a first connection waits for a server that answered before. */
+  readonly #patienceMs: number;
   readonly #end = new AbortController();
   readonly #updates: AsyncGenerator<U, undefined, undefined>;
   #cursor: string;
@@ -44,10 +47,14 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
       retry: RetryPolicy | undefined;
       signals: (AbortSignal | undefined)[];
       onConnection?: OnConnection | undefined;
+      server: Presence;
+      patienceMs: number;
     },
   ) {
     this.#open = open;
     this.#onConnection = options.onConnection;
+    this.#server = options.server;
+    this.#patienceMs = options.patienceMs;
     this.#cursor = options.cursor;
     this.#policy = options.retry;
     const abort = (signal: AbortSignal) => this.#end.abort(signal.reason);
@@ -88,6 +95,7 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
     const { signal } = this.#end;
     let wasConnected = false;
     let hasSnapshot = this.#cursor !== "";
+    let began = Date.now();
     for (let failures = 0; ; ) {
       let failure: unknown;
       let isConnected = false;
@@ -95,6 +103,7 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
         signal.throwIfAborted();
         for await (const { update, following = [] } of this.#open(this.#cursor, signal)) {
           wasConnected = true;
+          this.#server.met();
           failures = 0;
           if (!isConnected) this.#onConnection?.(true);
           isConnected = true;
@@ -117,17 +126,19 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
       if (this.#closed) return undefined;
       if (signal.aborted) throw signal.reason;
       failures += 1;
-      if (failure !== undefined && !this.#isTransient(failure, wasConnected, failures)) throw failure;
+      if (failures === 1) began = Date.now();
+      if (failure !== undefined && !this.#isTransient(failure, wasConnected, failures, began)) throw failure;
       this.#onConnection?.(false, failure);
       const askedFor = failure instanceof RecollectError ? failure.retryAfterMs : undefined;
       await wait(delayAfter(this.#policy ?? DEFAULT_RETRY, failures, askedFor), signal).catch(() => undefined);
     }
   }
 
-  /** The first connection is tried as often as any call; one that was there once is made again for
-   * as long as it takes. */
-  #isTransient(failure: unknown, wasConnected: boolean, failures: number): boolean {
+  /** The first connection is tried as often and as long as any call; one that was there once is made
+   * again for as long as it takes. */
+  #isTransient(failure: unknown, wasConnected: boolean, failures: number, began: number): boolean {
     if (!(failure instanceof RecollectError) || this.#policy === undefined) return false;
+    if (this.#server.isAwaited(this.#policy, failure) && Date.now() - began < this.#patienceMs) return true;
     if (!TRANSIENT.has(failure.code) && !(BROKEN.has(failure.code) && failure.rawReason === undefined)) return false;
     return wasConnected || failures < this.#policy.maxAttempts;
   }

@@ -28,7 +28,8 @@ const transport = createConnectTransport({
 });
 
 // Views make clients of the other services, so that their code comes with the view.
-export const client = new RecollectCore(transport, { space: space || undefined });
+// A person who waits is told after a few attempts that the server is away, and may try again.
+export const client = new RecollectCore(transport, { space: space || undefined, retry: { failsFast: true } });
 export const { conversations } = client;
 export const access = client.of(AccessService);
 export const recall = client.of(RecallService);

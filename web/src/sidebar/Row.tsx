@@ -13,6 +13,9 @@ import { channelIcon, Icon, type IconName } from "../ui/Icon";
 import { channelName, oneLine, unitsOf } from "../ui/text";
 import { fullTime, shortTime } from "../ui/time";
 
+/** Characters of the notes that stand for a title. */
+const LONGEST_START = 60;
+
 interface Props {
   conversation: Conversation;
   position: number;
@@ -90,7 +93,13 @@ function PartyName({ conversation }: { conversation: Conversation }) {
 
 /** Return the title that is shown of a conversation. */
 export function titleOf(conversation: Conversation): string {
-  return oneLine(conversation.title) || partyOf(conversation) || t.sidebar.untitled;
+  return oneLine(conversation.title) || partyOf(conversation) || startOf(conversation.abbreviation) || t.sidebar.untitled;
+}
+
+/** Return what the notes begin with. */
+function startOf(notes: string): string {
+  const words = [...oneLine(notes).trim()];
+  return words.length > LONGEST_START ? `${words.slice(0, LONGEST_START).join("")}…` : words.join("");
 }
 
 /** Return the name of the other side, as its channel knows it. */

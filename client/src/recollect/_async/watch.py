@@ -67,11 +67,12 @@ class Watch(AsyncIterator[Item]):
             except RecollectError as error:
                 response, failure = None, error
             if response is not None:
+                self._invoker.answered()
                 self._watching.received(response)
             elif not self._closed:
                 self._stream = None
                 try:
-                    delay = self._watching.delay_after(failure)
+                    delay = self._watching.delay_after(failure, self._invoker.patience)
                 except RecollectError as error:
                     raise await self._invoker.diagnosed(error, DEFAULT_TIMEOUT) from None
                 await self._invoker.sleep(delay)

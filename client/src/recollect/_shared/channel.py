@@ -17,8 +17,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 0),
-    # A call with its retries takes some two seconds, and must meet a server that is back by then:
-    # gRPC's own pauses (1 s, growing to 2 min) would hide it.
+    # A call with its retries must meet a server soon after it is back: gRPC's own pauses (1 s,
+    # growing to 2 min) would hide it.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 500),

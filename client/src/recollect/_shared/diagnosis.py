@@ -1,4 +1,5 @@
-"""The reason why two ends do not agree on TLS: gRPC says `Socket closed`, or quotes OpenSSL.
+"""The reason why a call met no server: gRPC says `Socket closed`, quotes OpenSSL, or repeats an
+old `Connection refused` while it waits for the first word of a server that hangs.
 
 After a connection has failed, another is made with the standard library, which tells apart what
 gRPC does not. It sends no token and no request.
@@ -10,29 +11,61 @@ import time
 from contextlib import suppress
 
 from recollect._shared.endpoint import CA, CLIENT_CERT, CLIENT_KEY, Endpoint, Tls, host_and_port
-from recollect.errors import RecollectError, TlsMismatch
+from recollect.errors import DeadlineExceeded, RecollectError, TlsMismatch, Unavailable
 
 _LONGEST = 2.0
 """Seconds that the probe may take."""
+_LEAST = 0.25
+"""Seconds without a word after which a server is said to hang."""
 _NOT_YET_VALID, _EXPIRED, _SELF_SIGNED = 9, 10, 18
 _WRONG_HOST = {62, 64}
 """X509_V_ERR_… of OpenSSL; 62 is a wrong name, 64 a wrong IP address."""
 
 
 def diagnosed(error: RecollectError, endpoint: Endpoint, seconds: float) -> RecollectError:
-    """Return the error, or a TlsMismatch in its place where the two ends do not agree on TLS."""
+    """Return the error, or one in its place that says what is wrong with the connection."""
     if error.code != "UNAVAILABLE" or error.reason is not None:
         return error
     named = host_and_port(endpoint.target)
     if named is None:
         return error
     probe = _Probe(endpoint.target, named, time.monotonic() + min(seconds, _LONGEST))
-    sentence = probe.without_tls() if endpoint.tls is None else probe.with_tls(endpoint.tls)
+    try:
+        sentence = probe.without_tls() if endpoint.tls is None else probe.with_tls(endpoint.tls)
+    except ConnectionRefusedError:
+        return Unavailable(
+            f"no Recollect server answers on {endpoint.target}: start one with `recollect-server"
+            " serve`, or give another address",
+            code=error.code,
+        )
+    except _Silent:
+        if seconds < _LEAST:
+            return error
+        return DeadlineExceeded(
+            f"{endpoint.target} takes connections and answers none: the server hangs, or another"
+            " program listens there",
+            code="DEADLINE_EXCEEDED",
+        )
+    except (OSError, ValueError):
+        return error
     return TlsMismatch(sentence, code=error.code) if sentence else error
 
 
+def named(error: RecollectError, target: str, seconds: float) -> RecollectError:
+    """Return the error, or one in its place that says who did not answer within the time-out."""
+    if error.code != "DEADLINE_EXCEEDED" or error.reason is not None:
+        return error
+    return DeadlineExceeded(f"{target} did not answer within {seconds:g} s", code=error.code)
+
+
+class _Silent(Exception):
+    """A connection was taken, and nothing came over it."""
+
+
 class _Probe:
-    """The connections of one diagnosis. Methods return what is wrong, or an empty text."""
+    """The connections of one diagnosis. Methods return what is wrong, or an empty text. They raise
+    OSError where no connection is made, and _Silent.
+    """
 
     def __init__(self, target: str, named: tuple[str, int], deadline: float) -> None:
         self._target = target
@@ -41,12 +74,12 @@ class _Probe:
 
     def without_tls(self) -> str:
         """Return what is wrong where the client speaks plain text."""
-        with suppress(OSError, ValueError), self._connected(_trusting()):
-            return (
-                f"{self._target} speaks TLS and this client does not: name the authority of its"
-                f' certificate with ca ({CA}, --ca; "system" for a public one)'
-            )
-        return ""
+        if not self._speaks_tls():
+            return ""
+        return (
+            f"{self._target} speaks TLS and this client does not: name the authority of its"
+            f' certificate with ca ({CA}, --ca; "system" for a public one)'
+        )
 
     def with_tls(self, tls: Tls) -> str:
         """Return what is wrong where the client speaks TLS."""
@@ -63,13 +96,11 @@ class _Probe:
                 f"{self._target} does not speak TLS: leave ca ({CA}, --ca) out, or call the port"
                 " that does"
             )
-        except (OSError, ValueError):
-            return ""
         with connection:
             try:
                 is_refused = not connection.recv(1)  # a server of HTTP/2 speaks first
             except TimeoutError:
-                is_refused = False
+                raise _Silent from None
             except OSError:  # an alert, or a reset
                 is_refused = True
         return self._client_certificate(tls) if is_refused else ""
@@ -111,22 +142,24 @@ class _Probe:
         )
 
     def _speaks_tls(self) -> bool:
-        with suppress(OSError, ValueError), self._connected(_trusting()):
-            return True
-        return False
+        try:
+            self._connected(_trusting()).close()
+        except ssl.SSLError:
+            return False
+        return True
 
     def _names(self, tls: Tls) -> str:
         """Return the names in a certificate that is good but for them."""
         context = _strict(tls)
         context.check_hostname = False
-        with suppress(OSError, ValueError), self._connected(context) as connection:
+        with suppress(OSError, ValueError, _Silent), self._connected(context) as connection:
             shown = connection.getpeercert() or {}
             names: tuple[tuple[str, str], ...] = shown.get("subjectAltName", ())  # type: ignore[assignment]
             return ", ".join(name for _, name in names)
         return ""
 
     def _connected(self, context: ssl.SSLContext) -> ssl.SSLSocket:
-        """Connect and shake hands. Raises OSError, ssl.SSLError among them."""
+        """Connect and shake hands. Raises OSError, ssl.SSLError among them, and _Silent."""
         failure = OSError("the name has no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(
             *self._named, type=socket.SOCK_STREAM
@@ -135,13 +168,16 @@ class _Probe:
             try:
                 # Before it is connected: `wrap_socket` of a connection that is reset meanwhile
                 # leaves its socket open, or returns without having shaken hands.
-                connection = context.wrap_socket(plain, server_hostname=self._named[0])
+                connection = context.wrap_socket(
+                    plain, server_hostname=self._named[0], do_handshake_on_connect=False
+                )
             except BaseException:
                 plain.close()
                 raise
             try:
                 connection.settimeout(max(self._deadline - time.monotonic(), 0.01))
                 connection.connect(address)
+                _shake_hands(connection)
             except BaseException as error:
                 connection.close()
                 if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
@@ -150,6 +186,13 @@ class _Probe:
             else:
                 return connection
         raise failure
+
+
+def _shake_hands(connection: ssl.SSLSocket) -> None:
+    try:
+        connection.do_handshake()
+    except TimeoutError:
+        raise _Silent from None
 
 
 def _trusting() -> ssl.SSLContext:

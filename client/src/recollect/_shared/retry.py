@@ -15,6 +15,10 @@ _WORTH_REPEATING = frozenset({"UNAVAILABLE", "CANCELLED"})
 """UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls."""
 _WORTH_WAITING_FOR = frozenset({ErrorReason.LIMIT_EXCEEDED, ErrorReason.TOO_MANY_SPACES})
 """Refused before anything was done, and allowed again after the delay that the server names."""
+_LONGEST_PAUSE = 1.0
+"""Seconds between two looks for a server that is away: it should be met soon after it is back."""
+_LONGEST_DIAGNOSIS = 1.0
+"""Seconds of a time-out that are kept to find out why a server stayed away."""
 MAX_TIMEOUT = 100_000_000
 """Seconds, some three years. gRPC's clock overflows at 10^10 and then answers DEADLINE_EXCEEDED at
 once.
@@ -30,6 +34,9 @@ class RetryPolicy:
     and only where the server was unavailable or dropped the call, or a limit is reached that lifts
     within the time-out. The time-out bounds the call as a whole, whatever the number of attempts.
 
+    A server that has answered this client before and is gone is being started again, most likely:
+    attempts that meet no server do not count then, and go on until the time-out.
+
     >>> Client(retry=RetryPolicy(max_attempts=10))
     """
 
@@ -43,6 +50,8 @@ class RetryPolicy:
     """No wait is longer than this many seconds, unless the server asks for it."""
     random: Callable[[], float] = random.random
     """The source of the jitter: a number from 0 to 1. A wait is that part of the longest wait."""
+    fails_fast: bool = False
+    """True: a server that answered before is looked for `max_attempts` times, as any other."""
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
@@ -59,6 +68,11 @@ class RetryPolicy:
         longest = min(self.max_delay, self.initial_delay * self.multiplier ** min(failures - 1, 64))
         return (asked_for or 0.0) + self.random() * longest
 
+    @property
+    def waits_for_restarts(self) -> bool:
+        """Return whether a server that answered before is waited for."""
+        return self.max_attempts > 1 and not self.fails_fast
+
 
 DEFAULT_RETRY = RetryPolicy()
 
@@ -67,11 +81,21 @@ class Attempts:
     """The attempts of one call: counts them, and keeps its deadline."""
 
     def __init__(
-        self, call: Call[Any, Any, Any], timeout: float, policy: RetryPolicy | None
+        self,
+        call: Call[Any, Any, Any],
+        timeout: float,
+        policy: RetryPolicy | None,
+        *,
+        was_answered: bool,
     ) -> None:
+        """Begin a call, of a client whom the server has answered before or not."""
+        self._timeout = timeout
         self._deadline = time.monotonic() + timeout
         self._policy = policy if call.may_be_repeated else None
+        self._waits = was_answered and policy is not None and policy.waits_for_restarts
         self._failures = 0
+        self._counted = 0
+        """The failures that count towards `max_attempts`."""
 
     def time_left(self) -> float:
         """Return the seconds that the next attempt may take."""
@@ -81,17 +105,31 @@ class Attempts:
         """Return the seconds to wait before the next attempt. Raises the error if there is to be
         none.
         """
-        self._failures += 1
-        if (
-            self._policy is None
-            or not _is_worth_repeating(error)
-            or self._failures >= self._policy.max_attempts
-        ):
+        if self._policy is None or not _is_worth_repeating(error):
             raise error
+        self._failures += 1
         delay = self._policy.delay(self._failures, error.retry_delay)
-        if time.monotonic() + delay >= self._deadline:
+        end = self._deadline
+        if self._waits and is_away(error):
+            delay = min(delay, _LONGEST_PAUSE)
+            end -= min(_LONGEST_DIAGNOSIS, self._timeout / 10)
+        else:
+            self._counted += 1
+            if self._counted >= self._policy.max_attempts:
+                raise error
+        if time.monotonic() + delay >= end:
             raise error
         return delay
+
+
+def is_away(error: RecollectError) -> bool:
+    """Return whether a call met no server, as while that is started again."""
+    return error.code == "UNAVAILABLE" and error.reason is None and error.retry_delay is None
+
+
+def is_from_server(outcome: object) -> bool:
+    """Return whether the outcome of a call is an answer of Recollect's, and be it a refusal."""
+    return not isinstance(outcome, RecollectError) or outcome.reason is not None
 
 
 def _is_worth_repeating(error: RecollectError) -> bool:

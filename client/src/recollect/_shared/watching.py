@@ -1,9 +1,10 @@
 """The state of a watch: its cursor, its next request, and its delay before connecting again."""
 
+import time
 from collections import deque
 from typing import Any, Generic, TypeVar
 
-from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
+from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy, is_away
 from recollect._shared.rpc import Call
 from recollect.errors import RecollectError
 
@@ -32,6 +33,8 @@ class Watching(Generic[Item]):
         self._waiting: deque[tuple[str, Item | None]] = deque()
         self._was_connected = False
         self._failures = 0
+        self._began: float | None = None
+        """The moment of the first failure, while no connection has stood."""
 
     def request(self) -> Any:
         """Return the request for everything after the updates that were received."""
@@ -57,19 +60,22 @@ class Watching(Generic[Item]):
                 return update
         return None
 
-    def delay_after(self, error: RecollectError | None) -> float:
+    def delay_after(self, error: RecollectError | None, patience: float) -> float:
         """Return the seconds to wait before connecting again; None is a stream that ended. Raises
         the error if there is to be no further attempt.
 
-        The first connection is tried as often as any call; one that was there once is made again
-        for as long as it takes.
+        The first connection is tried as often as any call, and for `patience` seconds where the
+        server is away; one that was there once is made again for as long as it takes.
         """
         self._failures += 1
+        now = time.monotonic()
+        self._began = now if self._began is None else self._began
         if error is None:
             return (self._policy or DEFAULT_RETRY).delay(self._failures, None)
         transient = error.code in _TRANSIENT or (error.code in _BROKEN and error.reason is None)
         if self._policy is None or not transient:
             raise error
-        if not self._was_connected and self._failures >= self._policy.max_attempts:
+        waits = is_away(error) and now - self._began < patience
+        if not (self._was_connected or waits or self._failures < self._policy.max_attempts):
             raise error
         return self._policy.delay(self._failures, error.retry_delay)

@@ -4,8 +4,9 @@
 from collections.abc import Callable
 
 from recollect._backends.threads import Connection, Stream
+from recollect._shared.diagnosis import named
 from recollect._shared.endpoint import Endpoint
-from recollect._shared.retry import Attempts, RetryPolicy, checked_timeout
+from recollect._shared.retry import Attempts, RetryPolicy, checked_timeout, is_from_server
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
 from recollect.errors import RecollectError
 
@@ -26,21 +27,36 @@ class Invoker:
         self._timeout = checked_timeout(timeout)
         self.retry = retry
         self.sleep = sleep
+        self._was_answered = False
 
     @property
     def target(self) -> str:
         """Return the server's address."""
         return self._connection.target
 
+    @property
+    def patience(self) -> float:
+        """Return the seconds for which a server that is away is waited for: 0 for one that never
+        answered.
+        """
+        waits = self.retry is not None and self.retry.waits_for_restarts
+        return self._timeout if waits and self._was_answered else 0.0
+
+    def answered(self) -> None:
+        """Note that the server answers at this address."""
+        self._was_answered = True
+
     def run(self, call: Call[Request, Response, Answer], timeout: float | None) -> Answer:
         """Send the call, as often as its retries allow, and return the answer in plain types."""
-        attempts = Attempts(
-            call, self._timeout if timeout is None else checked_timeout(timeout), self.retry
-        )
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        attempts = Attempts(call, seconds, self.retry, was_answered=self._was_answered)
         while True:
             outcome = self._connection.send(call, attempts.time_left())
+            if is_from_server(outcome):
+                self.answered()
             if not isinstance(outcome, RecollectError):
                 return call.read(outcome)
+            outcome = named(outcome, self.target, seconds)
             try:
                 delay = attempts.delay_after(outcome)
             except RecollectError as error:

@@ -4,11 +4,12 @@ import click
 
 from recollect import Anchor
 from recollect._shared.plain import plain
+from recollect.cli.commands import Commands
 from recollect.cli.options import CONVERSATION, MAX_NUMBER, Shell, confirm, with_shell, with_yes
 from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line
 
 
-@click.group()
+@click.group(cls=Commands)
 def anchors() -> None:
     """Show, set and forget anchors: lasting facts about the user, which stand in every context."""
 

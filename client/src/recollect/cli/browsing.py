@@ -24,8 +24,12 @@ from recollect.cli.options import (
 )
 from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line, warn
 
-_TABLE_WIDTH = 76
-"""The least columns of a terminal on which a table of conversations has room for titles."""
+_TABLE_WIDTH = 92
+"""The least columns of a terminal on which a table of conversations has room for titles: some 25.
+On others each has two lines.
+"""
+_MAX_START = 60
+"""Characters of the notes that stand for a title."""
 _ALL_TOKENS = 1_000_000  # --turns alone bounds what is shown
 _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "magenta"}
 
@@ -242,7 +246,7 @@ def _print_heading(out: Console, it: Conversation) -> None:
     facts = [
         it.id,
         it.channel,
-        f"{it.turn_count} turns",
+        f"{it.turn_count} turn{'' if it.turn_count == 1 else 's'}",
         local(it.update_time),
         *it.topics,
         "pinned" if it.pinned else "",
@@ -251,12 +255,21 @@ def _print_heading(out: Console, it: Conversation) -> None:
 
 
 def _title(it: Conversation) -> Text:
-    title = one_line(it.title) if it.title else clean("(no title yet)", "dim")
+    title = one_line(it.title) if it.title else clean(_start_of(it.abbreviation), "dim")
+    title.no_wrap, title.overflow = (None, None) if it.title else (True, "ellipsis")
     return (
         one_line(it.party.contact_name).append(" - ").append_text(title)
         if it.party and it.party.contact_name
         else title
     )
+
+
+def _start_of(notes: str) -> str:
+    """Return what stands for a title until there is one: the beginning of the notes."""
+    words = " ".join(notes.split())
+    if not words:
+        return "(no title yet)"
+    return f"({words[:_MAX_START]}…)" if len(words) > _MAX_START else f"({words})"
 
 
 def _table_of(rows: list[Conversation]) -> Table:

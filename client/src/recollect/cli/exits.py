@@ -59,12 +59,25 @@ def sentence_of(error: RecollectError, address: str) -> str:
             f"no Recollect server answers on {address}: start one with `recollect-server"
             " serve`, or name it with --address"
         )
-    if isinstance(error, errors.DeadlineExceeded):
-        return f"{address} did not answer in time"
-    text = "; ".join(f"{it.field} {it.description}" for it in error.violations) or str(error)
+    text = "; ".join(map(_of_field, error.violations)) or str(error)
     if isinstance(error, errors.Unauthenticated):
         text = f"{text} (recollect sends the token in RECOLLECT_TOKEN)"
     return " ".join(text.split())
+
+
+_LISTS = {
+    "conversation_id": "recollect list",
+    "communication_id": "recollect communications list",
+    "escalation_id": "recollect escalations list",
+}
+"""The command that shows the ids of a field."""
+
+
+def _of_field(violation: errors.FieldViolation) -> str:
+    """Return what is wrong with a field, and which command has what it should be."""
+    text = f"{violation.field} {violation.description}"
+    command = _LISTS.get(violation.field)
+    return f"{text}: `{command}` has them" if command else text
 
 
 class Ended(click.ClickException):

@@ -22,6 +22,7 @@ from recollect.cli.changing import (
     topics,
 )
 from recollect.cli.chatting import chat
+from recollect.cli.commands import Commands
 from recollect.cli.deleting import delete, delete_many, redact
 from recollect.cli.exporting import export
 from recollect.cli.finding import search
@@ -37,7 +38,7 @@ _LONGEST = 1000
 _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS.items())
 
 
-class _Commands(click.Group):
+class _Commands(Commands):
     """Group that turns an error of a command into one sentence and an exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -5,11 +5,12 @@ from rich.table import Table
 
 from recollect import OwnerIdentity
 from recollect._shared.plain import plain
+from recollect.cli.commands import Commands
 from recollect.cli.options import Shell, with_shell
 from recollect.cli.printing import clean, console, json_line, json_lines, one_line
 
 
-@click.group()
+@click.group(cls=Commands)
 def owners() -> None:
     """Say whose addresses on which channels are an owner's. Anybody else's messages are a third
     party's.

@@ -24,6 +24,7 @@ from recollect import (
     Trust,
 )
 from recollect._shared.plain import plain, time_text
+from recollect.cli.commands import Commands
 from recollect.cli.options import MAX_NUMBER, Shell, text_of, with_shell, with_span, with_text
 from recollect.cli.printing import (
     clean,
@@ -41,7 +42,7 @@ _ARROWS = {Direction.INBOUND: "←", Direction.OUTBOUND: "→"}
 _TRUST = click.Choice([it.value for it in Trust])
 
 
-@click.group()
+@click.group(cls=Commands)
 def communications() -> None:
     """Read, trust and answer third parties: whoever writes and is no owner."""
 
@@ -266,7 +267,7 @@ def tail_communications(shell: Shell, cursor: str | None) -> None:
                 _print_update(out, update)
 
 
-@click.group()
+@click.group(cls=Commands)
 def escalations() -> None:
     """Read and answer what the owner is asked about third parties."""
 

@@ -6,11 +6,12 @@ import click
 
 from recollect import CheckpointThread, Client
 from recollect._shared.pages import pages
+from recollect.cli.commands import Commands
 from recollect.cli.options import Shell, confirm, with_shell, with_yes
 from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line
 
 
-@click.group()
+@click.group(cls=Commands)
 def threads() -> None:
     """List and delete threads: the checkpoints of programs, kept beside the conversations."""
 

@@ -43,7 +43,10 @@ type command struct {
 type settings struct {
 	Token, Space, CA string
 	TimeoutMs        int
-	Retry            struct{ MaxAttempts int }
+	Retry            struct {
+		MaxAttempts int
+		FailsFast   bool
+	}
 	Env              map[string]string
 	Gzip             bool // compress requests
 	PingMs           int  // the pause between pings
@@ -60,6 +63,7 @@ var (
 func connect(address string, given settings) error {
 	retry := recollect.DefaultRetry
 	retry.InitialDelay, retry.MaxDelay = time.Millisecond, 50*time.Millisecond
+	retry.FailsFast = given.Retry.FailsFast
 	if given.Retry.MaxAttempts > 0 {
 		retry.MaxAttempts = given.Retry.MaxAttempts
 	}

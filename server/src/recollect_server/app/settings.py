@@ -82,8 +82,12 @@ class SettingsAdministration:
     def _check_key(self, key: str) -> None:
         if key not in Settings.model_fields:
             near = nearest_name(key, Settings.model_fields)
-            advice = f"do you mean {near}?" if near else "ListSettings names all"
-            raise InvalidField.of("key", f"there is no such setting: {advice}")
+            advice = (
+                f"do you mean {near}?"
+                if near
+                else "ListSettings (recollect admin settings list) names all"
+            )
+            raise InvalidField.of("key", f"is no setting: {advice}")
         if reason := locked(self._live.now, key, self._file):
             raise InvalidField.of("key", f"{key} cannot be set by a call: {reason}")
 

@@ -7,7 +7,7 @@ import click
 
 from recollect_server.app.backup_keys import backup_keys
 from recollect_server.cli.folder import alone, folders_of, list_problems, said_plainly, shown, warn
-from recollect_server.cli.options import NamedPath, load_settings, with_settings
+from recollect_server.cli.options import OF_FOLDER, NamedPath, load_settings, with_settings
 from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
@@ -31,7 +31,7 @@ _PATH = NamedPath(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("directory", metavar="[DIR]", type=_PATH, required=False)
-@with_settings
+@with_settings(*OF_FOLDER, "backup_dir", "backup_keep", "backup_key_file")
 def backup(directory: Path | None, config: Path | None, **flags: Any) -> None:
     """Copy every conversation of all spaces (or of `--space`), and what third parties wrote, into
     a new folder DIR, while the server runs or not, and compare the copy with what was read.
@@ -69,7 +69,7 @@ def _scheduled(settings: Settings, *, is_whole: bool) -> Path:
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=_PATH)
-@with_settings
+@with_settings(*OF_FOLDER, "backup_key_file")
 def restore(directory: Path, config: Path | None, **flags: Any) -> None:
     """Copy a backup DIR into an empty data folder, compare it with what was backed up, and make the
     index.

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from recollect_server.app.backup_keys import backup_keys
+from recollect_server.cli import Commands
 from recollect_server.cli.folder import list_problems, said_plainly, shown, warn
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.keys import Keyring, new_key
@@ -55,7 +56,7 @@ def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@click.group()
+@click.group(cls=Commands)
 def backups() -> None:
     """Look after the backups of all spaces in a folder, which `recollect-server backup` without a
     folder and the call Backup make. What has another name is left alone.

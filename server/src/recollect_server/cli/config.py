@@ -7,12 +7,12 @@ from typing import Any
 import click
 import yaml
 
-from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.settings.values import duration_text
 
 
 @click.command()
-@with_settings
+@with_settings(*OF_FOLDER)
 def config(config: Path | None, **flags: Any) -> None:
     """Print the settings in force, as a YAML file that --config reads."""
     settings = load_settings(config, flags)

@@ -49,7 +49,7 @@ def _checked(_: click.Context, parameter: click.Parameter, address: str | None) 
     " where the server asks for one]",
 )
 @click.option("--client-key", metavar="FILE", help=f"the key of --client-cert [{CLIENT_KEY}]")
-@with_settings
+@with_settings("listen", "data_dir")
 def health(
     address: str | None,
     ca: str | None,

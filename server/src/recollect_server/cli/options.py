@@ -11,6 +11,9 @@ import click
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.settings.values import duration_text
 
+OF_FOLDER = ("data_dir", "store", "space")
+"""The settings that say what a command works on."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -26,10 +29,18 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def with_settings(command: F) -> F:
+def with_settings(*listed: str) -> Callable[[F], F]:
     """Give a command `--config` and a flag for every setting, passed as `config` and one keyword
-    argument each.
+    argument each. Its help lists some flags; that of `serve` lists all, for which none are named.
     """
+
+    def decorated(command: F) -> F:
+        return _with_settings(command, listed)
+
+    return decorated
+
+
+def _with_settings(command: F, listed: tuple[str, ...]) -> F:
     for name, described in reversed(Settings.model_fields.items()):
         flag = f"--{name.replace('_', '-')}"
         default = (
@@ -39,10 +50,16 @@ def with_settings(command: F) -> F:
         )
         shown = "none" if default is None else default
         command = click.option(
-            flag, name, metavar="VALUE", help=f"{described.description} [{shown}]"
+            flag,
+            name,
+            metavar="VALUE",
+            help=f"{described.description} [{shown}]",
+            hidden=bool(listed) and name not in listed,
         )(command)
-    path = NamedPath(path_type=Path)
-    return click.option("--config", type=path, metavar="FILE", help="a YAML file with settings")(
+    text = "a YAML file with settings"
+    if listed:
+        text += "; each is a flag too, which `recollect-server serve --help` lists"
+    return click.option("--config", type=NamedPath(path_type=Path), metavar="FILE", help=text)(
         command
     )
 

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from recollect_server.cli.folder import alone, folders_of, named, said_plainly, shown
-from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
 
 
 @click.command()
-@with_settings
+@with_settings(*OF_FOLDER)
 def rebuild(config: Path | None, **flags: Any) -> None:
     """Make the indexes of a stopped server anew from its transcripts, of all spaces or of
     `--space`. Torn tails are cut as at a start.

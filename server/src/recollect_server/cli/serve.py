@@ -34,7 +34,7 @@ _STOPS = {signal.SIGINT, signal.SIGTERM}
     metavar="FILE",
     help="stop when no process holds a shared lock (flock) of this file any more",
 )
-@with_settings
+@with_settings()
 def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
     """Start the server."""
     settings = load_settings(config, flags)

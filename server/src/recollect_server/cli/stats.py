@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from recollect_server.cli.folder import folders_of, said_plainly
-from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.time import DAY, system_clock
 from recollect_server.services.upkeep.statistics import (
     WHOLE,
@@ -58,7 +58,7 @@ def _embedding(space: Statistics) -> str:
 
 
 @click.command()
-@with_settings
+@with_settings(*OF_FOLDER)
 def stats(config: Path | None, **flags: Any) -> None:
     """Print what is kept, whether a server runs or not: of all spaces, or of `--space`.
 

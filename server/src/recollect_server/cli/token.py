@@ -13,6 +13,7 @@ import click
 
 from recollect_server.app import CannotStart
 from recollect_server.app.stores import opened_tokens
+from recollect_server.cli import Commands
 from recollect_server.cli.folder import format_known
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
@@ -100,7 +101,7 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
 _JSON = click.option("--json", "as_json", is_flag=True, help="print JSON")
 
 
-@click.group()
+@click.group(cls=Commands)
 def token() -> None:
     """Create, list, revoke and rotate the tokens of a data folder, or of the database that
     `--store` names, while servers run or not.

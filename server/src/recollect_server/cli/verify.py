@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from recollect_server.cli.folder import alone, folders_of, list_problems, named, said_plainly, shown
-from recollect_server.cli.options import load_settings, with_settings
+from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.services.upkeep.verification import verify as verify_all
 
 
 @click.command()
-@with_settings
+@with_settings(*OF_FOLDER)
 def verify(config: Path | None, **flags: Any) -> None:
     """Compare the transcripts and the index of a stopped server, of all spaces or of `--space`.
     Prints what is wrong; exits with 1 if anything is.

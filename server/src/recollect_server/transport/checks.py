@@ -138,7 +138,9 @@ class Checks:
     def kebab(self, name: str, value: str) -> None:
         """Check a label in kebab-case."""
         if len(value) > 64 or not _KEBAB.fullmatch(value) or value != value.lower():
-            self.refuse(name, "is not kebab-case of at most 64 characters")
+            self.refuse(
+                name, "is not lower-case words joined by -, as disk-full, of at most 64 characters"
+            )
 
     def anchor_key(self, value: str, *, required: bool = True) -> None:
         """Check the key of an anchor."""

@@ -5,7 +5,8 @@ import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, fullTime } from "../../ui/time";
-import type { Draft, Line } from "./transcript";
+import type { Line } from "./transcript";
+import type { Draft } from "../../state/drafts";
 
 /** Characters of one text that are shown before somebody asks for all of it. */
 const SHOWN = 12_000;
@@ -54,7 +55,7 @@ export function DraftLine({ draft }: { draft: Draft }) {
         <span class="who">{t.conversation.assistant}</span>
         <span class="turn">{t.conversation.writing}</span>
       </header>
-      <Text text={draft.text} />
+      <Text text={(draft.missing ? "…" : "") + draft.text} />
     </article>
   );
 }

@@ -2,6 +2,7 @@
 // while older turns are put before it.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { route, setQuery } from "../../router";
+import { draftsOf } from "../../state/drafts";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { VirtualList, type Virtual } from "../../ui/VirtualList";
@@ -20,7 +21,8 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
   const [behind, setBehind] = useState(0);
   const [isAway, setAway] = useState(false);
   const lines = linesOf(shown.messages);
-  const rows = lines.length + shown.drafts.length;
+  const drafts = draftsOf(transcript.id);
+  const rows = lines.length + drafts.length;
   const firstKey = lines[0]?.key;
   const before = useRef({ firstKey, rows });
 
@@ -87,7 +89,7 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
         measured
         count={rows}
         estimate={() => ESTIMATE}
-        keyOf={(index) => lines[index]?.key ?? `draft ${shown.drafts[index - lines.length]?.id}`}
+        keyOf={(index) => lines[index]?.key ?? `draft ${drafts[index - lines.length]?.id}`}
         onSize={stay}
         onRange={(first, lastRow) => {
           if (first < 6 && shown.hasOlder) void transcript.older();
@@ -96,7 +98,7 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
         render={({ index }) => {
           const line = lines[index];
           if (line) return <MessageLine line={line} isTarget={line.message.turnNumber === target} />;
-          return <DraftLine draft={shown.drafts[index - lines.length]!} />;
+          return <DraftLine draft={drafts[index - lines.length]!} />;
         }}
       />
       {(behind > 0 || isAway || shown.hasNewer) && (

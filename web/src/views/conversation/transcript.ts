@@ -1,6 +1,5 @@
-// The part of a conversation that is in memory: a run of whole turns, which grows at either end,
-// and drafts of answers. Pages of history and live updates may both bring a message; it is kept
-// once, by its sequence.
+// The part of a conversation that is in memory: a run of whole turns, which grows at either end.
+// Pages of history and live updates may both bring a message; it is kept once, by its sequence.
 import { create } from "@bufbuild/protobuf";
 import { signal } from "@preact/signals";
 import { MessageSchema, Role, type Conversation, type Message, type Redaction, type Update } from "@recollect/client";
@@ -15,18 +14,12 @@ const PAGE_TOKENS = 60_000;
 const REDACTED = "[redacted]";
 const BEYOND = 2_147_483_647;
 
-export interface Draft {
-  id: string;
-  text: string;
-}
-
 export interface TranscriptState {
   state: "loading" | "ready" | "failed" | "missing" | "deleted";
   error?: unknown;
   conversation?: Conversation;
   /** In the order of reading: by turn, then by sequence. */
   messages: Message[];
-  drafts: Draft[];
   /** Whether older, and newer, messages exist than those in memory. */
   hasOlder: boolean;
   hasNewer: boolean;
@@ -38,7 +31,7 @@ export interface TranscriptState {
 type Change = (conversation: Conversation) => Conversation;
 
 const EMPTY: TranscriptState = {
-  state: "loading", messages: [], drafts: [], hasOlder: false, hasNewer: false, cutBefore: 0n, damaged: 0,
+  state: "loading", messages: [], hasOlder: false, hasNewer: false, cutBefore: 0n, damaged: 0,
 };
 
 export class Transcript {
@@ -80,7 +73,6 @@ export class Transcript {
         state: "ready",
         conversation: page.conversation,
         messages: sorted([...page.messages, ...live]),
-        drafts: now.drafts,
         hasOlder: page.hasMore,
         hasNewer,
         cutBefore: page.cutBeforeSequence,
@@ -106,7 +98,6 @@ export class Transcript {
         conversation: page.conversation,
         messages: joins ? sorted([...now.messages, ...page.messages]) : now.messages,
         hasNewer: !joins,
-        drafts: [],
       };
     });
   }
@@ -163,14 +154,13 @@ export class Transcript {
     switch (kind.case) {
       case "conversationUpdated": {
         const conversation = this.change((it) => kind.value.conversation ?? it);
-        const drafts = now.drafts.filter((it) => it.id !== kind.value.draftId);
         const known = new Set(now.messages.map((it) => it.sequence));
         const added = kind.value.messages.filter((it) => !known.has(it.sequence));
         const first = now.messages[0]?.turnNumber ?? 0;
         // Late messages of turns that are not in memory come with their turn.
         const fitting = now.hasNewer ? [] : added.filter((it) => it.turnNumber >= first);
         const messages = fitting.length ? sorted([...now.messages, ...fitting]) : now.messages;
-        this.shown.value = { ...now, conversation, drafts, messages };
+        this.shown.value = { ...now, conversation, messages };
         break;
       }
       case "conversationRenamed": {
@@ -192,16 +182,6 @@ export class Transcript {
       }
       case "conversationDeleted":
         this.shown.value = { ...EMPTY, state: "deleted" };
-        break;
-      case "messageDelta": {
-        const { draftId, offset, text, dropped } = kind.value;
-        const old = now.drafts.find((it) => it.id === draftId);
-        const others = now.drafts.filter((it) => it.id !== draftId);
-        // Offsets count characters, where a JavaScript string counts halves of some.
-        const kept = offset ? [...(old?.text ?? "")].slice(0, Number(offset)).join("") : "";
-        const drafts = dropped ? others : [...others, { id: draftId, text: kept + text }];
-        this.shown.value = { ...now, drafts };
-      }
     }
   }
 

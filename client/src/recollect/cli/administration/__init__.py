@@ -9,9 +9,10 @@ from recollect.cli.administration.settings import settings
 from recollect.cli.administration.spaces import spaces
 from recollect.cli.administration.tokens import tokens
 from recollect.cli.administration.upkeep import get_stats, list_jobs, make_backup, verify
+from recollect.cli.commands import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def admin() -> None:
     """Administer a server: its settings, spaces, tokens and background jobs.
 

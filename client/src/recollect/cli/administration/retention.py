@@ -7,13 +7,14 @@ import click
 
 from recollect import Client, RetentionReceipt, RetiredConversation
 from recollect._shared.pages import pages
+from recollect.cli.commands import Commands
 from recollect.cli.options import MAX_NUMBER, Shell, with_shell
 from recollect.cli.printing import clean, console, json_lines, local, one_line, table_of, warn
 
 _PAGE = 500
 
 
-@click.group()
+@click.group(cls=Commands)
 def retention() -> None:
     """Look at the rules that delete and unindex conversations by themselves, and at what they did.
 

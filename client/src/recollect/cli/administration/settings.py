@@ -4,6 +4,7 @@ import click
 
 from recollect import ChangedSetting, Setting
 from recollect._shared.plain import plain
+from recollect.cli.commands import Commands
 from recollect.cli.options import Shell, with_shell
 from recollect.cli.printing import (
     clean,
@@ -16,7 +17,7 @@ from recollect.cli.printing import (
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def settings() -> None:
     """List and change the settings of the server."""
 

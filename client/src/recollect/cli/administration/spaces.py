@@ -8,6 +8,7 @@ import click
 from recollect import Client, Space, SpaceReceipt
 from recollect._shared.pages import pages
 from recollect._shared.plain import plain
+from recollect.cli.commands import Commands
 from recollect.cli.options import MAX_NUMBER, Shell, confirm, with_shell, with_yes
 from recollect.cli.printing import (
     clean,
@@ -22,7 +23,7 @@ from recollect.cli.printing import (
 _PAGE = 500
 
 
-@click.group()
+@click.group(cls=Commands)
 def spaces() -> None:
     """Look after the spaces of the server: one owner's data each."""
 

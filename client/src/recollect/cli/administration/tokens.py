@@ -9,6 +9,7 @@ import click
 from recollect import Client, Token
 from recollect._shared.pages import pages
 from recollect._shared.plain import plain
+from recollect.cli.commands import Commands
 from recollect.cli.options import Shell, with_shell
 from recollect.cli.printing import (
     console,
@@ -59,7 +60,7 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is not NAME=NUMBER", param, ctx)
 
 
-@click.group()
+@click.group(cls=Commands)
 def tokens() -> None:
     """Create, list, rotate and revoke tokens."""
 
