@@ -18,6 +18,7 @@ from recollect_server.domain.embedding import DIMENSIONS, asks, name_hash, names
 from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
+from recollect_server.domain.text import is_gibberish
 from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.fusion import dates_of, fuse, share, unsaid
@@ -279,7 +280,7 @@ def _question_of(
     A search that fails meanwhile leaves no work behind: so its callers, who may give up and ask
     again at once, never have more questions embedded than they have threads.
     """
-    if not meaning.on:
+    if not meaning.on or is_gibberish(query):
         yield lambda: (None, {})
         return
     future: Future[Scans] = Future()
