@@ -249,7 +249,10 @@ def test_an_answer_is_cut_around_what_the_question_beside_it_does_not_say(
 @pytest.mark.parametrize(
     ("opening", "title"),
     [
-        ("A note of the old gardener about beasts, plants and all the other inhabitants of", "inhabitants…"),
+        (
+            "A note of the old gardener about beasts, plants and all the other inhabitants of",
+            "inhabitants…",
+        ),
         ("Abbas " * 20, "Abbas…"),
         ("園" * 100, "園…"),
     ],

@@ -100,13 +100,27 @@ def test_a_question_in_other_words_reaches_the_context_of_a_small_store(
         assert max(best(service, query)) < 0.3, query
 
 
-NONSENSE = ("zzz", "123", "jjjjjj", "aaaa", "k", "dsfkjh sdkfjh", "???", "\N{THINKING FACE}", "42 7")
+NONSENSE = (
+    "zzz",
+    "123",
+    "jjjjjj",
+    "aaaa",
+    "k",
+    "dsfkjh sdkfjh",
+    "???",
+    "\N{THINKING FACE}",
+    "42 7",
+)
 
 
 @pytest.mark.parametrize(
     "texts",
     [
-        ("My locker at the gym is 117 and the code is 4-8-2-9.", "Zelda snores.", "Grades: 1, 2, 1."),
+        (
+            "My locker at the gym is 117 and the code is 4-8-2-9.",
+            "Zelda snores.",
+            "Grades: 1, 2, 1.",
+        ),
         ("J'ai rangé la cave.", "Julie joue du jazz jeudi.", "Le jardin de Jeanne."),
     ],
 )
