@@ -230,10 +230,14 @@ class Embedding:
     # What is to do --------------------------------------------------------------------------------
 
     def _look(self, plan: Plan) -> None:
+        """Note the conversations that changed since the last look; all, if that cannot be told."""
         now = time.monotonic()
         store, index, model = plan.store, plan.index, plan.model
         if self._index is not index or self._model != model or self._plan_name != plan.name:
-            self._cursor = index.log.last_cursor()
+            changed, self._cursor = None, index.log.last_cursor()
+        else:
+            changed, self._cursor = index.log.changed_after(self._cursor)
+        if changed is None:
             self._long.clear()
             done = store.progress(model, plan.epoch)
             if not any(done.values()) and self._planner.census is not None:
@@ -245,7 +249,6 @@ class Embedding:
             }
             self._index, self._model, self._plan_name = index, model, plan.name
             return
-        changed, self._cursor = index.log.changed_after(self._cursor)
         for name in changed:
             waiting = self._waiting.pop(name, None)
             if waiting is None:
