@@ -2,7 +2,8 @@
 far it may be trusted.
 
 `python -m bench.calibrate --set DIR [--set DIR ...] [--measure DIR ...] --keep DIR [--questions
-100] [--groups 2] [--write]`; with `--few` instead of `--set`, only the weights of small stores
+100] [--groups 2] [--write]`; with `--few` instead of `--set`, only the weights of small stores;
+with `--unembedded`, only those of what is not embedded yet
 
 A set is a folder as `bench.recall` reads it. `--measure` names sets that are reported on and not
 learned from. Each group's history is asked three kinds of questions (`calibration_cases`): its own,
@@ -20,6 +21,9 @@ The weights of small stores (`FEW`) are learned behind all others, from one half
 until `NOISE` of the questions that nothing answers have a message at the threshold, in English and
 in other languages alike. Nothing is learned so for searches by words alone: a question in other
 words finds nothing there.
+
+What was just said and is not embedded yet has weights of its own, learned from the same questions
+with the vectors of a conversation taken away (`calibration_unembedded`).
 """
 
 import argparse
@@ -47,6 +51,7 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]
 
 from bench import newcomers
 from bench.calibration_cases import OWN, STRANGER, TALK, Case, cached_cases
+from bench.calibration_unembedded import unembedded_cases
 from bench.recall import QUERIES, read_questions
 
 SHARES = {OWN: 0.7, STRANGER: 0.15, TALK: 0.15}
@@ -66,6 +71,7 @@ NOISE = 0.07
 """Share of the questions that nothing in a small store answers, of which any message may reach the
 threshold in the half that is learned from; the half kept aside has about twice as much.
 """
+UNEMBEDDED = "unembedded"
 BUDGET = 2000  # tokens of recall, for the trade-off
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _STANDING = ("behind", "rest")
@@ -135,6 +141,16 @@ def _row_of(it: Case, signals: Signals, right: NDArray[np.bool_]) -> Row:
         it, signals, np.array([*evidence(signals, it.words).values()]), places,
         np.stack([steps[name] for name in _STANDING], axis=1)[places], still,
     )  # fmt: skip
+
+
+def rows_of_unembedded(cases: Sequence[Case]) -> dict[str, list[Row]]:
+    """Return the rows of the questions whose best message, or conversation, is not embedded."""
+    rows: dict[str, list[Row]] = {"messages": [], "conversations": []}
+    for case in unembedded_cases(cases):
+        for of, row in rows_of(case).items():
+            if calibration.way_of_best(row.signals, "meaning") == UNEMBEDDED:
+                rows[of].append(row)
+    return rows
 
 
 def learn(rows: Sequence[Row], given: Mapping[str, float] | None = None) -> dict[str, float]:
@@ -329,6 +345,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--few", action="store_true", help="learns the weights of small stores alone"
     )
+    parser.add_argument(
+        "--unembedded",
+        action="store_true",
+        help="learns the weights of what is not embedded yet alone, with the model",
+    )
     chosen = parser.parse_args(arguments)
     if not chosen.few and not chosen.set:
         parser.error("name a --set to learn from, or --few")
@@ -338,16 +359,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "messages": dict(MESSAGES),
         "conversations": dict(CONVERSATIONS),
     }
-    for way in ("words", "meaning") if chosen.set else ():
+    ways = (UNEMBEDDED,) if chosen.unembedded else ("words", "meaning", UNEMBEDDED)
+    for way in ways if chosen.set else ():
         learned_from = [it for it in chosen.set if way == "words" or it.name not in WORDS_ONLY]
         cases = [
             it for folder in (*learned_from, *chosen.measure)
-            for it in cached_cases(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=way == "meaning")
+            for it in cached_cases(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=way != "words")
         ]  # fmt: skip
         names = {path.name for path in learned_from}
-        both = [rows_of(it) for it in sampled(cases)]
+        rows_by_kind = (
+            rows_of_unembedded(sampled(cases))
+            if way == UNEMBEDDED
+            else _rows_by_kind([rows_of(it) for it in sampled(cases)])
+        )
         for of, weights in learned.items():
-            rows = [it[of] for it in both]
+            rows = rows_by_kind[of]
             own = [row for row in rows if row.case.set in names]
             weights[way] = _leaning(learn(own), way)
             report(
@@ -362,6 +388,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for name in sorted(names)
             }
             report(f"{of}, {way}, the set left out", own, away)
+    if not chosen.unembedded:
+        _learn_few(chosen, sets, learned)
+    text = "\n\n".join(
+        [HEADER, *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items())]
+    )
+    if chosen.write:
+        WEIGHTS.write_text(text + "\n")
+    else:
+        print(text)
+
+
+def _rows_by_kind(rows: Sequence[Mapping[str, Row]]) -> dict[str, list[Row]]:
+    return {of: [it[of] for it in rows] for of in ("messages", "conversations")}
+
+
+def _learn_few(
+    chosen: argparse.Namespace,
+    sets: Sequence[Path],
+    learned: dict[str, dict[str, dict[str, float]]],
+) -> None:
+    """Learn the weights of small stores, and report on the sets that are measured."""
     half = newcomers.FOLDER / newcomers.LEARN
     cases = cached_cases(chosen.keep, half, [], _EVERY, _EVERY, meaning=True)
     few = [rows_of(it) for it in cases]
@@ -374,13 +421,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for of, weights in learned.items():
             rows = [rows_of(it)[of] for it in sampled(cases)]
             report(f"{of}, meaning, small stores learned", rows, {folder.name: weights["meaning"]})
-    text = "\n\n".join(
-        [HEADER, *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items())]
-    )
-    if chosen.write:
-        WEIGHTS.write_text(text + "\n")
-    else:
-        print(text)
 
 
 def _table(name: str, says: str, weights: dict[str, dict[str, float]]) -> str:

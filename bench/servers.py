@@ -93,6 +93,7 @@ def embedded(data_dir: Path, space: str = "default") -> None:
     while True:
         time.sleep(0.2)  # the index takes in what was acknowledged within less
         if index.state_of(folder).lines == vectors.state_of(folder).lines:
+            time.sleep(0.2)  # vectors are stored a moment before searches see them
             return
 
 

@@ -88,7 +88,8 @@ def test_it_finds_the_words_in_other_scripts(text: str, question: str, expected:
 
 
 @given(
-    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=400),
+    # bold text that is cut has marks that the text has not
+    text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="*"), max_size=400),
     tokens=st.integers(0, 60),
     question=st.text(max_size=30),
 )
@@ -97,6 +98,49 @@ def test_an_excerpt_never_takes_more_than_its_tokens(text: str, tokens: int, que
     assert estimate_tokens(shown) <= tokens
     stripped = shown.removeprefix(MARK).removesuffix(MARK).strip()
     assert shown == text or stripped in text
+
+
+def test_an_excerpt_of_wide_characters_ends_with_a_whole_word() -> None:
+    wide = "“It’s a naïve façade” – she said so. "
+    text = FILLING * 10 + wide * 3 + "The zebra never crosses Wilhelmstraße " * 12 + FILLING * 10
+    words = set(text.split())
+    for tokens in range(12, 60):
+        shown = excerpt(text, tokens, words_of("zebra façade"))
+        assert set(shown.strip(f"{MARK} ").split()) <= words, (tokens, shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "expected"),
+    [
+        (f"{FILLING}**{FILLING * 2}zebra runs**, they say. {FILLING}", "zebra runs", "… **"),
+        (f"{FILLING}The zebra **runs and {FILLING * 3}** {FILLING}", "zebra runs", "** …"),
+        (f"{FILLING}**Zebras run** {FILLING}**Cows walk** {FILLING}", "zebra", "**Zebras run**"),
+    ],
+)
+def test_bold_text_that_is_cut_is_bold(text: str, question: str, expected: str) -> None:
+    for tokens in range(8, 30):
+        shown = excerpt(text, tokens, words_of(question))
+        assert shown.count("**") % 2 == 0, (tokens, shown)
+        assert "****" not in shown
+        assert estimate_tokens(shown) <= tokens
+    assert expected in excerpt(text, 16, words_of(question))
+
+
+def test_stars_in_code_are_no_bold_text() -> None:
+    text = FILLING + "\n\n```python\n" + "area = side ** 2\n" * 30 + "```\n" + FILLING
+    for tokens in range(12, 40):
+        shown = excerpt(text, tokens, words_of("area side"))
+        assert set(shown.splitlines()) <= {MARK, "```python", "area = side ** 2", "```"}, shown
+
+
+def test_code_that_is_cut_keeps_its_indentation() -> None:
+    block = "def walk(beast):\n" + "    beast.step()\n" * 30 + "    zebra.run()\n    return beast\n"
+    text = FILLING * 4 + "\n\n```python\n" + block + "```\n" + FILLING * 4
+    for tokens in range(14, 40):
+        shown = excerpt(text, tokens, words_of("zebra run"))
+        lines = [it for it in shown.splitlines() if "(" in it or "return" in it]
+        assert "    zebra.run()" in lines, shown
+        assert all(f"{it}\n" in block and not it.startswith("beast") for it in lines), shown
 
 
 CODE = (

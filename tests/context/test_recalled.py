@@ -246,6 +246,28 @@ def test_an_answer_is_cut_around_what_the_question_beside_it_does_not_say(
     assert "The leather one does." in answer.message.content
 
 
+@pytest.mark.parametrize(
+    ("opening", "title"),
+    [
+        (
+            "A note of the old gardener about beasts, plants and all the other inhabitants of",
+            "inhabitants…",
+        ),
+        ("Abbas " * 20, "Abbas…"),
+        ("園" * 100, "園…"),
+    ],
+)
+def test_a_title_that_is_cut_ends_with_a_whole_word(
+    service: Service, opening: str, title: str
+) -> None:
+    others = [f"Note item {number}, please." for number in range(8)]
+    service.told(f"{opening} his garden.", *others, "The zebra Ottokar eats hay.")
+    form = context_pb2.CONTEXT_FORMAT_XML
+    answer = built(service, service.told("Hello you."), "What does Ottokar eat?", format=form)
+    assert "Ottokar eats hay" in answer.rendered
+    assert f'{title}" date="' in answer.rendered
+
+
 def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> None:
     service = connect(
         start_server(relevance_threshold=0.0, recall_limit=50, excerpt_tokens=200, embedder="off")

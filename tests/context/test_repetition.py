@@ -9,7 +9,11 @@ from recollect_server.domain.repetition import (
 )
 
 SAID = spoken(
-    ["Please plan the trip to Kyoto, in *May*, for two.", "Agreed: we fly on 3 May. No hotel yet."]
+    [
+        "Please plan the trip to Kyoto, in *May*, for two.",
+        "Agreed: we fly on 3 May. No hotel yet.",
+        "Next week please.",
+    ]
 )
 
 
@@ -19,6 +23,8 @@ SAID = spoken(
         ("Plan the trip to Kyoto in May", ""),
         ("Please plan the trip to Kyoto, in Ma…", ""),
         ("Trip to Kyoto", "Trip to Kyoto"),  # a short one is a name
+        ("Next week, please.", ""),  # but not where it is all of a message
+        ("Next week", "Next week"),
         ("Plan the trip to Kyoto in June", "Plan the trip to Kyoto in June"),
         ("Plan the trip to Kyoto in M", "Plan the trip to Kyoto in M"),
     ],

@@ -49,6 +49,36 @@ def test_notes_of_much_text_have_100_to_200_tokens_and_tell_of_all_of_it(talk: T
     assert all(subject in notes.abbreviation for subject in subjects)
 
 
+@pytest.mark.parametrize(
+    "cheer",
+    [
+        "Let's keep pushing and following our dreams.",
+        "Let's continue to spread kindness in the neighbourhood.",
+        "Let's work hard to help those around us.",
+        "Let's move quickly through these cards.",
+        "Let's talk about the remote control.",
+        "Let's wrap up this meeting.",
+    ],
+)
+def test_encouragement_and_agenda_are_no_decisions(cheer: str, talk: Talk) -> None:
+    notes = Extractive().write_notes(talk(cheer, "The flood ruined the homes by the river."), "")
+    assert "(decided)" not in notes.abbreviation
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "Let's keep two weeks of logs on the server.",
+        "Let's go with the hotel by the river.",
+        "Let's work from home on Fridays.",
+        "Let's meet in Ghent on Friday.",
+    ],
+)
+def test_a_choice_is_a_decision(choice: str, talk: Talk) -> None:
+    notes = Extractive().write_notes(talk(choice, "The flood ruined the homes by the river."), "")
+    assert "(decided)" in notes.abbreviation
+
+
 def test_code_and_marks_stay_out(talk: Talk) -> None:
     notes = Extractive().write_notes(
         talk("Rewrite the **parser** of the config file.\n```python\nimport secret_thing\n```"), ""

@@ -99,6 +99,23 @@ def test_a_title_skips_small_talk_before_the_first_request(talk: Talk) -> None:
     assert Extractive().write_notes(talk(*turns), "").title == "Translate My Lease into Dutch"
 
 
+@pytest.mark.parametrize(
+    ("opening", "unwanted"),
+    [
+        ("Appreciate your support with the memorial, as always.", "Appreciate"),
+        ("If I wanted to calculate the odds of a memorial coin, I would draw it.", "If I"),
+    ],
+)
+def test_thanks_and_a_condition_are_no_title(talk: Talk, opening: str, unwanted: str) -> None:
+    lines = [
+        opening,
+        "Sure.",
+        "The memorial for the soldiers opens on Sunday by the old harbour.",
+        "Good.",
+    ]
+    assert unwanted not in Extractive().write_notes(talk(*lines), "").title
+
+
 def test_a_title_follows_what_most_of_the_conversation_is_about(talk: Talk) -> None:
     later = [
         text

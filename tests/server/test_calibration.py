@@ -100,6 +100,43 @@ def test_a_question_in_other_words_reaches_the_context_of_a_small_store(
         assert max(best(service, query)) < 0.3, query
 
 
+NONSENSE = (
+    "zzz",
+    "123",
+    "jjjjjj",
+    "aaaa",
+    "k",
+    "dsfkjh sdkfjh",
+    "???",
+    "\N{THINKING FACE}",
+    "42 7",
+)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (
+            "My locker at the gym is 117 and the code is 4-8-2-9.",
+            "Zelda snores.",
+            "Grades: 1, 2, 1.",
+        ),
+        ("J'ai rangé la cave.", "Julie joue du jazz jeudi.", "Le jardin de Jeanne."),
+    ],
+)
+def test_nonsense_finds_nothing_in_a_small_store(
+    texts: tuple[str, ...], start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    for text in texts:
+        service.told(text)
+    until_embedded(service, server)
+    assert {it: best(service, it) for it in NONSENSE} == dict.fromkeys(NONSENSE, (0.0, 0.0))
+    service.told("The parcel has the number 123.")
+    assert best(service, "123")[0] > 0
+
+
 FEW = (
     "The zebra lives in Ghent.",
     "Hello there, you.",

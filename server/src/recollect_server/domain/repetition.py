@@ -27,10 +27,12 @@ def spoken(texts: Iterable[str]) -> str:
 
 
 def title_beside(title: str, shown: str) -> str:
-    """Return a title, or nothing if the messages shown (`spoken`) have all of it."""
-    if len(title) < _TITLE:
-        return title
+    """Return a title, or nothing if the messages shown (`spoken`) have all of it. A short one may
+    stand in a message; it is left out where it is all of one.
+    """
     words = _words(title)
+    if len(title) < _TITLE:
+        return "" if f"|{words}|" in f"|{shown}|" else title
     return "" if (words.rstrip() if title.endswith(_MARK) else words) in shown else title
 
 

@@ -47,6 +47,12 @@ _LINE_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _JOINERS = "\u200c\u200d"  # invisible, and part of how Persian words and many emoji are spelt
 
 
+_WORD = re.compile(r"\w+")
+# Figures, one Latin letter alone or again and again, or six and more letters without a vowel:
+# shorter ones may be an abbreviation.
+_MEANINGLESS = re.compile(r"[\d_]+|([a-z])\1*|[b-df-hj-np-tv-xz]{6,}", re.IGNORECASE)
+
+
 _BEFORE = re.compile(r"(?:(\S+)[ \u00a0]+)?(\S+)$")
 # Before a name or a figure: never the end of a sentence.
 _OPENING_ABBREVIATIONS = frozenset(
@@ -86,6 +92,14 @@ def quoted(text: str) -> str:
     """Return the text on one line in quotation marks, which nothing in it can end."""
     escaped = one_line(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def is_gibberish(text: str) -> bool:
+    """Return whether no word of a text has a meaning: it has no word, only figures, single letters
+    or keys that were hit at random, as far as that can be told. Embedding models place such a text
+    beside anything short.
+    """
+    return all(_MEANINGLESS.fullmatch(word) for word in _WORD.findall(text))
 
 
 def composed(text: str) -> str:

@@ -43,7 +43,8 @@ _VAGUE = frozenset(
 )
 """Words that say what one does in any conversation."""
 _FEELING = re.compile(
-    r"(?:i(?:'m|’m| am| feel| was| trust| appreciate| guess| hope)|my (?:boss|day|apologies)|you(?:'re|’re| are))\b",
+    r"(?:i(?:'m|’m| am| feel| was| trust| appreciate| guess| hope)|my (?:boss|day|apologies)|you(?:'re|’re| are)"
+    r"|(?:really )?appreciate|if (?:i|we|you))\b",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|[\"“”«»„]")

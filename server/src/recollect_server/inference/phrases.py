@@ -75,8 +75,10 @@ ENGLISH = _phrases(
     r"|the (?:latter|former|same|other)"
     r"|however|therefore|thus|otherwise|instead|additionally|furthermore|moreover|for example|if so|if not"
     r"|in that case|either way|once done",
-    r"let['’]s(?! (?:say|see|be|face|break|dive))|let us|we(?:['’]ll| will)|(?:have |['’]ve )?(?:decided|agreed"
-    r"|chosen|settled)(?: to| on| that|:)"
+    r"let['’]s(?! (?:just |all )?(?:say|see|be|face|break|dive|talk|discuss|hear|continue|wrap up"
+    r"|keep (?:\w+ing|at it|it up)|work (?:hard|together|on)|move (?:quickly|on|forward)"
+    r"|get (?:started|going|into|back)))"
+    r"|let us|we(?:['’]ll| will)|(?:have |['’]ve )?(?:decided|agreed|chosen|settled)(?: to| on| that|:)"
     r"|i(?:['’]ll| will) (?:take|go|use|book|choose|pick|order|buy|start|keep|stick|add|do|ask|try)"
     r"|go(?:ing)? with|stick(?:ing)? (?:to|with)"
     r"|from now on|we agreed|it['’]s decided|i (?:chose|choose|pick|picked)",

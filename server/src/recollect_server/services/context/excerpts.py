@@ -97,13 +97,34 @@ def _part(text: str, room: int, matches: list[Match], rarities: Mapping[str, flo
         start = sentence  # the words themselves would be cut off
     end = _end(text, start, last, start + characters)
     end = markdown.ending(text, start, end, last if last <= end else start)
+    start += _blank(text, start, end)
+    end = start + len(text[start:end].rstrip())
+    if len(text[start:end].encode()) > room:  # it has wider characters than the rest of the text
+        end = _within(text, start, end, room)
+        end = markdown.ending(text, start, end, start)
+    start, end = markdown.without_marks(text, start, end)
+    size = len(text[start:end].encode())
+    return _Part(start, end, size, *markdown.around(text, start, end))
+
+
+def _blank(text: str, start: int, end: int) -> int:
+    """Return how many blank characters an excerpt begins with. The first line of code keeps its
+    indentation.
+    """
     stretch = text[start:end]
-    shown = stretch.strip()
-    if len(shown.encode()) > room:  # the stretch has wider characters than the rest of the text
-        shown = shown.encode()[:room].decode(errors="ignore").rstrip()
-    start += len(stretch) - len(stretch.lstrip())
-    end = start + len(shown)
-    return _Part(start, end, len(shown.encode()), *markdown.around(text, start, end))
+    blank = len(stretch) - len(stretch.lstrip())
+    line = markdown.line_start(text, start + blank)
+    return line - start if line >= start and markdown.code_at(text, line) else blank
+
+
+def _within(text: str, start: int, end: int, room: int) -> int:
+    """Return where an excerpt ends that has at most `room` bytes: with a word, where it has any."""
+    shown = text[start:end].encode()[:room].decode(errors="ignore")
+    limit = start + len(shown)
+    if not (text[limit].isspace() or UNSPACED_RUN.match(text, limit)):
+        blank = max(text.rfind(" ", start, limit), text.rfind("\n", start, limit))
+        limit = blank if blank > start else limit
+    return start + len(text[start:limit].rstrip())
 
 
 def _matches(text: str, words: frozenset[str], rarities: Mapping[str, float]) -> list[Match]:

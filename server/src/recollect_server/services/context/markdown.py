@@ -21,6 +21,7 @@ _LONE = re.compile(
 _RULE = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}(?:\n|\Z)")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+")
 _BLOCK = re.compile(r"\s*(?:[-*+•][ \t]|\d{1,3}[.)][ \t]|#{1,6}[ \t]|>|\||`{3}|~{3})")
+_BOLD = "**"
 _MOST_LONE = 8  # lines that are left out at a cut
 _MOST_ROWS = 200  # of a table, between its header and a cut
 _MOST_FENCES = 500
@@ -119,10 +120,37 @@ def around(text: str, start: int, end: int) -> tuple[str, str]:
     """Return what must stand before and behind a part of a text for its code and its tables to be
     whole.
     """
-    opener = code_at(text, start)
+    opener, ends_in = code_at(text, start), code_at(text, end)
     before = f"{opener}\n" if opener else header_at(text, start)
-    ends_in = code_at(text, end)
-    return before, f"\n{closing(ends_in)}" if ends_in else ""
+    after = f"\n{closing(ends_in)}" if ends_in else ""
+    if not before and is_bold_at(text, start):
+        before = _BOLD
+    if not after and is_bold_at(text, end):
+        after = _BOLD
+    return before, after
+
+
+def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a part of a text without a mark of bold text that ends at its beginning, or begins at
+    its end.
+    """
+    if text.startswith(_BOLD, start) and is_bold_at(text, start):
+        behind = start + len(_BOLD)
+        start = behind + len(text[behind:end]) - len(text[behind:end].lstrip())
+    if text.endswith(_BOLD, start, end) and is_bold_at(text, end):
+        end = start + len(text[start : end - len(_BOLD)].rstrip())
+    return start, end
+
+
+def is_bold_at(text: str, position: int) -> bool:
+    """Return whether a position is in bold text, which does not go on over a line's end."""
+    line = line_start(text, position)
+    is_open = text.count(_BOLD, line, position) % 2 == 1
+    return (
+        is_open
+        and _BOLD in text[position : _line_end(text, position)]
+        and not code_at(text, position)
+    )
 
 
 def line_start(text: str, position: int) -> int:

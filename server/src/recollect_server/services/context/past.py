@@ -203,16 +203,21 @@ def _about(conversation: Conversation, words: frozenset[str] = frozenset(), own:
     text = (
         "" if conversation.id == own else excerpt(conversation.abbreviation, _ABBREVIATION, words)
     )
-    name = (
-        conversation.name
-        if len(conversation.name) <= _TITLE
-        else conversation.name[: _TITLE - 1].rstrip() + MARK
-    )
     return About(
-        name,
+        _title_of(conversation),
         conversation.channel,
         conversation.create_time,
         conversation.update_time,
         text,
         sentences_of(text),
     )
+
+
+def _title_of(conversation: Conversation) -> str:
+    """Return the name of a conversation; of a long one the words that a title has room for."""
+    name = conversation.name
+    if len(name) > _TITLE:
+        name = name[: _TITLE - 1] + MARK
+    if len(name) == _TITLE and name.endswith(MARK):  # the beginning of a text is cut anywhere
+        name = (name[:-1].rpartition(" ")[0] or name[:-1]) + MARK
+    return name

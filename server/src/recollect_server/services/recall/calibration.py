@@ -15,8 +15,9 @@ A store of few messages has fewer that are near a question by chance, so a cosin
 The features of such stores (`few`) fade out until the store has `LEAST_MESSAGES`, and leave the
 scores of larger ones as they are.
 
-`bench/calibrate.py` learns the weights in `calibration_weights.py`, apart for searches with meaning
-and by words alone.
+`bench/calibrate.py` learns the weights in `calibration_weights.py`, apart for searches with
+meaning, by words alone, and with meaning where the best candidate is not embedded yet: an unknown
+cosine is no cosine of 0.
 """
 
 from collections.abc import Mapping
@@ -77,8 +78,8 @@ def calibrated(
     way = way_of(messages, conversations)
     words = judged_words(words, way)
     return Fused(
-        probabilities(of_messages, words, MESSAGES[way]),
-        probabilities(of_conversations, words, CONVERSATIONS[way]),
+        probabilities(of_messages, words, MESSAGES[way_of_best(of_messages, way)]),
+        probabilities(of_conversations, words, CONVERSATIONS[way_of_best(of_conversations, way)]),
     )
 
 
@@ -86,6 +87,16 @@ def way_of(messages: MessageLegs, conversations: ConversationLegs) -> str:
     """Return whether anything is known by `meaning`, or by `words` alone."""
     blind = np.isnan(messages.vector).all() and np.isnan(conversations.vector).all()
     return "words" if blind else "meaning"
+
+
+def way_of_best(signals: Signals, way: str) -> str:
+    """Return the way by which the best candidate was found: `unembedded` if others are known by
+    meaning and it is not.
+    """
+    if way == "words" or not len(signals.odds):
+        return way
+    best = signals.odds == signals.odds.max()
+    return "unembedded" if np.isnan(signals.vector[best]).all() else way
 
 
 def judged_words(words: QuestionWords, way: str) -> QuestionWords:

@@ -14,6 +14,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.telemetry import Step, Telemetry
+from recollect_server.domain.text import is_gibberish
 from recollect_server.services.recall.candidates import LEAST, VECTOR_LEGS
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
@@ -150,7 +151,7 @@ def _question_of(
     A search that fails meanwhile leaves no work behind: so its callers, who may give up and ask
     again at once, never have more questions embedded than they have threads.
     """
-    if not meaning.on:
+    if not meaning.on or is_gibberish(query.meant):
         yield lambda: (None, {})
         return
     future: Future[Scans] = Future()
