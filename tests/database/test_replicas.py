@@ -387,8 +387,8 @@ def test_of_two_requests_that_take_one_id_at_the_same_moment_each_has_its_own_an
 ) -> None:
     one, two = replicas.one, replicas.two
     left, goes = one.told("apricot"), one.told("zebra")
-    requests = replicas.servers[1].app.spaces.open_now()[0]._space._requests
-    find = requests.find_answered
+    requests = replicas.servers[1].app.spaces.open_now()[0]._space._answered
+    find = requests.find
 
     def be_overtaken(request: RequestKey) -> KnownRequest | None:
         earlier = find(request)
@@ -396,6 +396,6 @@ def test_of_two_requests_that_take_one_id_at_the_same_moment_each_has_its_own_an
         one.conversations.Switch(api.SwitchRequest(from_conversation_id=left, request_id="r1"))
         return earlier
 
-    monkeypatch.setattr(requests, "find_answered", be_overtaken)
+    monkeypatch.setattr(requests, "find", be_overtaken)
     assert two.delete(goes, request_id="r1").conversation_id == goes
     assert code_of(lambda: one.get(goes)) == "NOT_FOUND"

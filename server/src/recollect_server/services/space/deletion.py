@@ -27,6 +27,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.frozen import frozen
+from recollect_server.services.space.answered_requests import request_of_delete
 from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
     KEEP_ANCHORS,
@@ -37,7 +38,6 @@ from recollect_server.services.space.deletion_steps import (
 from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import lines_as_indexed
-from recollect_server.services.space.requests import request_of_delete
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
@@ -85,7 +85,7 @@ class Deletions:
         self._pending = parts.pending
         self._states = parts.states
         self._routes = parts.routes
-        self._requests = parts.requests
+        self._requests = parts.answered
         self._anchors = parts.anchors
         self._locks = parts.locks
         self._clock = parts.clock
@@ -122,7 +122,7 @@ class Deletions:
             ):
                 if conversation_id in self._under_way:
                     continue
-                if request and (earlier := self._requests.find_answered(request)):
+                if request and (earlier := self._requests.find(request)):
                     return Receipt.of(earlier)
                 try:
                     number = self._begin(
@@ -133,7 +133,7 @@ class Deletions:
                         raise
                     if not self._is_begun(conversation_id, request):
                         # Its answer is kept before the log goes: who finds no log finds it.
-                        if earlier := self._requests.find_answered(request):
+                        if earlier := self._requests.find(request):
                             return Receipt.of(earlier)
                         if self._is_killed_at_end(conversation_id, request):
                             empty = Receipt(conversation_id, {}, self._clock())

@@ -106,6 +106,7 @@ class Space:
         self._overlay = self._projection.overlay
         self._pending, self._states = parts.pending, parts.states
         self._routes, self._requests = parts.routes, parts.requests
+        self._answered = parts.answered
         self._writes = parts.writes
         self._deletions = Deletions(parts)
         self._redactions = Redactions(parts)
@@ -330,19 +331,19 @@ class Space:
         """Return the same request, one that writes no line, if it was carried out before by any
         process. Hold its lock. Raises as `find_request`.
         """
-        return self._requests.find_answered(request)
+        return self._answered.find(request)
 
     def share(self, record: KnownRequest) -> None:
         """Let other processes have the answer of such a request, which the index here has. Raises
         StorageUnavailable.
         """
-        self._requests.share(record)
+        self._answered.share(record)
 
     def remember(self, record: KnownRequest) -> None:
         """Keep the answer of such a request, for every process. Raises IndexUnavailable,
         StorageUnavailable.
         """
-        self._requests.remember(record)
+        self._answered.remember(record)
 
     def has_request(self, request_id: str) -> bool:
         """Return True if a request of this id was carried out before. Raises IndexUnavailable."""

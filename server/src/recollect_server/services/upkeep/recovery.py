@@ -25,6 +25,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.time import Clock
+from recollect_server.services.space.answered_requests import request_of_delete, share
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
@@ -38,7 +39,6 @@ from recollect_server.services.space.deletion_steps import (
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.services.space.redaction import finish_interrupted
-from recollect_server.services.space.requests import request_of_delete, share
 from recollect_server.services.space.unindexing import settle_all
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
