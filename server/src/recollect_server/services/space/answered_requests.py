@@ -1,14 +1,17 @@
 """Exactly-once of requests that write no line: deletes, switches, notes to be written anew.
 
 The index keeps their answers. Over a store that processes share, the store keeps them too, so that
-a repeat is answered by every process.
+a repeat is answered by every process, and it keeps their ids from when they are begun, so that
+every process refuses them to other requests.
 """
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import orjson
 
-from recollect_server.domain.errors import IndexUnavailable, RequestIdReused
+from recollect_server.domain.errors import IndexUnavailable, RequestIdReused, StorageUnavailable
+from recollect_server.services.space.logs import check_unanswered
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.requests import Requests, check_same
 from recollect_server.services.space.state import RequestKey
@@ -40,19 +43,64 @@ class AnsweredRequests:
         check_same(request, earlier)
         return earlier
 
+    @contextmanager
+    def carrying_out(self, request: RequestKey | None) -> Iterator[None]:
+        """Have the id of such a request in the block, which carries it out and remembers its
+        answer, against every process; give it up if the block raises before it has one. Raises
+        RequestIdReused if another request has the id, StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        if request is None or sharing is None:
+            yield
+            return
+        if not sharing.begin_request(request.id, request.hash):
+            raise RequestIdReused(request.id)
+        try:
+            yield
+        except BaseException:
+            self.give_up(request)
+            raise
+
+    def give_up(self, request: RequestKey) -> None:
+        """Let the id of such a request be free again, unless it has an answer, here or elsewhere.
+        Raises nothing.
+        """
+        sharing = self._store.sharing
+        with suppress(IndexUnavailable):
+            if self._projection.index.requests.find(request.id):
+                return
+        if sharing is not None:
+            with suppress(StorageUnavailable):
+                sharing.give_up_request(request.id, request.hash)
+
     def is_begun(self, request: RequestKey) -> bool:
         """Return True if a process began such a request and did not remember its answer. Raises
         StorageUnavailable.
         """
-        return self._shared_answer(request) == ""
+        sharing = self._store.sharing
+        return sharing is not None and sharing.is_begun(request.id, request.hash)
+
+    def has(self, request_id: str) -> bool:
+        """Return whether a process carried out, or began, such a request of this id. Raises
+        StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        return sharing is not None and sharing.answer(request_id) is not None
+
+    def check_unanswered(self, request: RequestKey | None) -> None:
+        """Raise RequestIdReused if any process carried out such a request with the id of one that
+        writes lines. Raises StorageUnavailable.
+        """
+        check_unanswered(self._store, request)
 
     def begin_delete(self, request: RequestKey, conversation_id: str) -> None:
         """Note that a request begins to delete a conversation, for the other processes and for the
-        one that finishes what a kill interrupts. Raises StorageUnavailable.
+        one that finishes what a kill interrupts. Raises RequestIdReused, StorageUnavailable.
         """
         note = orjson.dumps([request.id, request.hash]).decode()
         if sharing := self._store.sharing:
-            sharing.begin_delete(conversation_id, request.id, note)
+            if not sharing.begin_delete(conversation_id, request.id, request.hash, note):
+                raise RequestIdReused(request.id)
             return
         with suppress(IndexUnavailable):  # its answers are lost too
             self._projection.index.requests.begin_delete(conversation_id, note)
@@ -90,9 +138,11 @@ def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
     """
     if logs.sharing is None:
         return record
-    answer = logs.sharing.remember(record.request_id, orjson.dumps(record).decode())
+    answer = orjson.dumps(record).decode()
+    answer = logs.sharing.remember(record.request_id, record.hash, answer)
     first = KnownRequest(**orjson.loads(answer))
-    # Another request took the id at the same moment, elsewhere: this one has an answer of its own.
+    # A server of the version before took the id for another request at the same moment: this one
+    # has an answer of its own.
     return first if first.hash in (record.hash, ANY_HASH) else record
 
 

@@ -48,7 +48,14 @@ from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
-from recollect_server.storage.logs.store import LogConflict, LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import (
+    LogConflict,
+    LogNotFound,
+    LogStore,
+    LogTaken,
+    Position,
+    request_claim,
+)
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, forget_lines
 
@@ -78,6 +85,7 @@ class Redactions:
         self._writes = parts.writes
         self._routes = parts.routes
         self._requests = parts.requests
+        self._answered = parts.answered
         self._anchors = parts.anchors
         self._locks = parts.locks
         self._clock = parts.clock
@@ -128,6 +136,7 @@ class Redactions:
                 raise LogConflict(conversation_id, "read", reason)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
+                self._answered.check_unanswered(request)
                 return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
             if state.lines == MAX_LINES:
                 raise InvalidField.of(
@@ -140,7 +149,14 @@ class Redactions:
             entries = entries_of([MessagesRedacted(sequences, time, by)], request)
             event, data = encoded(entries, state.lines, state.size)
             self._projection.index.settle()  # what it lacks after a crash would have it made anew
-            self._store.begin_redaction(conversation_id, [*after, *data], state.size)
+            claim = request_claim(request.id) if request else ""
+            try:
+                self._store.begin_redaction(
+                    conversation_id, [*after, *data], state.size, request=claim
+                )
+            except LogTaken:
+                self._answered.check_unanswered(request)
+                raise
             return self._finish(state, event[0], time, lines)
 
     def _read_ahead(self, conversation_id: str) -> "_Read":

@@ -333,6 +333,16 @@ class Space:
         """
         return self._answered.find(request)
 
+    def carrying_out(self, request: RequestKey | None) -> AbstractContextManager[None]:
+        """Have the id of such a request in the block, which carries it out and remembers its
+        answer. Raises RequestIdReused, StorageUnavailable.
+        """
+        return self._answered.carrying_out(request)
+
+    def give_up(self, request: RequestKey) -> None:
+        """Let the id of such a request be free again, unless it has an answer. Raises nothing."""
+        self._answered.give_up(request)
+
     def share(self, record: KnownRequest) -> None:
         """Let other processes have the answer of such a request, which the index here has. Raises
         StorageUnavailable.
@@ -346,8 +356,10 @@ class Space:
         self._answered.remember(record)
 
     def has_request(self, request_id: str) -> bool:
-        """Return True if a request of this id was carried out before. Raises IndexUnavailable."""
-        return self._requests.known(request_id) is not None
+        """Return True if a request of this id was carried out before by any process. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        return self._requests.known(request_id) is not None or self._answered.has(request_id)
 
     def flush_request(self, request_id: str) -> None:
         """Try to write the pending messages of a request, if it has any. Hold no conversation's
@@ -447,6 +459,7 @@ class Space:
                 return self.replay(earlier, state)[1]
             events = decide(state)
             if not events:
+                self._answered.check_unanswered(request)
                 return state.conversation
             hit("event.begun")
             done = self.append(state, events, request)
