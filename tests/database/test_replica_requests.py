@@ -1,11 +1,13 @@
 """Several servers over one database: an id is of one request, whichever server carries it out."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
@@ -15,6 +17,7 @@ from recollect.v1.anchor_pb2 import AnchorSource
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.external_communication_pb2 import TRUST_KNOWN
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
+from structlog.testing import capture_logs
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import Post
@@ -22,8 +25,9 @@ from tests.conftest import Start
 from tests.database.conftest import Replicas, said
 from tests.logs.proxy import proxied
 from tests.postgres import Postgres
-from tests.server.conftest import code_of, failure_of, user
+from tests.server.conftest import agent, code_of, failure_of, user
 from tests.server.test_redact import redact
+from tests.waiting import until
 
 _DELETE_ANCHORS = api.ANCHOR_DISPOSITION_DELETE
 
@@ -273,3 +277,50 @@ def test_an_anchor_is_forgotten_once_though_the_answer_of_the_database_is_lost(
             request = recall_api.DeleteAnchorRequest(key="tea")
             assert len(service.recall.DeleteAnchor(request).anchors) == 1
             assert not service.recall.ListAnchors(recall_api.ListAnchorsRequest()).anchors
+
+
+@pytest.mark.parametrize("taker", ["elsewhere", "same conversation", "Switch"])
+def test_held_messages_whose_id_another_call_takes_are_lost_and_told_and_those_behind_are_stored(
+    postgres: Postgres, start_server: Start, tmp_path: Path, taker: str
+) -> None:
+    url = postgres.new_database()
+    with proxied(postgres, url) as (proxy, through), capture_logs() as logged:
+        servers = [
+            start_server(store=store, data_dir=tmp_path / name)
+            for store, name in ((through, "one"), (url, "two"))
+        ]
+        with Post(servers[0].target) as one, Post(servers[1].target) as two:
+            name, other = one.create().id, one.told("butter")
+            proxy.is_cut = True
+            proxy.cut()
+            batches = {"taken": [user("a"), user("b")], "open": [agent("c")], "kept": [user("d")]}
+            for request, messages in batches.items():
+                held = failure_of(partial(one.append, name, *messages, request_id=request))
+                assert "The messages are held" in held.text
+            if taker == "Switch":
+                _switch(two, other, "taken")
+            else:
+                two.append(other if taker == "elsewhere" else name, user("e"), request_id="taken")
+            proxy.is_cut = False
+
+            def is_next() -> bool:
+                with suppress(grpc.RpcError):
+                    return bool(one.append(name, user("f"), request_id="next").messages)
+                return False
+
+            until(is_next)
+            there = {"same conversation": [("e", 2, 1), ("c", 3, 1), ("d", 4, 2), ("f", 5, 3)]}
+            expected = there.get(taker, [("c", 2, 1), ("d", 3, 2), ("f", 4, 3)])
+            assert said(one, name) == said(two, name) == expected
+            for service in (one, two):
+                again = failure_of(
+                    partial(service.append, name, *batches["taken"], request_id="taken")
+                )
+                assert (again.code, again.reason) == ("ALREADY_EXISTS", "REQUEST_ID_REUSED")
+                assert service.append(name, *batches["open"], request_id="open").duplicate
+            lost = [it for it in logged if it["event"] == "held_messages_lost"]
+            assert [(it["conversation"], it["messages"]) for it in lost] == [(name, 2)]
+            assert "another request with the same request_id" in lost[0]["reason"]
+        for server in servers:
+            with Client(server.target) as client:
+                assert verified(client).problems == ()
