@@ -15,6 +15,7 @@
 
 import threading
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 import orjson
 import structlog
@@ -36,8 +37,9 @@ from recollect_server.services.space.deletion_steps import (
     settle_anchors,
 )
 from recollect_server.services.space.events import Deleted
+from recollect_server.services.space.late_redactions import lines_as_indexed
+from recollect_server.services.space.logs import RedactedElsewhere
 from recollect_server.services.space.parts import Parts
-from recollect_server.services.space.redaction import lines_as_indexed
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
@@ -276,11 +278,14 @@ class Deletions:
 
     def _keep_as_indexed(self, stored: Stored) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
-        row, which says how many, goes first.
+        row, which says how many, goes first. Where nobody has them, the index is made anew.
         """
         conversation_id = stored.conversation.id
-        if (old := lines_as_indexed(self._store, conversation_id, stored.lines)) is not None:
-            self._as_indexed[conversation_id] = old
+        index = self._projection.index
+        with suppress(RedactedElsewhere):
+            old = lines_as_indexed(self._store, index, conversation_id, stored, is_deleted=True)
+            if old is not None:
+                self._as_indexed[conversation_id] = old
 
     def _complete(
         self, conversation_id: str, number: int | None, request: RequestKey | None

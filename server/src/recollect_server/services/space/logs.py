@@ -285,7 +285,7 @@ class Logs(ABC, Generic[State]):
                 before = state
                 for line in chunk:
                     if stored is not None and self.store.sharing is not None:
-                        _check_redaction(line, stored.lines, name)
+                        check_redaction(line, stored.lines, name)
                     state = self.folded(state, line, name)
                     totals.messages += line.entry is not None and isinstance(
                         line.entry.content, self.message
@@ -341,7 +341,7 @@ def check_unanswered(store: LogStore, request: RequestKey | None) -> None:
         raise RequestIdReused(request.id)
 
 
-def _check_redaction(line: Line, indexed: int, name: str) -> None:
+def check_redaction(line: Line, indexed: int, name: str) -> None:
     """Raise RedactedElsewhere if a line redacts messages whose text is indexed: to take it in would
     leave their words. Another process wrote it, and `following` takes it in.
     """

@@ -21,6 +21,7 @@ which are conversations of their own.
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
@@ -39,6 +40,7 @@ from recollect_server.domain.message import Message, Redaction
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import Appended, Redacted
+from recollect_server.services.space.late_redactions import check_behind, condemn, lines_of
 from recollect_server.services.space.logs import entries_of
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import ConversationState, RequestKey
@@ -167,7 +169,7 @@ class Redactions:
             raw = self._store.raw(conversation_id).split(b"\n")[:-1]
         except StorageUnavailable:
             return _Read([], [])
-        return _Read(raw, _lines_of(raw))
+        return _Read(raw, lines_of(raw))
 
     def _raw(self, conversation_id: str) -> list[bytes]:
         if conversation_id in self._store.redacting():
@@ -199,10 +201,8 @@ class Redactions:
         except (IndexUnavailable, StorageUnavailable) as error:
             if isinstance(error, LogNotFound) and self._store.sharing is not None:
                 raise  # deleted by another process: to follow that removes all that is here of it
-            # The index may have the text, and nothing in it says so: it is made anew.
-            index.condemn(f"a redaction of {conversation_id} was interrupted: {error}")
-            with suppress(IndexUnavailable):
-                index.want_rebuild(str(error))
+            # The index may have the text, and nothing in it says so.
+            condemn(index, f"a redaction of {conversation_id} was interrupted: {error}")
             raise
         finally:
             self._states.forget(conversation_id)
@@ -224,12 +224,15 @@ class Redactions:
             self._store.end_redaction(conversation_id)
             return
         try:
-            old = _lines_of(self._store.raw_redacting(conversation_id))
+            old = lines_of(self._store.raw_redacting(conversation_id))
         except LogNotFound:
             return  # to catch up with its line finds out whether the index has the text
-        if stored.lines < old[-1].sequence:
+        if behind := old[stored.lines :]:
+            check_behind(index, conversation_id, behind, stored.lines)
             state = self._states.held(conversation_id)
-            self._writes.take_in(conversation_id, state, old[stored.lines :])
+            # A read may have met the redaction before, which the index could not take in.
+            state = state and replace(state, indexed=True)
+            self._writes.take_in(conversation_id, state, behind)
             index.settle()
         self._counts[conversation_id] += 1
         try:
@@ -242,9 +245,7 @@ class Redactions:
                 self._publish,
             )
         except IndexUnavailable as error:
-            index.condemn(f"a redaction of {conversation_id} was not followed: {error}")
-            with suppress(IndexUnavailable):
-                index.want_rebuild(str(error))
+            condemn(index, f"a redaction of {conversation_id} was not followed: {error}")
             raise
         finally:
             self._states.forget(conversation_id)
@@ -296,26 +297,6 @@ class _Read:
         return lines
 
 
-def _lines_of(raw: list[bytes]) -> list[Line]:
-    return _Read([], []).lines_of(raw)
-
-
-def lines_as_indexed(store: LogStore, conversation_id: str, lines: int) -> list[bytes] | None:
-    """Return the lines of a conversation as they were before a redaction by another process that
-    an index with so many lines of it has not followed; None if there is no such redaction.
-
-    Words can be taken out of an index only by the text that they were added with. Ask behind a read
-    of the log, and hold the conversation's lock. Raises StorageUnavailable.
-    """
-    if store.sharing is None or conversation_id not in store.redacting():
-        return None
-    try:
-        old = store.raw_redacting(conversation_id)
-    except LogNotFound:  # every process has followed it
-        return None
-    return old if lines <= len(old) else None
-
-
 def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:
     """Return the messages that are to be redacted. Raises InvalidField if there are none."""
     if sequence:
@@ -354,7 +335,7 @@ def finish_redaction(
     """
     store = transcripts.store
     raw = store.raw_redacting(conversation_id)
-    old = old or _lines_of(raw)
+    old = old or lines_of(raw)
     lines = _Read(raw, old).lines_of(store.raw(conversation_id).split(b"\n")[:-1])
     conversation: Conversation | None = None
     event = lines[len(old)]
