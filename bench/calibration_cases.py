@@ -22,7 +22,7 @@ from recollect import Client
 from recollect.cli import recall_sets
 from recollect_server import app
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
-from recollect_server.services.recall import calibration, candidates, recall
+from recollect_server.services.recall import calibration, recall, retrieval
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.fusion import Sections, fuse
 from recollect_server.services.recall.retrievers import ConversationLegs, Fused, MessageLegs
@@ -71,7 +71,7 @@ def collect(
     gathered: list[Candidates] = []
     calibrated: list[tuple[Fused, QuestionWords, MessageLegs, ConversationLegs]] = []
     fused: list[Any] = []
-    gather, calibrate = candidates.gather, calibration.calibrated
+    gather, calibrate = retrieval.gather, calibration.calibrated
 
     def watched_gather(*arguments: Any) -> Candidates:
         gathered.append(gather(*arguments))
@@ -92,8 +92,8 @@ def collect(
     with (
         tempfile.TemporaryDirectory() as data,
         patch.object(recall, "gather", watched_gather),
-        patch.object(candidates, "fuse", watched_fuse),
-        patch.object(candidates, "calibrated", watched_calibrated),
+        patch.object(retrieval, "fuse", watched_fuse),
+        patch.object(retrieval, "calibrated", watched_calibrated),
         patch.object(Embedder, "embed_pieces", remembered),
     ):
         flags = {

@@ -23,14 +23,11 @@ from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.domain.context import Budget
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import system_clock
-from recollect_server.services.anchors import Anchors
-from recollect_server.services.context.building import Choosing, ContextBuilder
+from recollect_server.services.context.inquiry import Task
 from recollect_server.services.context.own import Weighing
+from recollect_server.services.context.own_tiers import Choosing, OwnTiers
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights, words_of
-from recollect_server.services.external.external import External
-from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.upkeep.recovery import recover, unheard
@@ -144,28 +141,20 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     recovered = recover(logs, system_clock, unheard)
     space = Space(logs, recovered.index, system_clock)
     tiers = Tiers(space, Holder(0))
-    external = External(CommunicationStore(space))
-    builder = ContextBuilder(
-        space,
-        Meaning(folder, None),
-        Anchors(space),
-        tiers,
-        Holder(Choosing(Weights(), Recalling(), 300)),
-        external,
-        8 << 20,
-    )
+    choosing = Holder(Choosing(Weights(), Recalling(), 300))
+    own = OwnTiers(space, choosing, tiers.left_memory, 8 << 20)
     budget = Budget().settled()
     figures = []
     for name, conversation in (("short", conversation_id(1)), (f"of {LONG} turns", long)):
         hot_times, warm_times = [], []
         for number in range(calls):
             began = time.perf_counter()
-            weighing = Weighing(
-                words_of(questions[number % len(questions)]), system_clock(), Weights(), {}
-            )
-            head, hot, in_memory = builder.hot(conversation, weighing, budget, {})
+            words = words_of(questions[number % len(questions)])
+            weighing = Weighing(words, system_clock(), Weights(), {})
+            task = Task(conversation, "", weighing)
+            head, hot, in_memory = own.hot(task, budget)
             middle = time.perf_counter()
-            builder.warm(head, hot, weighing, [], budget, {})
+            own.warm(task, head, hot, [], budget)
             ended = time.perf_counter()
             if in_memory:
                 hot_times.append(middle - began)

@@ -21,7 +21,7 @@ from recollect import Client
 from recollect.cli.plans import Event, Plan
 from recollect_server import app
 from recollect_server.inference.embedder import Embedder, Piece, Vectors
-from recollect_server.services.recall import candidates, fusion, recall
+from recollect_server.services.recall import fusion, recall, retrieval
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.fusion import Sections
 from recollect_server.services.recall.meaning import Meaning, Scans
@@ -87,7 +87,7 @@ def collect(
     """Put a group's questions to a server of its own in this process."""
     gathered: list[Candidates] = []
     put: list[tuple[Put, ConversationLegs, Sections | None]] = []
-    gather, fuse = candidates.gather, fusion.fuse
+    gather, fuse = retrieval.gather, fusion.fuse
 
     def watched_gather(*arguments: Any) -> Candidates:
         gathered.append(gather(*arguments))
@@ -119,7 +119,7 @@ def collect(
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(recall, "gather", watched_gather),
-        patch.object(candidates, "fuse", watched_fuse),
+        patch.object(retrieval, "fuse", watched_fuse),
         patch.object(Embedder, "embed_pieces", remembered),
         patch.object(Meaning, "ask", meaning_what_is_meant),
     ):

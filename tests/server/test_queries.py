@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from recollect_server.services.recall.candidates import KEYWORD_BUDGET
+from recollect_server.services.recall.retrieval import KEYWORD_BUDGET
 
 from tests.server.conftest import Service, failure_of
 from tests.server.searching import LEGS, marked

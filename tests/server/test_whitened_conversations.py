@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recollect import Client, Message
-from recollect_server.services.recall import candidates, fusion, recall
+from recollect_server.services.recall import fusion, recall, retrieval
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.retrievers import ConversationLegs, Fused
 from recollect_server.storage.vectors.matrix import Matrix
@@ -27,7 +27,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ConversationLegs, Ca
     compared: list[ConversationLegs] = []
     both: list[tuple[ConversationLegs, Candidates]] = []
     fuse: Callable[..., Fused] = fusion.fuse
-    gather: Callable[..., Candidates] = candidates.gather
+    gather: Callable[..., Candidates] = retrieval.gather
 
     def watched_fuse(*arguments: Any) -> Fused:
         compared.append(arguments[2])
@@ -38,7 +38,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ConversationLegs, Ca
         both.append((compared[-1], gathered))
         return gathered
 
-    monkeypatch.setattr(candidates, "fuse", watched_fuse)
+    monkeypatch.setattr(retrieval, "fuse", watched_fuse)
     monkeypatch.setattr(recall, "gather", watched_gather)
     return both
 

@@ -51,8 +51,8 @@ from recollect_server.services.retention import Retention
 from recollect_server.services.space.events import (
     ChangedElsewhere,
     Deleted,
+    Indexed,
     Redacted,
-    Reindexed,
     Suspended,
     Unindexed,
 )
@@ -393,7 +393,7 @@ class OpenSpace:
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Redacted, meaning.redact)
         space.subscribe(Unindexed, meaning.unindex)
-        space.subscribe(Reindexed, meaning.reindex)
+        space.subscribe(Indexed, meaning.index)
         space.subscribe(Suspended, meaning.suspend)
         return meaning
 

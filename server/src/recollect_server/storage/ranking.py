@@ -122,6 +122,14 @@ def starts(values: NDArray[np.int64], more: NDArray[np.int64] | None = None) -> 
     return np.flatnonzero(changes)
 
 
+def union(*parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return what is in any of the arrays, ascending, each once. Faster than `np.unique`."""
+    joined = np.concatenate(parts)
+    joined.sort()
+    once: NDArray[np.int64] = joined[starts(joined)]
+    return once
+
+
 def among(values: NDArray[np.int64], ascending: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which of the values are in an array that ascends. `np.isin` sorts it once more."""
     if not len(ascending):
@@ -130,7 +138,7 @@ def among(values: NDArray[np.int64], ascending: NDArray[np.int64]) -> NDArray[np
     return there
 
 
-def highest(scores: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+def highest(scores: NDArray[np.floating] | NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """Return the indices of the `most` highest scores, descending; ties keep input order."""
     indices = np.arange(len(scores))
     if len(scores) > most:

@@ -7,7 +7,8 @@ from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import MAX_DROPPED, Candidate, Context, Packed, Source
-from recollect_server.services.recall.recall import Answer, Hit, LegScore, Result
+from recollect_server.services.recall.recall import Answer
+from recollect_server.services.recall.results import Hit, LegScore, Result
 from recollect_server.storage.index.tiers import Transition
 from recollect_server.transport.convert import ROLE_NUMBERS, fill_message, timestamp
 from recollect_server.transport.convert_external import TRUST_NUMBERS, external_message_to

@@ -11,6 +11,7 @@ from recollect_server.domain.rendering import FORMS
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.recall.recall import Recall
+from recollect_server.services.recall.results import Limits
 from recollect_server.services.tiers import Tiers
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_FILTER, Checks
@@ -76,15 +77,9 @@ class RecallHandlers:
             optional_milliseconds(request.date_range, "start"),
             optional_milliseconds(request.date_range, "end"),
         )
-        limit = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
-        answer = self._recall.search(
-            request.query,
-            scope,
-            limit,
-            least=request.min_score,
-            explain=request.explain,
-            deadline=deadline,
-        )
+        most = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
+        limits = Limits(most, request.min_score, explain=request.explain)
+        answer = self._recall.search(request.query, scope, limits, deadline)
         return self._answers.cut(answer_to(answer))
 
     def FetchContext(

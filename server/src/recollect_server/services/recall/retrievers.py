@@ -4,14 +4,25 @@ value a candidate.
 A value that is not known is nan: a leg that did not run, a message without a vector.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.embedding import DIMENSIONS, asks, name_hash, names, roles
 from recollect_server.services.recall.dates import Mention
+from recollect_server.services.recall.meaning import Scans
+from recollect_server.storage.index.conversations import Outline
+from recollect_server.storage.index.search import Messages
+from recollect_server.storage.index.words import MAX_WORDS
+from recollect_server.storage.ranking import Bm25, among, union
 
 Array = NDArray[np.float64]
+_AROUND = np.arange(-2, 3)[:, None]  # of a message: the two before it, itself, the two behind it
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +110,136 @@ class Fused:
 
     messages: Array
     conversations: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values by name, to be asked for many names at once."""
+
+    names: NDArray[np.int64]
+    """Ascending."""
+    values: NDArray[np.floating] | NDArray[np.int64]
+
+    def of(self, names: NDArray[np.int64], missing: float = np.nan) -> Array:
+        """Return the values of these names, and `missing` for each name without one."""
+        if not len(self.names):
+            return np.full(names.shape, missing, np.float64)
+        at = self.names.searchsorted(names)
+        return np.where(
+            self.names.take(at, mode="clip") == names, self.values.take(at, mode="clip"), missing
+        )
+
+
+def message_legs(
+    query: str, messages: Messages, numbers: NDArray[np.int64], keyword: Bm25, scans: Scans | None
+) -> MessageLegs:
+    """Return what each leg says of these messages; `numbers` are those of the conversations that
+    they are of, ascending.
+    """
+    ids = messages.ids
+    words = Values(keyword.ids, keyword.scores).of(ids + _AROUND, 0)
+    vectors = np.full((3, len(ids)), np.nan)
+    windows, marks = vectors[0], np.full((2, len(ids)), -1)
+    if scans:
+        beside = ids + _AROUND[1:4]
+        scores, marked = scans.messages.of(union(*beside))
+        vectors = Values(scores.ids, scores.cosines).of(beside)
+        marks = Values(scores.ids, marked).of(beside[:2], -1).astype(np.int64)
+        windows = Values(*scans.messages.windows_of(ids)).of(ids)
+    before, own = marks
+    return MessageLegs(
+        conversation=np.searchsorted(numbers, messages.numbers),
+        keyword=words[2],
+        keyword_before=words[1::-1],
+        keyword_after=words[3:],
+        vector=vectors[1],
+        vector_before=vectors[0],
+        vector_after=vectors[2],
+        window=windows,
+        tokens=messages.tokens.astype(np.float64),
+        sequence=messages.sequences.astype(np.float64),
+        time=messages.times.astype(np.float64),
+        role=np.where(own < 0, np.nan, roles(own)),
+        answers_question=np.where(before < 0, np.nan, asks(before)),
+        named=np.where(own < 0, np.nan, _named(own, query)),
+    )
+
+
+def _named(marks: NDArray[np.int64], question: str) -> NDArray[np.bool_]:
+    """Return for each message whether the question has its sender's first name among its first
+    words.
+    """
+    first = islice(dict.fromkeys(_WORD.findall(question.lower())), MAX_WORDS)
+    return among(names(marks), np.sort(np.array([*map(name_hash, first)], np.int64)))
+
+
+def conversation_legs(
+    conversations: list[Outline],
+    numbers: NDArray[np.int64],
+    whole: Values,
+    messages: MessageLegs,
+    scans: Scans | None,
+) -> tuple[ConversationLegs, ConversationLegs]:
+    """Return the legs of the conversations; and those that compare them, with the nearest messages'
+    cosines to the question without what all messages have in common. Scores take the former
+    (`docs/decisions/ranking.md`).
+    """
+    unknown = np.full(len(numbers), np.nan)
+    best, of_users, window, mean, whitened, abbreviation = (unknown,) * 6
+    mean_vector = np.zeros((len(numbers), DIMENSIONS), np.float32)
+    if scans:
+        near = scans.messages.conversations(numbers)
+        best, of_users, window, mean, whitened = (
+            Values(near.numbers, values).of(numbers)
+            for values in (near.best, near.best_of_users, near.window, near.mean, near.whitened)
+        )
+        mean_vector[np.searchsorted(numbers, near.numbers)] = near.mean_vector
+        abbreviation = Values(*scans.abbreviations.best_of(numbers)).of(numbers)
+    legs = ConversationLegs(
+        keyword=whole.of(numbers, 0),
+        message_keyword=_best_of_messages(messages.conversation, messages.keyword, len(numbers)),
+        vector=best,
+        user_vector=of_users,
+        window=window,
+        vector_mean=mean,
+        mean_vector=mean_vector,
+        abbreviation=abbreviation,
+        messages=np.array([it.message_count for it in conversations], float),
+        begin=np.array([it.create_time for it in conversations], float),
+    )
+    is_whitened = scans is not None and scans.messages.is_whitened
+    return legs, replace(legs, vector=whitened) if is_whitened else legs
+
+
+def whitened_cosines(ids: NDArray[np.int64], scans: Scans | None) -> Callable[[], Array] | None:
+    """Return how to get the cosines of messages by which conversations are compared; None if they
+    are their own.
+    """
+    if scans is None or not scans.messages.is_whitened:
+        return None
+    messages = scans.messages
+    return lambda: Values(*messages.whitened_of(ids)).of(ids)
+
+
+def with_normal_words(
+    candidates: Messages, words: Bm25, messages: MessageLegs, conversations: ConversationLegs
+) -> tuple[MessageLegs, ConversationLegs]:
+    """Return the legs with the BM25 that a larger store would give: the ranking compares messages,
+    the calibration does not.
+    """
+    keyword = Values(words.ids, words.scores).of(candidates.ids + _AROUND, 0)
+    best = _best_of_messages(messages.conversation, keyword[2], len(conversations.keyword))
+    return (
+        replace(
+            messages, keyword=keyword[2], keyword_before=keyword[1::-1], keyword_after=keyword[3:]
+        ),
+        replace(
+            conversations, message_keyword=best, keyword=np.maximum(conversations.keyword, best)
+        ),
+    )
+
+
+def _best_of_messages(conversation: NDArray[np.int64], keyword: Array, count: int) -> Array:
+    best = np.zeros(count)
+    np.maximum.at(best, conversation, keyword)
+    return best

@@ -76,8 +76,10 @@ class Unindexed:
 
 
 @frozen
-class Reindexed:
-    """A conversation that was unindexed and is written to again. Its lock is held."""
+class Indexed:
+    """A conversation that comes into the index: a new one, maybe with the id of one that was
+    deleted, or one that was unindexed and is written to again. Its lock is held.
+    """
 
     conversation_id: str
 

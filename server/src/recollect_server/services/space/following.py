@@ -34,7 +34,7 @@ from recollect_server.domain.errors import (
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.deletion_steps import bring_up_forgotten, forget_anchors_again
-from recollect_server.services.space.events import ChangedElsewhere, Reindexed
+from recollect_server.services.space.events import ChangedElsewhere, Indexed
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
@@ -339,7 +339,7 @@ class Following:
                 if self._deletions.is_left(name):
                     left.append(name)
                 if name not in indexed[logs]:
-                    self._publish(Reindexed(name))
+                    self._publish(Indexed(name))
         return left
 
     def _differs(self, logs: Logs[Any], name: str) -> bool:

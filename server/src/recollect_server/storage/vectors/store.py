@@ -104,7 +104,7 @@ class VectorStore:
         # deleted conversations: vectors that were computed for them meanwhile are dropped
         self._deleted: set[str] = set()
         # likewise lines of messages that were redacted
-        self._forgotten: set[tuple[str, int]] = set()
+        self._forgotten: dict[str, set[int]] = {}
         # likewise conversations that are unindexed
         self._hidden: set[str] = set()
         self._closed = False
@@ -289,6 +289,18 @@ class VectorStore:
                     by_hash[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
         return by_hash
 
+    def is_gone(self, place: EmbeddedText) -> bool:
+        """Return whether a text was deleted, redacted or unindexed since the file was opened."""
+        with self._guard:
+            return self._is_gone(place.conversation_id, place.line)
+
+    def _is_gone(self, conversation_id: str, line: int = ABBREVIATION) -> bool:
+        return (
+            conversation_id in self._deleted
+            or conversation_id in self._hidden
+            or line in self._forgotten.get(conversation_id, ())
+        )
+
     def parts_of(self, model: int, text_hash: bytes) -> NDArray[np.int8]:
         """Return the vectors of a long text's first pieces, as far as they are known: [n, 384]."""
         with self._using() as connection:
@@ -299,23 +311,32 @@ class VectorStore:
     def add_parts(
         self,
         model: int,
-        conversation_id: str,
+        place: tuple[str, int],
         text_hash: bytes,
         first: int,
         vectors: NDArray[np.int8],
-    ) -> None:
-        """Keep the vectors of a long text's next pieces. Those of a conversation that was deleted
-        meanwhile are not kept.
+    ) -> bool:
+        """Keep the vectors of a long text's next pieces, of which `first` is the number of the
+        first one. `place`: its conversation and line.
+
+        Return False, and keep nothing, if the text was deleted, redacted or unindexed meanwhile, or
+        if pieces before these are not kept any more.
         """
+        conversation_id = place[0]
         with self._using() as connection:
-            if conversation_id not in self._deleted | self._hidden:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
-                    [
-                        (model, text_hash, first + at, conversation_id, vector.tobytes())
-                        for at, vector in enumerate(vectors)
-                    ],
-                )
+            if self._is_gone(*place):
+                return False
+            query = "SELECT count(*) FROM parts WHERE model = ? AND hash = ? AND piece < ?"
+            if connection.execute(query, (model, text_hash, first)).get != first:
+                return False
+            connection.executemany(
+                "INSERT OR REPLACE INTO parts VALUES(?, ?, ?, ?, ?)",
+                [
+                    (model, text_hash, first + at, conversation_id, vector.tobytes())
+                    for at, vector in enumerate(vectors)
+                ],
+            )
+        return True
 
     def load(self, model: int) -> Loaded:
         """Return all places of a model."""
@@ -374,15 +395,10 @@ class VectorStore:
         Places of conversations that were deleted meanwhile are skipped.
         """
         with self._using() as connection:
-            absent = self._deleted | self._hidden
-            present = [
-                place
-                for place in places
-                if place.conversation_id not in absent
-                and (place.conversation_id, place.line) not in self._forgotten
-            ]
+            present = [it for it in places if not self._is_gone(it.conversation_id, it.line)]
+            names = {*progress, *(place.conversation_id for place in present)}
             keys: dict[str, int] = {}
-            for name in {*progress, *(place.conversation_id for place in present)} - absent:
+            for name in (it for it in names if not self._is_gone(it)):
                 connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
                 keys[name] = int(
                     connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get
@@ -436,7 +452,8 @@ class VectorStore:
         """
         with self._using():
             # the abbreviation is written again
-            self._forgotten.update((conversation_id, it) for it in lines if it != ABBREVIATION)
+            forgotten = self._forgotten.setdefault(conversation_id, set())
+            forgotten.update(it for it in lines if it != ABBREVIATION)
         return self._remove_lines(conversation_id, lines)
 
     def _remove_lines(self, conversation_id: str, lines: Collection[int]) -> int:
@@ -468,10 +485,13 @@ class VectorStore:
         return self.clear(conversation_id)
 
     def show(self, conversation_id: str) -> None:
-        """Take data of a conversation again."""
-        with self._using():
-            self._hidden.discard(conversation_id)
-            self._deleted.discard(conversation_id)
+        """Take data of a conversation, maybe again."""
+        if self._is_gone(conversation_id) or conversation_id in self._forgotten:
+            # For nearly none: whoever begins a conversation need not wait for the file.
+            with self._using():
+                self._hidden.discard(conversation_id)
+                self._deleted.discard(conversation_id)
+                self._forgotten.pop(conversation_id, None)
 
     def clear(self, conversation_id: str) -> int:
         """Remove all data of a conversation, which may be embedded again. Return the number of

@@ -1,0 +1,259 @@
+"""The tiers of the conversation that goes on: its newest turns are hot, earlier ones are warm, with
+the summary of those before them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from recollect_server.domain.anchors import Anchor
+from recollect_server.domain.budget import BYTES_PER_TOKEN
+from recollect_server.domain.context import Budget, Candidate, Dropped, Packed, Tier
+from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.live import Live
+from recollect_server.domain.rendering.form import Form
+from recollect_server.domain.rendering.messages import is_said
+from recollect_server.services.context import own
+from recollect_server.services.context.inquiry import Shown, Task
+from recollect_server.services.context.packing import Preference, Recalling, pack_hot, pack_warm
+from recollect_server.services.context.recent_turns import RecentTurns
+from recollect_server.services.context.relevance import Weights
+from recollect_server.services.space.events import Appended, Reloaded, Suspended
+from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """The rules of choosing: weights of messages, limits of recall, numbers of turns."""
+
+    weights: Weights
+    recalling: Recalling
+    excerpt_tokens: int
+    """Tokens of a recalled message, at the most."""
+    window: own.Window = field(default_factory=own.Window)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Turns before the hot ones, and the summary of those before them, read once for any room."""
+
+    summary: str
+    form: Form
+    candidates: list[Candidate] = field(default_factory=list)
+    preference: Preference = field(default_factory=Preference)
+    trouble: str = ""
+    """Why the turns cannot be read."""
+
+    def packed(self, room: int) -> tuple[Packed, str]:
+        """Return the warm tier of so many tokens, with what is given of the summary."""
+        of_summary = room // 2 if self.candidates else room
+        summary, note = _fitting(self.summary, of_summary, self.form)
+        if not self.candidates and not self.trouble:
+            note = "; ".join(part for part in (note, "there are no earlier turns") if part)
+        reserved = self.form.summary(summary)
+        packed = pack_warm(self.candidates, room, reserved, self.preference, self.form)
+        return replace(packed, note=self.trouble or note), summary
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The tiers of the conversation itself."""
+
+    head: ConversationState | None
+    hot: Packed
+    in_memory: bool
+    """True if the hot turns were in memory."""
+    earlier: Earlier
+    warm: Packed
+    summary: str
+
+    def with_warm(self, room: int) -> "Own":
+        """Return the same with a warm tier of so many tokens."""
+        warm, summary = self.earlier.packed(room)
+        return replace(self, warm=warm, summary=summary)
+
+    @property
+    def used(self) -> int:
+        """Return the tokens spent."""
+        return self.hot.used + self.warm.used
+
+    @property
+    def lines(self) -> frozenset[int]:
+        """Return the lines of the messages that are packed."""
+        return _lines(self.hot, self.warm)
+
+    def shown(self, conversation_id: str, lent: int) -> Shown:
+        """Return what recall is to leave out. Turns that may have to make room of `lent` tokens for
+        it can be recalled themselves.
+        """
+        staying = self.with_warm(max(0, self.warm.used - lent)) if lent else self
+        head = self.head
+        return Shown(
+            conversation_id,
+            head.number if head else None,
+            staying.lines,
+            _lines(self.warm) - staying.lines,
+            head.conversation.turn_count if head else 0,
+        )
+
+
+class OwnTiers:
+    """Packs the tiers of a conversation itself. Safe to call from any thread."""
+
+    def __init__(
+        self,
+        space: Space,
+        choosing: Live[Choosing],
+        left_memory: Callable[[str], None],
+        max_bytes: int,
+    ) -> None:
+        """`max_bytes` of a conversation's turns are read at most. `left_memory` is called with each
+        conversation whose newest turns are in memory no more.
+        """
+        self._space = space
+        self._choosing = choosing
+        self._max_bytes = max_bytes
+        self._recent = RecentTurns(choosing.now.window.hot_turns, left_memory)
+        space.subscribe(Appended, self._recent.follow)
+        space.subscribe(Reloaded, self._recent.forget)
+        space.subscribe(Suspended, self._recent.clear)
+
+    def packed(self, task: Task, budget: Budget, anchors: list[Anchor]) -> Own:
+        """Return the tiers of the conversation itself."""
+        head, hot, in_memory = self.hot(task, budget)
+        task.deadline.check()
+        earlier = self.earlier(task, head, hot, anchors)
+        warm, summary = earlier.packed(_room_of_warm(budget, hot))
+        return Own(head, hot, in_memory, earlier, warm, summary)
+
+    def hot(self, task: Task, budget: Budget) -> tuple[ConversationState | None, Packed, bool]:
+        """Return the hot tier alone, with the end of the conversation, and whether it was in
+        memory.
+
+        Where the conversation ends with the message to be answered and the budget does not hold
+        it, it is left out.
+        """
+        conversation_id, weighing, degraded = task.conversation_id, task.weighing, task.degraded
+        head: ConversationState | None = None
+        window = self._choosing.now.window
+        try:
+            with self._space.reading(conversation_id) as head:
+                turns, in_memory = own.newest(
+                    self._space, self._recent, head, self._max_bytes, window.hot_turns
+                )
+        except StorageUnavailable as error:
+            degraded["hot"] = str(error)
+            return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False
+        _note_damage(degraded, "hot", turns.damaged)
+        candidates = [
+            weighing.candidate(
+                conversation_id, it, "one of the newest turns", weighing.similarity(it)
+            )
+            for it in turns.messages
+        ]
+        too_long = []
+        if is_said(turns.messages, task.message) and candidates[-1].tokens > budget.hot:
+            too_long = [candidates.pop()]
+        summary = min(
+            weighing.form.summary(head.conversation.compression_summary), budget.warm // 2
+        )
+        lent = 0 if budget.is_hot_set else max(0, budget.warm - summary)
+        hot = pack_hot(candidates, budget.hot, lent, window.hot_turns, weighing.form)
+        reason = "it is the message to be answered, and longer than the budget of this tier"
+        dropped = [
+            Dropped(it.conversation_id, it.message.sequence, Tier.HOT, it.tokens, reason)
+            for it in too_long
+        ]
+        return (
+            head,
+            replace(hot, dropped=[*hot.dropped, *dropped], considered=len(turns.messages)),
+            in_memory,
+        )
+
+    def earlier(
+        self, task: Task, head: ConversationState | None, hot: Packed, anchors: list[Anchor]
+    ) -> Earlier:
+        """Return the turns before the hot ones, to be packed into the warm tier."""
+        weighing, degraded = task.weighing, task.degraded
+        if head is None:
+            degraded["warm"] = degraded["hot"]
+            return Earlier("", weighing.form, trouble=f"it cannot be read: {degraded['hot']}")
+        summary = head.conversation.compression_summary
+        try:
+            turns, preference = own.earlier(
+                self._space, head, anchors, self._max_bytes, self._choosing.now.window
+            )
+        except StorageUnavailable as error:
+            degraded["warm"] = str(error)
+            return Earlier(summary, weighing.form, trouble=f"it cannot be read: {error}")
+        _note_damage(degraded, "warm", turns.damaged)
+        oldest_hot = min((it.message.turn_number for it in hot.packed), default=0)
+        left_out = {it.sequence for it in hot.dropped}
+        candidates: list[Candidate] = []
+        similarity: dict[int, float] = {}  # of each turn
+        for it in turns.messages:
+            turn = it.turn_number
+            if (not oldest_hot or turn < oldest_hot) and it.sequence not in left_out:
+                near = weighing.similarity(it)
+                similarity[turn] = max(similarity.get(turn, 0.0), near)
+                candidates.append(
+                    weighing.candidate(head.conversation.id, it, "an earlier turn", near)
+                )
+        preference = replace(preference, similarity=similarity)
+        return Earlier(summary, weighing.form, candidates, preference)
+
+    def warm(
+        self,
+        task: Task,
+        head: ConversationState | None,
+        hot: Packed,
+        anchors: list[Anchor],
+        budget: Budget,
+    ) -> tuple[Packed, str]:
+        """Return the warm tier alone, with what is given of the summary."""
+        return self.earlier(task, head, hot, anchors).packed(_room_of_warm(budget, hot))
+
+    def condensed(self, task: Task, head: ConversationState | None) -> int:
+        """Return how many messages the summary of a conversation stands for; 0 where the index
+        cannot tell.
+        """
+        if head is None or head.number is None:
+            return 0
+        try:
+            return self._space.index.messages.count_through(
+                head.number, head.conversation.compressed_through
+            )
+        except IndexUnavailable as error:
+            task.degraded.setdefault("warm", str(error))
+            return 0
+
+
+def _room_of_warm(budget: Budget, hot: Packed) -> int:
+    """Return the tokens that the hot tier leaves for the warm one."""
+    return max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
+
+
+def _lines(*tiers: Packed) -> frozenset[int]:
+    """Return the lines of the conversation's messages in these tiers."""
+    return frozenset(it.message.sequence for tier in tiers for it in tier.packed)
+
+
+def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:
+    if lines:
+        degraded[tier] = f"{lines} lines of the transcript are damaged and left out"
+
+
+def _fitting(summary: str, room: int, form: Form) -> tuple[str, str]:
+    """Return the summary, as much of it as there is room for, and what is to be said of that."""
+    tokens = form.summary(summary)
+    if tokens <= room:
+        return summary, f"{tokens} tokens of the budget are the summary's" if summary else ""
+    low, high = 0, min(len(summary), BYTES_PER_TOKEN * room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (
+            (middle, high) if form.summary(f"{summary[:middle]}…") <= room else (low, middle - 1)
+        )
+    return (
+        f"{summary[:low].rstrip()}…" if low else ""
+    ), f"the summary of {tokens} tokens is cut to the budget"

@@ -1,0 +1,207 @@
+"""Reads the turns that a context recalls: whole, with long texts as excerpts around the words that
+matter.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from recollect_server.domain.budget import estimate_tokens
+from recollect_server.domain.context import Candidate
+from recollect_server.domain.message import Message, Role
+from recollect_server.services.context.excerpts import excerpt
+from recollect_server.services.context.inquiry import Inquiry
+from recollect_server.services.context.packing import Turn
+from recollect_server.services.context.relevance import words_of
+from recollect_server.services.recall.candidates import Candidates
+from recollect_server.services.space.space import Space
+from recollect_server.services.tiers import Tiers
+from recollect_server.services.working_context import read_found
+from recollect_server.storage.index.messages import Place
+
+_FURTHER = 0.5
+"""Share of an excerpt's tokens that the messages of all turns but the best one have: with long
+answers more turns then fit.
+"""
+_OF_USERS = 0.3
+"""Share of an excerpt's tokens that a user's message has at the least. It is short where an agent's
+answer is long, and says what the turn is about.
+"""
+_BESIDE = 0.25
+"""Share of an excerpt's tokens that the other messages of a turn have: they say what was asked, or
+what became of it.
+"""
+_REPEATED = 0.2
+"""Factor of the rarity of a word in the excerpt of an answer, where the user's message beside it
+has the word too.
+"""
+_LEAST_EXCERPT = 30  # tokens
+_CUT_OFF = 0.1
+"""Share of a message that an excerpt leaves out at the least: to cut off one short sentence saves
+nothing, and the answer may be in it.
+"""
+_WHOLE_TURN = 6
+"""Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
+may have many tool calls.
+"""
+
+TurnName = tuple[int, int]
+"""The number of a conversation and of a turn in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """A conversation that turns are read of."""
+
+    id: str
+    scores: Mapping[int, float]
+    """Scores of its chosen turns, by number."""
+    matched: frozenset[int]
+    """Lines of the messages that fit."""
+    places: list[Place]
+    """Places of the messages that are read, ascending."""
+    warm: int | None
+    """Since when it is warm."""
+
+
+class RecalledTurns:
+    """The turns that were chosen among the candidates of a search."""
+
+    def __init__(
+        self,
+        space: Space,
+        tiers: Tiers,
+        candidates: Candidates,
+        inquiry: Inquiry,
+        chosen: Mapping[TurnName, list[int]],
+    ) -> None:
+        """`chosen` has the messages that fit by their turns, the best first in each: indices of
+        candidates.
+        """
+        self._space = space
+        self._tiers = tiers
+        self._candidates = candidates
+        self._inquiry = inquiry
+        self._chosen = chosen
+        self._best = max(
+            (candidates.message_scores[ats[0]] for ats in chosen.values()), default=0.0
+        )
+        self._rarities = candidates.words.rarities()
+
+    def read(self) -> list[Turn]:
+        """Return the turns, but for messages that are shown already and lines that are damaged.
+        Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
+        """
+        turns: list[Turn] = []
+        for conversation in self._conversations():
+            self._inquiry.task.deadline.check()
+            turns += self._turns_of(conversation)
+        return turns
+
+    def _conversations(self) -> list[_Conversation]:
+        """Return the conversations of the chosen turns."""
+        by_number: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
+        for (number, turn), ats in self._chosen.items():
+            by_number[number][turn] = ats
+        return [self._conversation(number, turns) for number, turns in by_number.items()]
+
+    def _conversation(self, number: int, turns: dict[int, list[int]]) -> _Conversation:
+        candidates, shown = self._candidates, self._inquiry.shown
+        name = candidates.conversation_of(next(iter(turns.values()))[0]).id
+        matched = frozenset(
+            candidates.messages.place(at)[0] for ats in turns.values() for at in ats
+        )
+        places: list[Place] = []
+        for turn in turns:
+            there = self._space.index.messages.of_turns(number, turn, turn)
+            if len(there) > _WHOLE_TURN:
+                last = len(there) - 1
+                there = [it for at, it in enumerate(there) if at in (0, last) or it[0] in matched]
+            places += there
+        if number == shown.number:
+            places = [place for place in places if place[0] not in shown.sequences]
+        scores = {turn: candidates.message_scores[ats[0]] for turn, ats in turns.items()}
+        return _Conversation(name, scores, matched, sorted(places), self._tiers.warm_since(name))
+
+    def _turns_of(self, conversation: _Conversation) -> list[Turn]:
+        """Return the turns of a conversation."""
+        turns: defaultdict[int, Turn] = defaultdict(list)
+        words_of_users: dict[int, frozenset[str]] = {}  # by turn
+        for message in read_found(self._space, conversation.id, conversation.places) or []:
+            turn = message.turn_number
+            if turn not in conversation.scores:
+                continue
+            repeated = words_of_users.get(turn, frozenset()) & self._rarities.keys()
+            shown = self._shown(message, conversation, repeated)
+            if message.role is Role.USER:
+                words_of_users[turn] = words_of(shown.content)
+            turns[turn].append(self._candidate(message, shown, conversation))
+        return [*turns.values()]
+
+    def _shown(
+        self, message: Message, conversation: _Conversation, repeated: frozenset[str]
+    ) -> Message:
+        """Return the message with excerpts of its content and of its tool calls' arguments, where
+        they are long. The words that are `repeated` count less.
+        """
+        words = self._inquiry.task.weighing.words
+        tokens = self._length(message, conversation)
+        # An answer begins by repeating the question: what else fits is worth more.
+        rarities = self._rarities | {word: _REPEATED * self._rarities[word] for word in repeated}
+        content = excerpt(message.content, tokens, words, rarities)
+        calls = tuple(
+            replace(call, arguments=excerpt(call.arguments, tokens // 4, words, rarities))
+            for call in message.tool_calls
+        )
+        if (content, calls) == (message.content, message.tool_calls):
+            return message
+        return replace(message, content=content, tool_calls=calls)
+
+    def _length(self, message: Message, conversation: _Conversation) -> int:
+        """Return the tokens that are shown of a message, at the most."""
+        most = self._inquiry.excerpt_tokens
+        score = conversation.scores[message.turn_number]
+        fits = message.sequence in conversation.matched
+        tokens = excerpt_length(most, score, self._best, fits=fits)
+        if message.role is Role.USER:
+            tokens = max(tokens, int(_OF_USERS * most))
+        if estimate_tokens(message.content) * (1 - _CUT_OFF) <= tokens:
+            tokens = max(tokens, min(most, estimate_tokens(message.content)))
+        return tokens
+
+    def _candidate(
+        self, message: Message, shown: Message, conversation: _Conversation
+    ) -> Candidate:
+        """Return a message as a candidate of the cold tier, with what is `shown` of it."""
+        weighing, warm = self._inquiry.task.weighing, conversation.warm
+        score = conversation.scores[message.turn_number]
+        strength = weighing.strengths.get((conversation.id, message.sequence), 0.0)
+        age = weighing.now - max(message.timestamp, warm or 0)
+        fits = message.sequence in conversation.matched
+        reason = (
+            f"fits the message: {score:.2f}"
+            if fits
+            else f"of the turn of a message that fits: {score:.2f}"
+        )
+        reason += ", and its conversation was in use lately" if warm else ""
+        reason += ", and an anchor came from it" if strength else ""
+        relevance = weighing.weights.relevance(age=age, similarity=score, anchor=strength)
+        return Candidate(
+            conversation.id,
+            shown,
+            relevance,
+            reason,
+            charge=weighing.form.recalled(shown),
+            is_excerpt=shown is not message,
+            score=score,
+        )
+
+
+def excerpt_length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True) -> int:
+    """Return the most tokens of a message that is recalled: in proportion to the probability that
+    its turn helps.
+    """
+    tokens = excerpt_tokens * score
+    if score < best:
+        tokens *= _FURTHER
+    return min(excerpt_tokens, max(_LEAST_EXCERPT, int(tokens if fits else tokens * _BESIDE)))

@@ -1,0 +1,256 @@
+"""Proposals of the retrievers: the messages and conversations that fit a query by their words or by
+their meaning.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.domain.deadline import Deadline
+from recollect_server.domain.filters import Scope
+from recollect_server.domain.ids import SEQUENCE_BITS
+from recollect_server.domain.telemetry import Step, Telemetry
+from recollect_server.services.recall.candidates import LEAST, VECTOR_LEGS
+from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
+from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
+from recollect_server.services.recall.retrievers import Values
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.postings import KeywordScores
+from recollect_server.storage.index.words import MAX_TEXT, QueryTerms
+from recollect_server.storage.ranking import Bm25, Counts, among, conversation_bm25, union
+from recollect_server.storage.vectors.scan import Scores
+
+# How much of each leg is looked at. Twice of each changed nothing for the better, half of each cost
+# 0.4 points of messages any@10 (`docs/decisions/retrieval-depth.md`).
+_MESSAGES = 200  # the best messages of each leg
+_ABBREVIATIONS = 50  # the best of them
+_NOTED = 200  # conversations that are found by the words of their notes
+_NOTES = 0.5  # what BM25 of a conversation's notes counts beside BM25 of all its words
+_DATED = 100  # messages of a time that the question names, by each leg
+SCORED = 1500
+"""Messages whose words are scored. For the others, found by their meaning, words count nothing."""
+_NO_IDS = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Request to the retrievers."""
+
+    query: str
+    scope: Scope
+    most: int
+    """Conversations that are found by all their words at the least, if there are so many."""
+    now: int
+    """Time of asking: what the dates in the query are told from."""
+    embedded: int | None = None
+    """Bytes of the query that are embedded at most, and they are brief (`Meaning.ask`); None: as
+    many as the embedder takes.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request as it was read: its words, its dates and its scope."""
+
+    text: str
+    now: int
+    terms: QueryTerms
+    dates: tuple[Mention, ...]
+    meant: str
+    """Text that is embedded."""
+    is_brief: bool
+    scope: Scope
+    within: NDArray[np.int64] | None
+    """Numbers of the conversations in the scope; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """Candidates that the retrievers propose, and what they know of all that is stored."""
+
+    messages: NDArray[np.int64]
+    """Ids of messages that fit, and of those beside them."""
+    abbreviated: NDArray[np.int64]
+    """Numbers of conversations whose notes are near."""
+    words: KeywordScores
+    counts: Counts
+    keyword: Bm25
+    whole: Values
+    """BM25 of conversations by all their words, by number."""
+    noted: set[int]
+    scans: Scans | None
+    late: dict[str, str]
+    """Reasons why less was found by meaning than could be."""
+
+
+def read(index: Index, request: Request) -> Query:
+    """Return what a request asks for. Its words are those of the whole query, without its dates."""
+    scope = request.scope
+    terms = index.search.terms(without_dates(request.query, read_dates(request.query, request.now)))
+    text = request.query[:MAX_TEXT]
+    now = request.now if scope.end is None else min(request.now, scope.end)
+    dates = read_dates(text, now)
+    meant = without_dates(text, dates).encode()[: request.embedded].decode(errors="ignore")
+    return Query(
+        text,
+        now,
+        terms,
+        dates,
+        meant,
+        is_brief=request.embedded is not None,
+        scope=scope,
+        within=index.search.numbers_of(scope.conversations),
+    )
+
+
+def propose(
+    index: Index, meaning: Meaning, query: Query, deadline: Deadline, telemetry: Telemetry
+) -> Proposals:
+    """Run the retrievers. The question is embedded while its words are looked for."""
+    with _question_of(index, meaning, query, telemetry) as scans_when_ready:
+        with telemetry.step(Step.WORDS):
+            words = index.search.keyword(query.terms.chosen, query.scope, query.within)
+            deadline.check()
+            counts = words.postings.counts()
+            whole, noted = _by_all_words(index, query, words, counts)
+            deadline.check()
+            keyword = words.best(SCORED)
+        deadline.check()
+        scans, late = scans_when_ready()
+    deadline.check()
+    hidden = np.array(sorted(query.scope.hidden), np.int64)
+    visible = ~among(keyword.ids, hidden)
+    best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
+    near, abbreviated = _NO_IDS, _NO_IDS
+    if scans:
+        with telemetry.step(Step.VECTORS):
+            near, abbreviated = _near(scans, len(hidden))
+    deadline.check()
+    dated = _NO_IDS
+    if query.dates and asks_of_dates(query.text):
+        with telemetry.step(Step.DATES):
+            dated, keyword = _dated(index, query, words, scans, keyword)
+    deadline.check()
+    messages = union(best - 1, best, best + 1, near, dated)
+    messages = messages[~among(messages, hidden)]
+    return Proposals(messages, abbreviated, words, counts, keyword, whole, noted, scans, late)
+
+
+@contextmanager
+def _question_of(
+    index: Index, meaning: Meaning, query: Query, telemetry: Telemetry
+) -> Iterator[Callable[[], tuple[Scans | None, dict[str, str]]]]:
+    """Begin to embed the question, and yield what waits for its scans. These come with the reasons
+    why they miss something, or are None.
+
+    A search that fails meanwhile leaves no work behind: so its callers, who may give up and ask
+    again at once, never have more questions embedded than they have threads.
+    """
+    if not meaning.on:
+        yield lambda: (None, {})
+        return
+    future: Future[Scans] = Future()
+    try:
+        future = meaning.ask(
+            query.meant,
+            index,
+            query.within,
+            query.scope.start,
+            query.scope.end,
+            is_brief=query.is_brief,
+            telemetry=telemetry,
+        )
+    except MeaningUnavailable as error:
+        future.set_exception(error)
+
+    def scans() -> tuple[Scans | None, dict[str, str]]:
+        try:
+            prepared = future.result()
+        except MeaningUnavailable as error:
+            return None, dict.fromkeys(VECTOR_LEGS, str(error))
+        backlog = meaning.backlog()
+        return prepared, dict.fromkeys(VECTOR_LEGS, backlog) if backlog else {}
+
+    try:
+        yield scans
+    finally:
+        if not future.cancel():
+            wait((future,))
+
+
+def _by_all_words(
+    index: Index, query: Query, words: KeywordScores, counts: Counts
+) -> tuple[Values, set[int]]:
+    """Return the conversations in the scope that have any of the words in their messages or their
+    notes, with BM25 of all their words, to which that of their notes is added; and which of them
+    have any in their notes.
+    """
+    if not query.terms.chosen:
+        return Values(_NO_IDS, np.zeros(0)), set()
+    numbers, scores = conversation_bm25(counts, *index.search.lengths())
+    # Of a time: a conversation's own times do not say which of its words were said then.
+    allowed = words.conversations() if query.scope.timed else query.within
+    if allowed is not None:
+        inside = among(numbers, allowed)
+        numbers, scores = numbers[inside], scores[inside]
+    notes = _by_notes(index, query)
+    either = union(numbers, notes.names)
+    total = Values(numbers, scores).of(either, 0) + _NOTES * notes.of(either, 0)
+    return Values(either, total), {*notes.names.tolist()}
+
+
+def _by_notes(index: Index, query: Query) -> Values:
+    """Return BM25 of the notes of the conversations in the scope whose notes fit best."""
+    numbers, scores = index.search.notes_scores(query.terms.chosen, _NOTED)
+    inside = np.ones(len(numbers), np.bool_)
+    if query.within is not None:
+        inside &= among(numbers, query.within)
+    if (
+        query.scope.timed
+    ):  # notes are of a whole conversation: a time finds those that lie within it
+        inside &= among(numbers, index.search.numbers_within(query.scope.start, query.scope.end))
+    return Values(numbers[inside], scores[inside])
+
+
+def _near(scans: Scans, hidden: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the messages that are near to the question by themselves or with their neighbours, and
+    conversations by their notes.
+
+    So many of the messages may be `hidden`.
+    """
+    most = _MESSAGES + hidden
+    near = union(_fits(scans.messages.nearest(most)), _fits(scans.messages.nearest_windows(most)))
+    return near, union(_fits(scans.abbreviations.nearest(_ABBREVIATIONS)) >> SEQUENCE_BITS)
+
+
+def _fits(scores: Scores) -> NDArray[np.int64]:
+    return scores.ids[scores.cosines >= LEAST]
+
+
+def _dated(
+    index: Index, query: Query, words: KeywordScores, scans: Scans | None, keyword: Bm25
+) -> tuple[NDArray[np.int64], Bm25]:
+    """Return the best messages of the times that the question names, by each leg, and BM25 with
+    that of their words added.
+
+    Without them the few of one week would not be among the best of many years.
+    """
+    scope = query.scope
+    parts = [_NO_IDS]
+    for it in query.dates:
+        start = max(int(it.begin), scope.start) if scope.start is not None else int(it.begin)
+        end = min(int(it.end), scope.end) if scope.end is not None else int(it.end)
+        if start >= end:
+            continue
+        period = replace(scope, start=start, end=end)
+        scores = words.best_between(start, end, _DATED)
+        keyword = keyword.joined(scores)
+        parts.append(scores.ids)
+        if scans:
+            parts.append(scans.messages.nearest_of(start, end, _DATED).ids)
+        parts.append(index.search.said_in(period, _DATED))
+    return union(*parts), keyword
