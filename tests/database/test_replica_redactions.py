@@ -2,17 +2,22 @@
 that learns of it.
 """
 
+from pathlib import Path
+
 import pytest
 from recollect import Client
 from recollect_server.domain.conversation import Unindexed
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.unindexing import take_out_part
+from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.administration.test_verification import verified
+from tests.channels.conftest import Post
+from tests.conftest import Start
 from tests.database.conftest import Replicas, index_files, said
 from tests.postgres import Postgres
-from tests.server.conftest import files_with, user
+from tests.server.conftest import files_with, server_process, user
 from tests.server.test_redact import redact
 from tests.waiting import until
 
@@ -126,3 +131,68 @@ def test_words_that_go_before_an_ended_redaction_is_followed_leave_none_behind(
     check_words_are_gone(replicas, "secretword")
     assert two.found("butter") == []
     assert two.found("zebra") == [other]
+
+
+def test_a_killed_server_that_starts_again_follows_a_redaction_behind_lines_that_it_lacks(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with Post(start_server(store=url, data_dir=tmp_path / "one").target) as one:
+        name = one.told("secretword", "butter")
+        folder = tmp_path / "two"
+        with server_process(folder, "--store", url) as (process, target), Post(target) as two:
+            assert two.found("secretword") == [name]
+            process.kill()
+            process.wait()
+        (made,) = [path.stat().st_ino for path in folder.rglob("conversations.db")]
+        one.append(name, user("lemon hiddenword"))
+        redact(one, name, sequence=2)
+        assert postgres.execute("SELECT FROM recollect.redacted_lines LIMIT 1", url)
+        server = start_server(store=url, data_dir=folder)
+        with Post(server.target) as two, Client(server.target) as client:
+            assert two.found("secretword") == []
+            assert two.found("hiddenword") == two.found("butter") == [name]
+            assert said(two, name) == said(one, name)
+            assert verified(client).problems == ()
+        until(lambda: files_with(folder, "secretword") == [])
+        (now,) = [path.stat().st_ino for path in folder.rglob("conversations.db")]
+        assert now == made, "the index was made anew"
+
+
+@pytest.mark.parametrize("meanwhile", ["delete", "append"])
+def test_a_server_joins_while_others_change_what_is_being_redacted(
+    replicas: Replicas,
+    postgres: Postgres,
+    start_server: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, other = one.told("secretword", "hiddenword"), one.told("zebra")
+    assert two.found("secretword") == [name]
+    is_redacted = PostgresStore.is_redacted
+
+    def be_overtaken(store: PostgresStore, log: str) -> bool:
+        monkeypatch.undo()
+        if meanwhile == "delete":
+            one.delete(name)
+        else:
+            end_without_the_second(postgres, replicas)
+            one.append(name, user("lemon"))
+            redact(one, name, sequence=3)
+        return is_redacted(store, log)
+
+    with late_space(replicas).exclusive(conversation=name):
+        redact(one, name, sequence=2)
+        monkeypatch.setattr(PostgresStore, "is_redacted", be_overtaken)
+        server = start_server(store=replicas.url, data_dir=tmp_path / "three")
+    with Post(server.target) as three, Client(server.target) as client:
+        assert three.found("secretword") == []
+        assert three.found("zebra") == [other]
+        if meanwhile == "append":
+            assert three.found("hiddenword") == []
+            assert three.found("lemon") == [name]
+            assert said(three, name) == said(one, name)
+        until(lambda: verified(client).problems == ())
+        until(lambda: files_with(server.data_dir, "secretword", "hiddenword") == [])

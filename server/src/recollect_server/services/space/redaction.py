@@ -392,8 +392,12 @@ def _erased(
     return Erased(messages, events, requests - {""}, mail)
 
 
-def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time: int) -> None:
-    """Finish, or take back, a redaction that a crash interrupted. No other call may be under way.
+def finish_interrupted(
+    store: LogStore, index: Index, conversation_id: str, time: int, *, is_rebuilt: bool
+) -> None:
+    """Finish, or take back, a redaction that a crash interrupted, or that other processes have not
+    ended. No other call of this one may be under way. `is_rebuilt`: the index was just made from
+    the logs.
 
     Raises IndexUnavailable: then a new index helps; StorageUnavailable.
     """
@@ -402,6 +406,8 @@ def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time
         exchanged = store.is_redacted(conversation_id)
     except LogNotFound:  # it was deleted meanwhile
         store.end_redaction(conversation_id)
+        if is_rebuilt:
+            return  # its delete is to be followed
         raise IndexUnavailable(
             f"it may have words of {conversation_id}, which is deleted"
         ) from None
@@ -417,4 +423,34 @@ def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time
             forget_lines(index.folder, event.conversation_id, (*event.sequences, ABBREVIATION))
 
     logs, anchors = ConversationLogs(store), AnchorLedger(store)
-    finish_redaction(logs, index, anchors, conversation_id, time, forget)
+    try:
+        if store.sharing is not None:
+            _take_in_behind(logs, index, conversation_id, time)
+        finish_redaction(logs, index, anchors, conversation_id, time, forget)
+    except LogNotFound:
+        if store.sharing is None:
+            raise
+        # Other processes have ended it, or deleted the conversation: to catch up with that, or to
+        # follow it, finds out whether the index has the text.
+
+
+def _take_in_behind(
+    transcripts: ConversationLogs, index: Index, conversation_id: str, time: int
+) -> None:
+    """Let an index take in what it lacks of a conversation as it was before a redaction. Raises
+    LogNotFound, IndexUnavailable.
+    """
+    stored = index.conversations.find(conversation_id)
+    old = lines_of(transcripts.store.raw_redacting(conversation_id))
+    if stored is None or not (behind := old[stored.lines :]):
+        return
+    check_behind(index, conversation_id, behind, stored.lines)
+    refused: list[str] = []
+    before = stored.conversation
+    after = transcripts.behind(before, behind, conversation_id)
+    transcripts.add(
+        *(index, stored.number, before, after, behind), time=time, failed=refused.append, log=True
+    )
+    index.settle()
+    if refused:
+        raise IndexUnavailable(f"it refused lines of {conversation_id}: {refused[0]}")

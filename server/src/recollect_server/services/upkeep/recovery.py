@@ -441,7 +441,7 @@ def _look_after_all(
     anchors = AnchorLedger(logs) if deleting else None
     bring_up_forgotten(logs, index)
     for conversation_id in () if rebuilt else redacting:
-        finish_interrupted(logs, index, conversation_id, clock())
+        finish_interrupted(logs, index, conversation_id, clock(), is_rebuilt=False)
     with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
         forget_conversations(logs.root, deleting)
     for conversation_id in deleting:
@@ -453,7 +453,7 @@ def _look_after_all(
     conversations = _catch_up_all(ConversationLogs(logs), index, clock, progress, rebuilt=rebuilt)
     index.settle()
     for conversation_id in redacting if rebuilt else ():  # the index has none of the text
-        finish_interrupted(logs, index, conversation_id, clock())
+        finish_interrupted(logs, index, conversation_id, clock(), is_rebuilt=True)
     forget_anchors_again(logs, index)
     settle_all(logs, index)
     with suppress(VectorsUnavailable):
