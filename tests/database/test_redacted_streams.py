@@ -38,17 +38,19 @@ def opened() -> Iterator[ExitStack]:
         yield stack
 
 
-def check_each_cursor(replicas: Replicas, opened: ExitStack, whole: Subscriber, last: str) -> None:
+def assert_each_cursor(replicas: Replicas, opened: ExitStack, whole: Subscriber, last: str) -> None:
     """Check that a subscriber which resumes at any cursor of another one, on any server, is told
     what follows there, but for names that were redacted since.
     """
-    told = changes(whole)
-    assert told[-1][0] == last
+    everything = changes(whole)
+    assert everything[-1][0] == last
     for server in replicas.servers:
-        for at, (_, cursor) in enumerate(told):
+        for at, (_, cursor) in enumerate(everything):
             late = Subscriber(server.target, cursor=cursor)
             opened.callback(late.close)
-            behind = [it for it in told[at + 1 :] if not it[0].startswith("conversation_renamed")]
+            behind = [
+                it for it in everything[at + 1 :] if not it[0].startswith("conversation_renamed")
+            ]
             assert changes(late.ready()) == behind
 
 
@@ -68,7 +70,7 @@ def test_an_update_has_one_cursor_though_the_name_behind_it_was_redacted(
     redact(one, fork, sequence=2)
     one.append(other, user("zebra"), agent("lemon"))
     whole.until(lambda: "zebra" in whole.messages())
-    check_each_cursor(replicas, opened, whole, "conversation_updated [3, 4]")
+    assert_each_cursor(replicas, opened, whole, "conversation_updated [3, 4]")
 
 
 def test_updates_have_one_cursor_and_the_same_messages_though_lines_between_them_were_redacted(
@@ -81,12 +83,16 @@ def test_updates_have_one_cursor_and_the_same_messages_though_lines_between_them
     whole.ready()
     space = replicas.servers[0].app.spaces.open_now()[0]._space
     time = replicas.servers[0].clock.now
-    said = [Message(Role.USER, f"secretword {n}", time, n, n - 1) for n in range(2, 8)]
+    messages = [Message(Role.USER, f"secretword {n}", time, n, n - 1) for n in range(2, 8)]
     space.begin(
         [
-            *(Began(CONVERSATION, "web", time), said[0], said[1]),
-            *(TitleAssigned("On secretword", (), time), said[3], AnchorSet("a", "b", 1, 2, time)),
-            *(said[5], AnchorSet("c", "d", 1, 2, time)),
+            *(Began(CONVERSATION, "web", time), messages[0], messages[1]),
+            *(
+                TitleAssigned("On secretword", (), time),
+                messages[3],
+                AnchorSet("a", "b", 1, 2, time),
+            ),
+            *(messages[5], AnchorSet("c", "d", 1, 2, time)),
         ],
         None,
     )
@@ -94,4 +100,4 @@ def test_updates_have_one_cursor_and_the_same_messages_though_lines_between_them
     redact(one, CONVERSATION, sequence=2)
     one.append(other, user("zebra"), agent("lemon"))
     whole.until(lambda: "zebra" in whole.messages())
-    check_each_cursor(replicas, opened, whole, "conversation_updated [3, 4]")
+    assert_each_cursor(replicas, opened, whole, "conversation_updated [3, 4]")

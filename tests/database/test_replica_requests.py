@@ -174,10 +174,10 @@ def test_of_two_requests_with_one_id_at_the_same_moment_one_is_carried_out(
         answers: list[Any] = []
 
         def be_overtaken(request_id: str, conversation_id: str | None = None) -> Any:
-            known = find(request_id, conversation_id)
+            earlier = find(request_id, conversation_id)
             monkeypatch.undo()
             answers.append(early(one, left, request))
-            return known
+            return earlier
 
         monkeypatch.setattr(space._requests, "known", be_overtaken)
         refused = failure_of(partial(late, two, other, request))
@@ -242,8 +242,8 @@ def test_an_anchor_that_another_server_forgets_at_the_same_moment_is_not_found_a
     assert len(forgotten.anchors) == 2
     for service in (one, two):
         for request, value in (("r1", "green"), ("r2", "black")):
-            gone = failure_of(partial(_set_anchor, service, name, request, value))
-            assert (gone.code, "tea" in gone.text) == ("NOT_FOUND", True)
+            refused = failure_of(partial(_set_anchor, service, name, request, value))
+            assert (refused.code, "tea" in refused.text) == ("NOT_FOUND", True)
         again = recall_api.DeleteAnchorRequest(key="tea", request_id="r3")
         assert not service.recall.DeleteAnchor(again).anchors
 

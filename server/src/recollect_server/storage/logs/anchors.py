@@ -136,8 +136,8 @@ class AnchorLedger:
                 ):
                     entries.append(entry)
             entries += added
-            kept = {entry.stamp.request_id for entry in entries}
-            released = [request_claim(it) for it in self._requests if it not in kept]
+            requests = {entry.stamp.request_id for entry in entries}
+            released = [request_claim(it) for it in self._requests if it not in requests]
             request = next((it.stamp.request_id for it in added if it.stamp.request_id), "")
             try:
                 before = self._lines[-1].end if self._lines else 0
