@@ -226,8 +226,8 @@ def test_a_redaction_that_a_delete_elsewhere_overtakes_finds_nothing_and_keeps_t
     store = replicas.servers[0].app.spaces.open_now()[0]._space._store
     begin = store.begin_redaction
 
-    def be_overtaken(log: str, lines: list[bytes], before: int | None = None) -> None:
-        begin(log, lines, before)
+    def be_overtaken(*values: Any, **named: Any) -> None:
+        begin(*values, **named)
         two.delete(name)
 
     monkeypatch.setattr(store, "begin_redaction", be_overtaken)
@@ -259,7 +259,7 @@ def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhi
         redact(one, name, sequence=first)
         stored = space.index.conversations.find(name)
         assert stored is not None
-        while take_out_part(space._store, space.index, name, stored.number, stored.lines):
+        while take_out_part(space._store, space.index, name, stored):
             pass
     until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
     assert two.found("butter") == []
@@ -268,7 +268,7 @@ def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhi
         redact(one, name, sequence=second)
         stored = space.index.conversations.find(name)
         assert stored is not None
-        while bring_back_part(space._store, space.index, name, stored.number, stored.lines):
+        while bring_back_part(space._store, space.index, name, stored):
             pass
     assert two.found("zebra") == [name]
     assert two.found("secretword") == two.found("hiddenword") == []

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from recollect import Client
 from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
-from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect_server.domain.external import Trust, TrustSet
-from recollect_server.services.space.state import RequestKey
-from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import Line, Place
 from recollect_server.storage.logs.store import LogConflict
 from recollect_server.storage.postgres.store import PostgresStore
@@ -380,22 +377,3 @@ def test_a_conversation_that_is_begun_again_after_its_delete_has_its_requests_ag
     elsewhere = two.told("apricot")
     assert not two.append(elsewhere, user("zebra"), request_id="first").duplicate
     assert not one.append(name, user("zebra"), request_id="second").duplicate
-
-
-def test_of_two_requests_that_take_one_id_at_the_same_moment_each_has_its_own_answer(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = replicas.one, replicas.two
-    left, goes = one.told("apricot"), one.told("zebra")
-    requests = replicas.servers[1].app.spaces.open_now()[0]._space._requests
-    find = requests.find_answered
-
-    def be_overtaken(request: RequestKey) -> KnownRequest | None:
-        earlier = find(request)
-        monkeypatch.undo()
-        one.conversations.Switch(api.SwitchRequest(from_conversation_id=left, request_id="r1"))
-        return earlier
-
-    monkeypatch.setattr(requests, "find_answered", be_overtaken)
-    assert two.delete(goes, request_id="r1").conversation_id == goes
-    assert code_of(lambda: one.get(goes)) == "NOT_FOUND"

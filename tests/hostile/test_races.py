@@ -8,7 +8,7 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,15 @@ def calls(scale: int) -> int:
     return 120 if scale > 1 or "RACE_SEEDS" in os.environ else 40
 
 
-def race(servers: list[RunningServer], seed: int, calls: int) -> Model:
-    """Let callers race on some servers, and check what there is afterwards, on each of them."""
+def race(
+    servers: list[RunningServer],
+    seed: int,
+    calls: int,
+    join: Callable[[], RunningServer] | None = None,
+) -> Model:
+    """Let callers race on some servers, and check what there is afterwards, on each of them, and on
+    the one that `join` starts meanwhile.
+    """
     model = Model(is_shared=len(servers) > 1)
     clock = servers[0].clock
     with Post(servers[0].target) as post:
@@ -53,6 +60,7 @@ def race(servers: list[RunningServer], seed: int, calls: int) -> Model:
     subscribers = [Subscriber(it.target).ready() for it in servers]
     wanderer = Subscriber(servers[0].target).ready()
     subscribers.append(wanderer)
+    late: list[Subscriber] = []  # it does not know how often an id came back before
     callers = [
         Caller(model, servers[n % len(servers)].target, f"{seed}c{n}", f"{seed}.{n}", clock)
         for n in range(6)
@@ -60,6 +68,11 @@ def race(servers: list[RunningServer], seed: int, calls: int) -> Model:
     threads = [threading.Thread(target=it.run, args=(calls,)) for it in callers]
     for thread in threads:
         thread.start()
+    if join is not None:
+        while model.calls < calls and not model.failures:
+            threads[0].join(0.01)
+        servers = [*servers, join()]
+        late.append(Subscriber(servers[-1].target).ready())
     order = random.Random(seed)  # noqa: S311 - no secret
     while any(it.is_alive() for it in threads):
         threads[0].join(order.random() / 4)
@@ -72,13 +85,13 @@ def race(servers: list[RunningServer], seed: int, calls: int) -> Model:
     services = [Post(it.target) for it in servers]
     try:
         services[0].told("the end")
-        for one in subscribers:
+        for one in subscribers + late:
             one.until(lambda one=one: "the end" in one.messages())  # type: ignore[misc]
             one.close()
         check_words(model, subscribers)
         for server, service in zip(servers, services, strict=True):
             check_contents(model, service)
-            check_stream(service, subscribers)
+            check_stream(service, subscribers + late)
             with Client(server.target) as client:
                 verification = verified(client)
             assert not verification.problems, (verification.problems, verification.failure)
@@ -209,6 +222,30 @@ def test_callers_that_race_on_two_servers_lose_nothing(
             for name in ("one", "two")
         ]
         model = race(servers, seed, calls(scale))
+        for server in servers:
+            server.stop()
+            assert not files_with(server.data_dir, *model.removed)
+
+
+@pytest.mark.timeout(3600)
+def test_a_server_that_joins_a_race_of_two_others_agrees_with_them(
+    start_server: Start, postgres: Postgres, tmp_path: Path, scale: int
+) -> None:
+    for seed in seeds(scale):
+        url = postgres.new_database()
+
+        def start(name: str, seed: int = seed, url: str = url) -> RunningServer:
+            return start_server(store=url, data_dir=tmp_path / f"race {seed} {name}")
+
+        servers = [start("one"), start("two")]
+        third: list[RunningServer] = []
+
+        def join(start: Any = start, third: list[RunningServer] = third) -> RunningServer:
+            third.append(start("three"))
+            return third[0]
+
+        model = race(servers, seed, calls(scale), join)
+        servers += third
         for server in servers:
             server.stop()
             assert not files_with(server.data_dir, *model.removed)

@@ -18,6 +18,7 @@ from recollect_server.storage.logs.store import (
     LogConflict,
     LogTaken,
     Position,
+    request_claim,
 )
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.store import PostgresStore
@@ -25,6 +26,8 @@ from recollect_server.storage.postgres.store import PostgresStore
 from tests.logs.conftest import Opened
 from tests.logs.test_store import CONVERSATION, OTHER, add, begin, message
 from tests.postgres import Postgres
+
+PAYLOAD, OTHER_PAYLOAD = "0" * 32, "1" * 32
 
 
 def test_of_appends_behind_one_position_exactly_one_wins(
@@ -176,13 +179,69 @@ def test_the_first_answer_of_a_request_is_kept_for_every_replica(
     url = postgres.new_database()
     one, two = (PostgresStore(opened(url), "default", tmp_path).sharing for _ in range(2))
     assert two.answer("r1") is None
-    one.remember("r1", "")
+    assert one.begin_request("r1", PAYLOAD)
     assert two.answer("r1") == ""
-    one.remember("r1", "receipt")
-    two.remember("r1", "")  # it looked before the answer was there
+    assert two.is_begun("r1", PAYLOAD)
+    assert not two.is_begun("r1", OTHER_PAYLOAD)
+    assert one.remember("r1", PAYLOAD, "receipt") == "receipt"
+    assert two.begin_request("r1", PAYLOAD)  # it looked before the answer was there
+    assert two.remember("r1", PAYLOAD, "another one") == "receipt"
+    two.give_up_request("r1", PAYLOAD)
     assert (one.answer("r1"), two.answer("r1")) == ("receipt", "receipt")
+    assert not two.is_begun("r1", PAYLOAD)
     elsewhere = PostgresStore(opened(url), "other", tmp_path).sharing
     assert elsewhere.answer("r1") is None
+
+
+def test_the_id_of_a_request_that_leaves_no_line_is_taken_until_it_is_given_up(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
+    claim = Claim(request_claim("r1"))
+    lines = encoded([message(1)])[1]
+    assert one.sharing.begin_request("r1", PAYLOAD)
+    assert not two.sharing.begin_request("r1", OTHER_PAYLOAD)
+    assert not two.sharing.begin_delete(OTHER, "r1", OTHER_PAYLOAD, "note")
+    assert two.sharing.delete_note(OTHER) is None
+    with pytest.raises(LogTaken):
+        two.append(CONVERSATION, START, lines, claim)
+    end = begin(two, OTHER)
+    with pytest.raises(LogTaken):
+        two.begin_redaction(OTHER, list(two.raw_lines(OTHER)), end.bytes, request=claim.request)
+    assert two.redacting() == []
+    with pytest.raises(LogTaken):
+        two.replace("anchors", lines, request=claim.request)
+    assert not two.is_taken("anchors")
+    two.sharing.give_up_request("r1", OTHER_PAYLOAD)  # it is not this one's
+    assert two.sharing.is_begun("r1", PAYLOAD)
+    one.sharing.give_up_request("r1", PAYLOAD)
+    assert two.sharing.answer("r1") is None
+    two.append(CONVERSATION, START, lines, claim)
+    assert not one.sharing.begin_request("r1", PAYLOAD)
+    two.begin_delete(CONVERSATION)
+    assert one.sharing.begin_delete(OTHER, "r1", PAYLOAD, "note")
+    assert two.sharing.delete_note(OTHER) == "note"
+
+
+def test_the_claims_of_lines_that_are_left_out_are_free_and_those_of_others_stay(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    store = PostgresStore(opened(url), "default", tmp_path)
+    lines = encoded([message(1)])[1]
+    store.append("anchors", START, lines, Claim(request_claim("r1")))
+    store.append(CONVERSATION, START, lines, Claim(request_claim("r2")))
+    store.replace(
+        "anchors",
+        lines,
+        request=request_claim("r3"),
+        released=[request_claim("r1"), request_claim("r2")],
+    )
+    assert [store.sharing.begin_request(it, PAYLOAD) for it in ("r1", "r2", "r3")] == [
+        *(True, False, False),
+    ]
+    store.replace("anchors", lines, request=request_claim("r3"))  # an answer was lost
 
 
 def test_answers_of_requests_end_after_a_month(
@@ -192,9 +251,12 @@ def test_answers_of_requests_end_after_a_month(
     sharing = PostgresStore(opened(url), "default", tmp_path).sharing
     for request in ("old", "newer", "new"):
         postgres.execute("UPDATE recollect.receipts SET time = time - interval '15.5 days'", url)
-        sharing.remember(request, "receipt")
+        postgres.execute("UPDATE recollect.claims SET time = time - interval '15.5 days'", url)
+        sharing.remember(request, PAYLOAD, "receipt")
     assert sharing.prune_changes(max_age=3600, most=10) == 0
-    assert [sharing.answer(it) for it in ("old", "newer", "new")] == [None, "receipt", "receipt"]
+    requests = "old", "newer", "new"
+    assert [sharing.answer(it) for it in requests] == [None, "receipt", "receipt"]
+    assert [sharing.begin_request(it, OTHER_PAYLOAD) for it in requests] == [True, False, False]
 
 
 def test_of_two_that_claim_a_place_or_a_request_one_begins_a_log(

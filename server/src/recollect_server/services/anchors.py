@@ -23,6 +23,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.services.working_context import message_at
 from recollect_server.storage.logs.record import Entry, Stamp
+from recollect_server.storage.logs.store import LogConflict
 
 log = structlog.get_logger("recollect.anchors")
 
@@ -158,7 +159,14 @@ class Anchors:
                 requests += [entry.stamp.request_id] if entry.stamp.request_id else []
         stamp = Stamp(request.id, request.hash) if request else Stamp()
         mark = Entry(AnchorForgotten(key, time, tuple(requests[-_MAX_REQUESTS:])), stamp)
-        self._file.rewrite(lambda anchor: None if anchor.key == key else anchor, [mark])
+        try:
+            # Once: if another process set one meanwhile, the mark lacks its request.
+            self._file.rewrite(
+                lambda anchor: None if anchor.key == key else anchor, [mark], tries=1
+            )
+        except LogConflict:
+            if mark.content not in [entry.content for entry in self._file.entries]:
+                raise  # else it was done, and the answer of the store was lost
 
     def _known(self, request: RequestKey) -> Entry | None:
         """Return the line of a request that was carried out before. Raises RequestIdReused, and

@@ -138,18 +138,19 @@ class Conversations:
                 return queued, others
             if chosen.conversation_id:
                 self.get(chosen.conversation_id)
-            there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)
-            counts = len(there.numbers), there.others
-            record = (
-                KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode())
-                if request
-                else None
-            )
-            if record or not dry_run:
-                self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
-            if record:
-                self._space.share(record)
-            return counts
+            with self._space.carrying_out(request):
+                there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)
+                counts = len(there.numbers), there.others
+                record = (
+                    KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode())
+                    if request
+                    else None
+                )
+                if record or not dry_run:
+                    self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
+                if record:
+                    self._space.share(record)
+                return counts
 
     # Writing --------------------------------------------------------------------------------------
 
@@ -472,14 +473,15 @@ class Conversations:
                 if request
                 else None
             )
-            if conversation_id and conversation_id != following_id:
-                number = self._space.read(conversation_id).number
-                if number is not None:
-                    self._space.index.notes.want(number, record)
-            elif record:
-                self._space.index.requests.add(record)
-            if record:
-                self._space.share(record)
+            with self._space.carrying_out(request):
+                if conversation_id and conversation_id != following_id:
+                    number = self._space.read(conversation_id).number
+                    if number is not None:
+                        self._space.index.notes.want(number, record)
+                elif record:
+                    self._space.index.requests.add(record)
+                if record:
+                    self._space.share(record)
 
     def delete(
         self,
@@ -547,11 +549,18 @@ class Conversations:
         with self._space.exclusive(request=request_id or "DeleteMany"):
             if request and (record := self._space.find_answered(request)):
                 return Deleted.of(record.answer)
-            done = delete_matching(
-                self._space, chosen, anchors, limit, force=force, dry_run=dry_run, deleting=deleting
-            )
-            if request and not done.failure:
-                self._space.remember(KnownRequest(request.id, request.hash, "", answer=done.text))
+            with self._space.carrying_out(request):
+                done = delete_matching(
+                    *(self._space, chosen, anchors, limit),
+                    force=force,
+                    dry_run=dry_run,
+                    deleting=deleting,
+                )
+                if request and not done.failure:
+                    record = KnownRequest(request.id, request.hash, "", answer=done.text)
+                    self._space.remember(record)
+            if request and done.failure:
+                self._space.give_up(request)
             return done
 
 

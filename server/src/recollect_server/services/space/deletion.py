@@ -15,6 +15,7 @@
 
 import threading
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 import orjson
 import structlog
@@ -27,6 +28,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.frozen import frozen
+from recollect_server.services.space.answered_requests import request_of_delete
 from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
     KEEP_ANCHORS,
@@ -35,9 +37,9 @@ from recollect_server.services.space.deletion_steps import (
     settle_anchors,
 )
 from recollect_server.services.space.events import Deleted
+from recollect_server.services.space.late_redactions import lines_as_indexed
+from recollect_server.services.space.logs import RedactedElsewhere
 from recollect_server.services.space.parts import Parts
-from recollect_server.services.space.redaction import lines_as_indexed
-from recollect_server.services.space.requests import request_of_delete
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
@@ -85,7 +87,7 @@ class Deletions:
         self._pending = parts.pending
         self._states = parts.states
         self._routes = parts.routes
-        self._requests = parts.requests
+        self._requests = parts.answered
         self._anchors = parts.anchors
         self._locks = parts.locks
         self._clock = parts.clock
@@ -122,7 +124,7 @@ class Deletions:
             ):
                 if conversation_id in self._under_way:
                     continue
-                if request and (earlier := self._requests.find_answered(request)):
+                if request and (earlier := self._requests.find(request)):
                     return Receipt.of(earlier)
                 try:
                     number = self._begin(
@@ -133,7 +135,7 @@ class Deletions:
                         raise
                     if not self._is_begun(conversation_id, request):
                         # Its answer is kept before the log goes: who finds no log finds it.
-                        if earlier := self._requests.find_answered(request):
+                        if earlier := self._requests.find(request):
                             return Receipt.of(earlier)
                         if self._is_killed_at_end(conversation_id, request):
                             empty = Receipt(conversation_id, {}, self._clock())
@@ -276,11 +278,14 @@ class Deletions:
 
     def _keep_as_indexed(self, stored: Stored) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
-        row, which says how many, goes first.
+        row, which says how many, goes first. Where nobody has them, the index is made anew.
         """
         conversation_id = stored.conversation.id
-        if (old := lines_as_indexed(self._store, conversation_id, stored.lines)) is not None:
-            self._as_indexed[conversation_id] = old
+        index = self._projection.index
+        with suppress(RedactedElsewhere):
+            old = lines_as_indexed(self._store, index, conversation_id, stored, is_deleted=True)
+            if old is not None:
+                self._as_indexed[conversation_id] = old
 
     def _complete(
         self, conversation_id: str, number: int | None, request: RequestKey | None

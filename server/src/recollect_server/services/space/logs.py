@@ -17,7 +17,7 @@ import structlog
 
 from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.entry import AnyContent
-from recollect_server.domain.errors import IndexUnavailable, RecollectError
+from recollect_server.domain.errors import IndexUnavailable, RecollectError, RequestIdReused
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
@@ -31,8 +31,10 @@ from recollect_server.storage.logs.store import (
     Kind,
     LogNotFound,
     LogStore,
+    LogTaken,
     Position,
     TornTail,
+    request_claim,
 )
 
 log = structlog.get_logger("recollect.recovery")
@@ -195,12 +197,17 @@ class Logs(ABC, Generic[State]):
     ) -> tuple[list[Line], str]:
         """Append contents as one batch, durable when it returns; `claim` is what other processes
         must not have, beside the request. Return its lines, and its position in the order of all
-        processes (empty: there is one process). Raises LogConflict, LogUnavailable.
+        processes (empty: there is one process). Raises LogConflict, RequestIdReused,
+        LogUnavailable.
         """
         lines, data = encoded(entries_of(contents, request, draft_id), *end)
         if request:
-            claim = replace(claim, request=claim_of(request.id))
-        return lines, self.store.append(name, end, data, claim)
+            claim = replace(claim, request=request_claim(request.id))
+        try:
+            return lines, self.store.append(name, end, data, claim)
+        except LogTaken:
+            check_unanswered(self.store, request)
+            raise
 
     def folded(self, before: State | None, line: Line, name: str) -> State | None:
         """Return the state after a line. A damaged one changes nothing."""
@@ -278,7 +285,7 @@ class Logs(ABC, Generic[State]):
                 before = state
                 for line in chunk:
                     if stored is not None and self.store.sharing is not None:
-                        _check_redaction(line, stored.lines, name)
+                        check_redaction(line, stored.lines, name)
                     state = self.folded(state, line, name)
                     totals.messages += line.entry is not None and isinstance(
                         line.entry.content, self.message
@@ -326,12 +333,15 @@ class Logs(ABC, Generic[State]):
             raise IndexAhead(f"{name} is another one than was indexed, up to byte {end.bytes}")
 
 
-def claim_of(request_id: str) -> str:
-    """Return the name of a request among the claims of a space."""
-    return f"request {request_id}"
+def check_unanswered(store: LogStore, request: RequestKey | None) -> None:
+    """Raise RequestIdReused if a request that writes no line has the id of one that writes some:
+    their payloads differ. Raises LogUnavailable.
+    """
+    if request and store.sharing and store.sharing.answer(request.id) is not None:
+        raise RequestIdReused(request.id)
 
 
-def _check_redaction(line: Line, indexed: int, name: str) -> None:
+def check_redaction(line: Line, indexed: int, name: str) -> None:
     """Raise RedactedElsewhere if a line redacts messages whose text is indexed: to take it in would
     leave their words. Another process wrote it, and `following` takes it in.
     """

@@ -6,6 +6,7 @@ from typing import Any
 
 from recollect_server.domain.telemetry import Telemetry
 from recollect_server.domain.time import Clock
+from recollect_server.services.space.answered_requests import AnsweredRequests
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.locks import LockOrder, Locks
@@ -34,6 +35,7 @@ class Parts:
     states: States
     routes: Routes
     requests: Requests
+    answered: AnsweredRequests
     writes: Writes
     locks: Locks
     clock: Clock
@@ -62,6 +64,7 @@ def build_parts(
     pending = PendingWrites(projection.overlay)
     states = States(transcripts, projection, pending, clock, publish, may_index=may_index)
     routes = Routes(projection.overlay, store.has, states.is_pinned)
+    requests = Requests(transcripts, projection, states, anchors)
     return Parts(
         store,
         transcripts,
@@ -71,7 +74,8 @@ def build_parts(
         pending,
         states,
         routes,
-        Requests(transcripts, projection, states, anchors),
+        requests,
+        AnsweredRequests(store, projection, requests),
         Writes(transcripts, projection, pending, states, routes, clock, publish, telemetry),
         Locks(lock_order, telemetry),
         clock,

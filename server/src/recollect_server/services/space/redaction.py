@@ -21,6 +21,7 @@ which are conversations of their own.
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
@@ -39,6 +40,7 @@ from recollect_server.domain.message import Message, Redaction
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import Appended, Redacted
+from recollect_server.services.space.late_redactions import check_behind, condemn, lines_of
 from recollect_server.services.space.logs import entries_of
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import ConversationState, RequestKey
@@ -48,7 +50,14 @@ from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
-from recollect_server.storage.logs.store import LogConflict, LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import (
+    LogConflict,
+    LogNotFound,
+    LogStore,
+    LogTaken,
+    Position,
+    request_claim,
+)
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, forget_lines
 
@@ -78,6 +87,7 @@ class Redactions:
         self._writes = parts.writes
         self._routes = parts.routes
         self._requests = parts.requests
+        self._answered = parts.answered
         self._anchors = parts.anchors
         self._locks = parts.locks
         self._clock = parts.clock
@@ -128,6 +138,7 @@ class Redactions:
                 raise LogConflict(conversation_id, "read", reason)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
+                self._answered.check_unanswered(request)
                 return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
             if state.lines == MAX_LINES:
                 raise InvalidField.of(
@@ -140,7 +151,14 @@ class Redactions:
             entries = entries_of([MessagesRedacted(sequences, time, by)], request)
             event, data = encoded(entries, state.lines, state.size)
             self._projection.index.settle()  # what it lacks after a crash would have it made anew
-            self._store.begin_redaction(conversation_id, [*after, *data], state.size)
+            claim = request_claim(request.id) if request else ""
+            try:
+                self._store.begin_redaction(
+                    conversation_id, [*after, *data], state.size, request=claim
+                )
+            except LogTaken:
+                self._answered.check_unanswered(request)
+                raise
             return self._finish(state, event[0], time, lines)
 
     def _read_ahead(self, conversation_id: str) -> "_Read":
@@ -151,7 +169,7 @@ class Redactions:
             raw = self._store.raw(conversation_id).split(b"\n")[:-1]
         except StorageUnavailable:
             return _Read([], [])
-        return _Read(raw, _lines_of(raw))
+        return _Read(raw, lines_of(raw))
 
     def _raw(self, conversation_id: str) -> list[bytes]:
         if conversation_id in self._store.redacting():
@@ -183,10 +201,8 @@ class Redactions:
         except (IndexUnavailable, StorageUnavailable) as error:
             if isinstance(error, LogNotFound) and self._store.sharing is not None:
                 raise  # deleted by another process: to follow that removes all that is here of it
-            # The index may have the text, and nothing in it says so: it is made anew.
-            index.condemn(f"a redaction of {conversation_id} was interrupted: {error}")
-            with suppress(IndexUnavailable):
-                index.want_rebuild(str(error))
+            # The index may have the text, and nothing in it says so.
+            condemn(index, f"a redaction of {conversation_id} was interrupted: {error}")
             raise
         finally:
             self._states.forget(conversation_id)
@@ -208,12 +224,15 @@ class Redactions:
             self._store.end_redaction(conversation_id)
             return
         try:
-            old = _lines_of(self._store.raw_redacting(conversation_id))
+            old = lines_of(self._store.raw_redacting(conversation_id))
         except LogNotFound:
             return  # to catch up with its line finds out whether the index has the text
-        if stored.lines < old[-1].sequence:
+        if behind := old[stored.lines :]:
+            check_behind(index, conversation_id, behind, stored.lines)
             state = self._states.held(conversation_id)
-            self._writes.take_in(conversation_id, state, old[stored.lines :])
+            # A read may have met the redaction before, which the index could not take in.
+            state = state and replace(state, indexed=True)
+            self._writes.take_in(conversation_id, state, behind)
             index.settle()
         self._counts[conversation_id] += 1
         try:
@@ -226,9 +245,7 @@ class Redactions:
                 self._publish,
             )
         except IndexUnavailable as error:
-            index.condemn(f"a redaction of {conversation_id} was not followed: {error}")
-            with suppress(IndexUnavailable):
-                index.want_rebuild(str(error))
+            condemn(index, f"a redaction of {conversation_id} was not followed: {error}")
             raise
         finally:
             self._states.forget(conversation_id)
@@ -280,26 +297,6 @@ class _Read:
         return lines
 
 
-def _lines_of(raw: list[bytes]) -> list[Line]:
-    return _Read([], []).lines_of(raw)
-
-
-def lines_as_indexed(store: LogStore, conversation_id: str, lines: int) -> list[bytes] | None:
-    """Return the lines of a conversation as they were before a redaction by another process that
-    an index with so many lines of it has not followed; None if there is no such redaction.
-
-    Words can be taken out of an index only by the text that they were added with. Ask behind a read
-    of the log, and hold the conversation's lock. Raises StorageUnavailable.
-    """
-    if store.sharing is None or conversation_id not in store.redacting():
-        return None
-    try:
-        old = store.raw_redacting(conversation_id)
-    except LogNotFound:  # every process has followed it
-        return None
-    return old if lines <= len(old) else None
-
-
 def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:
     """Return the messages that are to be redacted. Raises InvalidField if there are none."""
     if sequence:
@@ -338,7 +335,7 @@ def finish_redaction(
     """
     store = transcripts.store
     raw = store.raw_redacting(conversation_id)
-    old = old or _lines_of(raw)
+    old = old or lines_of(raw)
     lines = _Read(raw, old).lines_of(store.raw(conversation_id).split(b"\n")[:-1])
     conversation: Conversation | None = None
     event = lines[len(old)]
@@ -395,8 +392,12 @@ def _erased(
     return Erased(messages, events, requests - {""}, mail)
 
 
-def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time: int) -> None:
-    """Finish, or take back, a redaction that a crash interrupted. No other call may be under way.
+def finish_interrupted(
+    store: LogStore, index: Index, conversation_id: str, time: int, *, is_rebuilt: bool
+) -> None:
+    """Finish, or take back, a redaction that a crash interrupted, or that other processes have not
+    ended. No other call of this one may be under way. `is_rebuilt`: the index was just made from
+    the logs.
 
     Raises IndexUnavailable: then a new index helps; StorageUnavailable.
     """
@@ -405,6 +406,8 @@ def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time
         exchanged = store.is_redacted(conversation_id)
     except LogNotFound:  # it was deleted meanwhile
         store.end_redaction(conversation_id)
+        if is_rebuilt:
+            return  # its delete is to be followed
         raise IndexUnavailable(
             f"it may have words of {conversation_id}, which is deleted"
         ) from None
@@ -420,4 +423,34 @@ def finish_interrupted(store: LogStore, index: Index, conversation_id: str, time
             forget_lines(index.folder, event.conversation_id, (*event.sequences, ABBREVIATION))
 
     logs, anchors = ConversationLogs(store), AnchorLedger(store)
-    finish_redaction(logs, index, anchors, conversation_id, time, forget)
+    try:
+        if store.sharing is not None:
+            _take_in_behind(logs, index, conversation_id, time)
+        finish_redaction(logs, index, anchors, conversation_id, time, forget)
+    except LogNotFound:
+        if store.sharing is None:
+            raise
+        # Other processes have ended it, or deleted the conversation: to catch up with that, or to
+        # follow it, finds out whether the index has the text.
+
+
+def _take_in_behind(
+    transcripts: ConversationLogs, index: Index, conversation_id: str, time: int
+) -> None:
+    """Let an index take in what it lacks of a conversation as it was before a redaction. Raises
+    LogNotFound, IndexUnavailable.
+    """
+    stored = index.conversations.find(conversation_id)
+    old = lines_of(transcripts.store.raw_redacting(conversation_id))
+    if stored is None or not (behind := old[stored.lines :]):
+        return
+    check_behind(index, conversation_id, behind, stored.lines)
+    refused: list[str] = []
+    before = stored.conversation
+    after = transcripts.behind(before, behind, conversation_id)
+    transcripts.add(
+        *(index, stored.number, before, after, behind), time=time, failed=refused.append, log=True
+    )
+    index.settle()
+    if refused:
+        raise IndexUnavailable(f"it refused lines of {conversation_id}: {refused[0]}")

@@ -30,7 +30,6 @@ from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.space.states import States
 from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.lines import Line, messages_of
 from recollect_server.storage.logs.redaction import ANY_HASH
@@ -218,33 +217,10 @@ class RecentRequests:
                 self._requests.popitem(last=False)
 
 
-def _check_same(request: RequestKey, earlier: KnownRequest) -> None:
+def check_same(request: RequestKey, earlier: KnownRequest) -> None:
+    """Raise RequestIdReused unless the two have the same payload."""
     if earlier.hash not in (request.hash, ANY_HASH):
         raise RequestIdReused(request.id)
-
-
-def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
-    """Let other processes have the answer of a request that writes no line (see
-    `Requests.share`).
-    """
-    if logs.sharing is None:
-        return record
-    answer = logs.sharing.remember(record.request_id, orjson.dumps(record).decode())
-    first = KnownRequest(**orjson.loads(answer))
-    # Another request took the id at the same moment, elsewhere: this one has an answer of its own.
-    return first if first.hash in (record.hash, ANY_HASH) else record
-
-
-def request_of_delete(logs: LogStore, index: Index, conversation_id: str) -> RequestKey | None:
-    """Return the request that began a delete which has not ended; None if none did, or if it has
-    its answer. Raises IndexUnavailable, StorageUnavailable.
-    """
-    notes = logs.sharing or index.requests
-    if (note := notes.delete_note(conversation_id)) is None:
-        return None
-    request = RequestKey(*orjson.loads(note))
-    is_answered = logs.sharing is not None and logs.sharing.answer(request.id) != ""
-    return None if is_answered else request
 
 
 class Requests:
@@ -275,7 +251,7 @@ class Requests:
             earlier = request_among(lines, request.id, conversation_id)
         if earlier is None:
             return None
-        _check_same(request, earlier)
+        check_same(request, earlier)
         is_redacted = earlier.hash == ANY_HASH
         if is_redacted and conversation_id not in (None, earlier.conversation_id):
             raise RequestIdReused(request.id)
@@ -284,63 +260,6 @@ class Requests:
                 "the transcript cannot be written yet. The messages are held: repeat with the same request_id"
             )
         return earlier
-
-    def find_answered(self, request: RequestKey) -> KnownRequest | None:
-        """Return the same request, one that writes no line, if it was carried out before by any
-        process. Raises RequestIdReused, IndexUnavailable, StorageUnavailable.
-        """
-        if earlier := self.find(request, None):
-            if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
-                raise RequestIdReused(request.id)
-            return earlier
-        if not (answer := self._shared_answer(request)):
-            return None
-        earlier = KnownRequest(**orjson.loads(answer))
-        _check_same(request, earlier)
-        return earlier
-
-    def is_begun(self, request: RequestKey) -> bool:
-        """Return True if a process began such a request and did not remember its answer. Raises
-        StorageUnavailable.
-        """
-        return self._shared_answer(request) == ""
-
-    def begin_delete(self, request: RequestKey, conversation_id: str) -> None:
-        """Note that a request begins to delete a conversation, for the other processes and for the
-        one that finishes what a kill interrupts. Raises StorageUnavailable.
-        """
-        note = orjson.dumps([request.id, request.hash]).decode()
-        if sharing := self._transcripts.store.sharing:
-            sharing.begin_delete(conversation_id, request.id, note)
-            return
-        with suppress(IndexUnavailable):  # its answers are lost too
-            self._projection.index.requests.begin_delete(conversation_id, note)
-
-    def share(self, record: KnownRequest) -> KnownRequest:
-        """Let other processes have the answer of such a request. Return the first one, which
-        another process may have given. Raises StorageUnavailable.
-        """
-        return share(self._transcripts.store, record)
-
-    def end_delete(self, record: KnownRequest) -> KnownRequest:
-        """Keep the answer of a request that deleted a conversation, as `remember` does. Raises
-        IndexUnavailable, StorageUnavailable.
-        """
-        record = self.share(record)
-        self._projection.index.requests.end_delete(record)
-        return record
-
-    def remember(self, record: KnownRequest) -> KnownRequest:
-        """Keep the answer of such a request, for every process, and return the first one. Raises
-        IndexUnavailable, StorageUnavailable.
-        """
-        record = self.share(record)
-        self._projection.index.requests.add(record)
-        return record
-
-    def _shared_answer(self, request: RequestKey) -> str | None:
-        sharing = self._transcripts.store.sharing
-        return sharing.answer(request.id) if sharing else None
 
     def known(self, request_id: str, conversation_id: str | None = None) -> KnownRequest | None:
         """Return a request that was carried out before, or whose messages are pending; or None.

@@ -114,6 +114,7 @@ class Space:
         self._overlay = self._projection.overlay
         self._pending, self._states = parts.pending, parts.states
         self._routes, self._requests = parts.routes, parts.requests
+        self._answered = parts.answered
         self._writes = parts.writes
         self._deletions = Deletions(parts)
         self._redactions = Redactions(parts)
@@ -344,23 +345,35 @@ class Space:
         """Return the same request, one that writes no line, if it was carried out before by any
         process. Hold its lock. Raises as `find_request`.
         """
-        return self._requests.find_answered(request)
+        return self._answered.find(request)
+
+    def carrying_out(self, request: RequestKey | None) -> AbstractContextManager[None]:
+        """Have the id of such a request in the block, which carries it out and remembers its
+        answer. Raises RequestIdReused, StorageUnavailable.
+        """
+        return self._answered.carrying_out(request)
+
+    def give_up(self, request: RequestKey) -> None:
+        """Let the id of such a request be free again, unless it has an answer. Raises nothing."""
+        self._answered.give_up(request)
 
     def share(self, record: KnownRequest) -> None:
         """Let other processes have the answer of such a request, which the index here has. Raises
         StorageUnavailable.
         """
-        self._requests.share(record)
+        self._answered.share(record)
 
     def remember(self, record: KnownRequest) -> None:
         """Keep the answer of such a request, for every process. Raises IndexUnavailable,
         StorageUnavailable.
         """
-        self._requests.remember(record)
+        self._answered.remember(record)
 
     def has_request(self, request_id: str) -> bool:
-        """Return True if a request of this id was carried out before. Raises IndexUnavailable."""
-        return self._requests.known(request_id) is not None
+        """Return True if a request of this id was carried out before by any process. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        return self._requests.known(request_id) is not None or self._answered.has(request_id)
 
     def flush_request(self, request_id: str) -> None:
         """Try to write the pending messages of a request, if it has any. Hold no conversation's
@@ -460,6 +473,7 @@ class Space:
                 return self.replay(earlier, state)[1]
             events = decide(state)
             if not events:
+                self._answered.check_unanswered(request)
                 return state.conversation
             hit("event.begun")
             done = self.append(state, events, request)

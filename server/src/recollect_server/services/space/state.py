@@ -86,9 +86,11 @@ def placed_again(
     """Return messages that were placed behind an end with `turn_count` turns, placed behind this
     end instead.
 
-    A late message stays in its turn; the others move with the newest turn.
+    A late message stays in its turn; the others move with the newest turn. The first one may have
+    gone on with a turn that was never written: then it opens one.
     """
-    moved = state.conversation.turn_count - turn_count
+    newest = [it.turn_number for it in messages if it.turn_number >= turn_count]
+    moved = max(state.conversation.turn_count - turn_count, 1 - min(newest, default=1))
     return [
         replace(
             it,

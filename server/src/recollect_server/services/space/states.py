@@ -16,7 +16,8 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import CaughtUp, CursorsLost, Reloaded
-from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere
+from recollect_server.services.space.late_redactions import lines_of
+from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere, check_redaction
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.state import ConversationState
@@ -131,8 +132,8 @@ class States:
             return self._read(conversation_id)
 
     def _will_follow(self, error: IndexAhead, conversation_id: str) -> bool:
-        """Return whether a redaction by another process is still to be followed, and the index has
-        the conversation as it was before: its change comes, and takes the words out.
+        """Return whether a redaction by another process is still to be followed, and the store has
+        the words that the index has: its change comes, and takes them out.
         """
         if not isinstance(error, RedactedElsewhere):
             return False
@@ -141,7 +142,10 @@ class States:
             store = self._transcripts.store
             if stored is None or conversation_id not in store.redacting():
                 return False
-            return len(store.raw_redacting(conversation_id)) == stored.lines
+            behind = lines_of(store.raw_redacting(conversation_id))[stored.lines :]
+            for line in behind:
+                check_redaction(line, stored.lines, conversation_id)
+            return True
         return False
 
     def _read(self, conversation_id: str) -> ConversationState:

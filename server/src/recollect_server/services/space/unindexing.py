@@ -17,9 +17,10 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationPinned
 from recollect_server.services.space.deletion import NotConfirmed
 from recollect_server.services.space.events import Unindexed
+from recollect_server.services.space.late_redactions import lines_as_indexed
 from recollect_server.services.space.parts import Parts
-from recollect_server.services.space.redaction import lines_as_indexed
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.removal import Spoken
@@ -91,13 +92,12 @@ class Unindexing:
             stored = index.conversations.find(conversation_id)
             if stored is None:
                 return False
-            number = stored.number
             if not stored.conversation.unindexed:
-                return bring_back_part(self._store, index, conversation_id, number, stored.lines)
-            if take_out_part(self._store, index, conversation_id, number, stored.lines):
+                return bring_back_part(self._store, index, conversation_id, stored)
+            if take_out_part(self._store, index, conversation_id, stored):
                 return True
             hit("unindex.words_gone")
-            self._publish(Unindexed(conversation_id, number))
+            self._publish(Unindexed(conversation_id, stored.number))
             return False
 
 
@@ -108,27 +108,24 @@ def settle_all(store: LogStore, index: Index) -> None:
     for conversation_id in index.conversations.unindexed():
         if (stored := index.conversations.find(conversation_id)) is not None:
             with suppress(LogNotFound):
-                take_out_words(store, index, conversation_id, stored.number, stored.lines)
+                take_out_words(store, index, conversation_id, stored)
 
 
-def take_out_words(
-    store: LogStore, index: Index, conversation_id: str, number: int, lines: int
-) -> None:
-    """Take out the words of a conversation of so many lines that is unindexed. Nobody may write to
-    it. Raises LogNotFound.
+def take_out_words(store: LogStore, index: Index, conversation_id: str, stored: Stored) -> None:
+    """Take out the words of a conversation that is unindexed. Nobody may write to it. Raises
+    LogNotFound.
     """
-    while take_out_part(store, index, conversation_id, number, lines):
+    while take_out_part(store, index, conversation_id, stored):
         pass
-    index.removal.purge_words(number)
-    index.removal.end(number)
+    index.removal.purge_words(stored.number)
+    index.removal.end(stored.number)
 
 
-def take_out_part(
-    store: LogStore, index: Index, conversation_id: str, number: int, lines: int
-) -> bool:
+def take_out_part(store: LogStore, index: Index, conversation_id: str, stored: Stored) -> bool:
     """Take out the first words of a conversation that are there. Return False if none is left.
     Hold its lock. Raises LogNotFound.
     """
+    number, lines = stored.number, stored.lines
     if (before := index.wordless.line(number)) >= lines:
         return False
     mark = index.removal.is_long(number)
@@ -137,7 +134,7 @@ def take_out_part(
     part = next(_parts(places, _MARKED_PART_SIZE if mark else _PART_SIZE), [])
     if len(part) < len(places):
         last = part[-1][0]
-    spoken = _spoken(store, conversation_id, part, lines)
+    spoken = _spoken(store, index, conversation_id, part, stored)
     if len(spoken) < len(part):
         # Its words are in the index and cannot be named any more.
         index.want_rebuild(f"a line of {conversation_id} is damaged")
@@ -146,19 +143,18 @@ def take_out_part(
     return last < lines
 
 
-def bring_back_part(
-    store: LogStore, index: Index, conversation_id: str, number: int, lines: int
-) -> bool:
-    """Bring back the last words that a conversation lacks of which the index has so many lines.
-    Return False if it lacks none. Hold its lock. Raises LogNotFound.
+def bring_back_part(store: LogStore, index: Index, conversation_id: str, stored: Stored) -> bool:
+    """Bring back the last words that a conversation lacks in the index. Return False if it lacks
+    none. Hold its lock. Raises LogNotFound.
     """
+    number = stored.number
     if not (line := index.wordless.line(number)):
         return False
     first = max(1, line - _PART + 1)
     newest = index.messages.of_lines(number, first, line)[::-1]
     part = next(_parts(newest, _PART_SIZE), [])
     before = part[-1][0] - 1 if len(part) < len(newest) else first - 1
-    spoken = _spoken(store, conversation_id, part[::-1], lines)
+    spoken = _spoken(store, index, conversation_id, part[::-1], stored)
     index.wordless.bring_back(number, spoken, before)
     hit("reindex.part")
     return before > 0
@@ -178,12 +174,12 @@ def _parts(places: list[Place], most: int) -> Iterator[list[Place]]:
         yield part
 
 
-def _spoken(store: LogStore, conversation_id: str, places: list[Place], lines: int) -> list[Spoken]:
-    """Return what the lines at these places say, but for damaged ones, as an index with so many
-    lines of the conversation has them.
-    """
+def _spoken(
+    store: LogStore, index: Index, conversation_id: str, places: list[Place], stored: Stored
+) -> list[Spoken]:
+    """Return what the lines at these places say, but for damaged ones, as the index has them."""
     there = store.read_at(conversation_id, places)
-    if (old := lines_as_indexed(store, conversation_id, lines)) is not None:
+    if (old := lines_as_indexed(store, index, conversation_id, stored)) is not None:
         there = [line_of(old[place[0] - 1], place[0], place[1]) for place in places]
     messages = messages_of(there)
     return [(it.sequence, it.sender, it.content) for it in messages]

@@ -17,6 +17,7 @@ from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
     InvalidField,
+    RequestIdReused,
     StorageUnavailable,
 )
 from recollect_server.domain.ids import MAX_LINES
@@ -37,7 +38,9 @@ from recollect_server.services.space.state import (
     placed_again,
 )
 from recollect_server.services.space.states import States
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import Line, contents_of, encoded
+from recollect_server.storage.logs.redaction import ANY_HASH
 from recollect_server.storage.logs.store import (
     START,
     Claim,
@@ -147,7 +150,7 @@ class Writes:
         except StorageUnavailable as error:
             conversation_id, reason = stuck.written.conversation.id, str(error)
             if is_last:
-                _log_lost(stuck, reason)
+                _log_lost(conversation_id, stuck.batches, reason)
             else:
                 log.warning("held_messages_refused", conversation=conversation_id, reason=reason)
 
@@ -175,6 +178,9 @@ class Writes:
             ]
             try:
                 done = self._write(stuck.written, messages, batch.request, batch.draft_id)
+            except RequestIdReused:
+                self._lose_first(stuck)
+                continue
             except (LogConflict, LogNotFound) as changed:
                 # Something else wrote to the file. It may have put these very messages there.
                 log.warning(
@@ -184,16 +190,29 @@ class Writes:
                 try:
                     stuck.written = self._states.load(conversation_id)
                 except ConversationNotFound:
-                    _log_lost(stuck, "the transcript is gone")
+                    _log_lost(conversation_id, stuck.batches, "the transcript is gone")
                     self._pending.release(conversation_id)
                     raise
-                if batch.request and self._projection.index.requests.find(batch.request.id):
-                    self._pending.drop(stuck)
+                request = batch.request
+                earlier = request and self._projection.index.requests.find(request.id)
+                if request and earlier:
+                    if _is_same(request, earlier, conversation_id):
+                        self._pending.drop(stuck)
+                    else:
+                        self._lose_first(stuck)
                 elif isinstance(changed, LogTaken):
                     # To try again now would be refused again: the index does not know it yet.
                     raise
                 continue
             self._pending.written(stuck, done.state)
+
+    def _lose_first(self, stuck: Stuck) -> None:
+        """Drop the first pending batch: another server carried out another request with its id, so
+        its caller's repeat is refused. Those behind it are still written.
+        """
+        reason = "another server carried out another request with the same request_id"
+        _log_lost(stuck.written.conversation.id, stuck.batches[:1], reason)
+        self._pending.drop(stuck)
 
     def _hold(
         self,
@@ -260,10 +279,16 @@ class Writes:
         return Committed(done, lines, cursor, place)
 
 
-def _log_lost(stuck: Stuck, reason: str) -> None:
+def _is_same(request: RequestKey, earlier: KnownRequest, conversation_id: str) -> bool:
+    """Return whether a request of a conversation is one that was carried out."""
+    is_same_payload = earlier.hash in (request.hash, ANY_HASH)
+    return is_same_payload and earlier.conversation_id == conversation_id
+
+
+def _log_lost(conversation_id: str, batches: Sequence[Batch], reason: str) -> None:
     log.error(
         "held_messages_lost",
-        conversation=stuck.written.conversation.id,
-        messages=sum(len(batch.messages) for batch in stuck.batches),
+        conversation=conversation_id,
+        messages=sum(len(batch.messages) for batch in batches),
         reason=reason,
     )

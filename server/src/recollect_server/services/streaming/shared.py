@@ -467,13 +467,15 @@ class SharedLog:
 
 
 def _updates_of(change: OrderedChange, state: Conversation, end: Mark) -> list[Placed]:
-    """Return the updates of a change of a conversation; the last one has the mark of its end."""
+    """Return the updates of a change of a conversation. That of its last line has the mark of its
+    end; another one has its own, though it may be the last since lines behind it were redacted.
+    """
     entries = {line.sequence: line.entry for line in change.lines if line.entry is not None}
     rows = updates_of(change.lines, change.time)
     placed: list[Placed] = []
-    for at, (kind, at_time, first, last) in enumerate(rows, start=1):
+    for kind, at_time, first, last in rows:
         mark = end
-        if at < len(rows):
+        if last < change.lines[-1].sequence:
             mark = replace(end, key=Key(change.transaction, change.number, last))
         row = UpdateRow(0, 0, kind, at_time, first, last, "")
         update = Update(str(mark), change.log, at_time, kind_of(row, state, entries))

@@ -25,6 +25,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.time import Clock
+from recollect_server.services.space.answered_requests import request_of_delete, share
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
@@ -38,7 +39,6 @@ from recollect_server.services.space.deletion_steps import (
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.services.space.redaction import finish_interrupted
-from recollect_server.services.space.requests import request_of_delete, share
 from recollect_server.services.space.unindexing import settle_all
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
@@ -441,7 +441,7 @@ def _look_after_all(
     anchors = AnchorLedger(logs) if deleting else None
     bring_up_forgotten(logs, index)
     for conversation_id in () if rebuilt else redacting:
-        finish_interrupted(logs, index, conversation_id, clock())
+        finish_interrupted(logs, index, conversation_id, clock(), is_rebuilt=False)
     with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
         forget_conversations(logs.root, deleting)
     for conversation_id in deleting:
@@ -453,7 +453,7 @@ def _look_after_all(
     conversations = _catch_up_all(ConversationLogs(logs), index, clock, progress, rebuilt=rebuilt)
     index.settle()
     for conversation_id in redacting if rebuilt else ():  # the index has none of the text
-        finish_interrupted(logs, index, conversation_id, clock())
+        finish_interrupted(logs, index, conversation_id, clock(), is_rebuilt=True)
     forget_anchors_again(logs, index)
     settle_all(logs, index)
     with suppress(VectorsUnavailable):

@@ -122,7 +122,11 @@ def document_of(
 
 
 def updates_of(lines: list[Line], time: int) -> list[Update]:
-    """Return one update for every batch of messages and for every event, in their order."""
+    """Return one update for every batch of messages and for every event, in their order.
+
+    A line between two messages parts them, whatever it says, so that they are in the same updates
+    after it was redacted.
+    """
     updates: list[Update] = []
     for line in lines:
         if line.entry is None:
@@ -133,6 +137,7 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
                     line.entry.stamp.batch[0] > 1
                     and updates
                     and updates[-1][0] == UpdateKind.MESSAGES
+                    and updates[-1][3] == line.sequence - 1
                 ):
                     updates[-1][3] = line.sequence
                 else:

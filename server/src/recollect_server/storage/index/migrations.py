@@ -431,6 +431,25 @@ def _requests_used_again(connection: apsw.Connection) -> None:
     """)
 
 
+def _participants_by_key(connection: apsw.Connection) -> None:
+    """Remove the participants of a conversation by the key of their table, which begins with them:
+    by the conversation alone, SQLite reads the participants of all.
+    """
+    connection.execute("""
+        DROP TRIGGER participants_changed;
+        CREATE TRIGGER participants_changed AFTER UPDATE OF participants ON conversations
+                WHEN OLD.participants <> NEW.participants BEGIN
+            DELETE FROM participants WHERE number = NEW.number
+                AND participant IN (SELECT value FROM json_each(OLD.participants));
+            INSERT OR IGNORE INTO participants SELECT value, NEW.number FROM json_each(NEW.participants);
+        END;
+        CREATE TRIGGER participants_of_removed AFTER DELETE ON conversations BEGIN
+            DELETE FROM participants WHERE number = OLD.number
+                AND participant IN (SELECT value FROM json_each(OLD.participants));
+        END;
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -451,6 +470,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _spellings_of_hindi,
     _freed_requests,
     _requests_used_again,
+    _participants_by_key,
 )
 
 

@@ -26,10 +26,12 @@ from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable
 
 _HANGING = (
-    "conversations", "notes", "topics", "participants", "progress", "anchors", "mail", "continued", "contact_names",
+    "conversations", "notes", "topics", "progress", "anchors", "mail", "continued", "contact_names",
     "notes_words", "note_records", "note_refusals", "notes_wanted",
 )  # fmt: skip
-"""Tables that have rows of a conversation which its removal begins with."""
+"""Tables that have rows of a conversation which its removal begins with. Those of `participants` go
+with the row in `conversations`, which names them.
+"""
 
 Spoken = tuple[int, str, str]
 """Content of a message that its removal must know: sequence, sender and content."""

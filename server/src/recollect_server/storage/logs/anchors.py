@@ -6,7 +6,7 @@ forgotten, so that the text is nowhere in it any more.
 """
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 import structlog
@@ -22,8 +22,10 @@ from recollect_server.storage.logs.store import (
     LogConflict,
     LogNotFound,
     LogStore,
+    LogTaken,
     LogUnavailable,
     Position,
+    request_claim,
 )
 
 log = structlog.get_logger("recollect.anchors")
@@ -78,7 +80,7 @@ class AnchorLedger:
             request = entry.stamp.request_id
             try:
                 self._store.append(
-                    ANCHORS, end, data, Claim(f"request {request}") if request else NO_CLAIM
+                    ANCHORS, end, data, Claim(request_claim(request)) if request else NO_CLAIM
                 )
             except LogConflict:
                 self._read()  # something else wrote to it: the next call knows what
@@ -87,18 +89,26 @@ class AnchorLedger:
             self.changed()
 
     def rewrite(
-        self, change: Callable[[AnchorSet], AnchorSet | None], added: list[Entry] | None = None
+        self,
+        change: Callable[[AnchorSet], AnchorSet | None],
+        added: Sequence[Entry] = (),
+        *,
+        tries: int = _TRIES,
     ) -> int:
         """Replace it with every anchor changed, or left out (None), and lines added. Return how
         many were left out.
 
-        Damaged lines are left out too: they may have what is to be forgotten. Raises
-        LogUnavailable; then it is as it was.
+        `tries`: 1 if the lines depend on what it has, which another process may change meanwhile.
+        Damaged lines are left out too: they may have what is to be forgotten. Raises LogConflict if
+        another process was faster each time, LogTaken if it carries out the request of a line that
+        is added, LogUnavailable; then it is as it was.
         """
-        for left in reversed(range(_TRIES)):
+        for left in reversed(range(tries)):
             try:
-                return self._rewrite(change, added or [])
-            except LogConflict:  # another process wrote to it, and it was read anew
+                return self._rewrite(change, added)
+            except LogTaken:
+                raise
+            except LogConflict:  # it was read anew
                 if not left:
                     raise
         raise AssertionError("unreachable")
@@ -108,7 +118,9 @@ class AnchorLedger:
         with self.lock:
             self._read()
 
-    def _rewrite(self, change: Callable[[AnchorSet], AnchorSet | None], added: list[Entry]) -> int:
+    def _rewrite(
+        self, change: Callable[[AnchorSet], AnchorSet | None], added: Sequence[Entry]
+    ) -> int:
         with self.lock:
             entries: list[Entry] = []
             removed = 0
@@ -123,9 +135,19 @@ class AnchorLedger:
                     for new in added
                 ):
                     entries.append(entry)
+            entries += added
+            requests = {entry.stamp.request_id for entry in entries}
+            released = [request_claim(it) for it in self._requests if it not in requests]
+            request = next((it.stamp.request_id for it in added if it.stamp.request_id), "")
             try:
                 before = self._lines[-1].end if self._lines else 0
-                self._store.replace(ANCHORS, encoded(entries + added)[1], before)
+                self._store.replace(
+                    ANCHORS,
+                    encoded(entries)[1],
+                    before,
+                    request=request_claim(request) if request else "",
+                    released=released,
+                )
             except LogUnavailable:
                 with suppress(LogUnavailable):
                     self._read()  # it may have been replaced, and only the sync have failed

@@ -107,6 +107,9 @@ class FolderStore:
         log: str,
         lines: Iterable[bytes],
         before: int | None = None,  # noqa: ARG002 - it has one writer
+        *,
+        request: str = "",  # noqa: ARG002
+        released: Sequence[str] = (),  # noqa: ARG002
     ) -> None:
         """Write a file anew, as a copy that takes its name when it is whole. What was cut off its
         tail before goes too.
@@ -352,6 +355,8 @@ class FolderStore:
         log: str,
         lines: Sequence[bytes],
         before: int | None = None,  # noqa: ARG002 - it has one writer
+        *,
+        request: str = "",  # noqa: ARG002
     ) -> None:
         """Exchange a file, durably, for one of these lines, and keep what it was until
         `end_redaction`. What cannot be exchanged is as it was.

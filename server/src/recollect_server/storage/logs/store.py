@@ -124,6 +124,11 @@ class Claim:
 NO_CLAIM = Claim()
 
 
+def request_claim(request_id: str) -> str:
+    """Return the name of a request among the claims of a space."""
+    return f"request {request_id}"
+
+
 class Action(StrEnum):
     """Kind of change of a log."""
 
@@ -248,21 +253,34 @@ class Sharing(Protocol):
         log there names it, and fails if there is another one by then.
         """
 
-    def remember(self, request_id: str, answer: str) -> str:
-        """Keep the answer of a request that leaves no line; empty: it is begun. The first answer
-        stays. Return the one that is kept now.
+    def begin_request(self, request_id: str, payload: str) -> bool:
+        """Begin a request that leaves no line; `payload` is the hash of its payload. From here on
+        its id is taken, for those that leave lines too. Return False if another request has it.
         """
 
-    def begin_delete(self, log: str, request_id: str, note: str) -> None:
-        """Note that a request that leaves no line begins to delete a log. The last note of a log
-        stays.
+    def give_up_request(self, request_id: str, payload: str) -> None:
+        """Let the id of such a request be free again, unless it has an answer."""
+
+    def remember(self, request_id: str, payload: str, answer: str) -> str:
+        """Keep the answer of such a request. The first one stays. Return the one that is kept
+        now.
+        """
+
+    def begin_delete(self, log: str, request_id: str, payload: str, note: str) -> bool:
+        """Begin such a request, and note that it deletes a log; the last note of a log stays.
+        Return False, and note nothing, if another request has the id.
         """
 
     def delete_note(self, log: str) -> str | None:
         """Return the last note of `begin_delete` about a log; None if there is none."""
 
     def answer(self, request_id: str) -> str | None:
-        """Return what `remember` kept of a request; None if it kept nothing."""
+        """Return what `remember` kept of a request; empty: it is begun; None: nothing is known of
+        it.
+        """
+
+    def is_begun(self, request_id: str, payload: str) -> bool:
+        """Return whether a request was begun, with this payload, and has no answer."""
 
     def is_deleted_with_space(self, log: str) -> bool:
         """Return whether a log was deleted because its space was."""
@@ -340,12 +358,21 @@ class LogStore(Protocol):
         LogTaken.
         """
 
-    def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
+    def replace(
+        self,
+        log: str,
+        lines: Iterable[bytes],
+        before: int | None = None,
+        *,
+        request: str = "",
+        released: Sequence[str] = (),
+    ) -> None:
         """Let a log have these lines and nothing else: of what it had before, no byte is left. The
         log may be read while the lines are made.
 
         `before`: bytes of the log that the lines were made from, where another process may have
-        changed it. Raises LogConflict.
+        changed it. `request`: the claim of who replaces them. `released`: claims of those whose
+        lines are left out, which are free from here on. Raises LogConflict, LogTaken.
         """
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -435,12 +462,15 @@ class LogStore(Protocol):
     def raw_deleted(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
+    def begin_redaction(
+        self, log: str, lines: Sequence[bytes], before: int | None = None, *, request: str = ""
+    ) -> None:
         """Let a log have these lines and nothing else, durably: more of them than it had, each of
         the first ones as long as it was. What it was can be read by `raw_redacting` until
         `end_redaction`.
 
-        `before`: as of `begin_delete`. Raises LogConflict.
+        `before`: as of `begin_delete`. `request`: the claim of who redacts. Raises LogConflict,
+        LogTaken.
         """
 
     def redacting(self) -> list[str]:

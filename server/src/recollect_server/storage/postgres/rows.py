@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
+import psycopg
+
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
 from recollect_server.storage.logs.store import Claim, Kind, LogNotFound
 from recollect_server.storage.postgres.database import Connection, Database
@@ -110,7 +112,12 @@ class LogRows:
 
         def work(connection: Connection, is_again: bool) -> str:
             tried(is_again)
-            row = connection.execute(statement, arguments).fetchone()
+            try:
+                row = connection.execute(statement, arguments).fetchone()
+            except psycopg.Error as error:
+                if error.sqlstate == _CLAIMED:
+                    return "taken"
+                raise
             assert row is not None
             return str(row[0])
 

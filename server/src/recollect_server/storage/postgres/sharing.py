@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from uuid import UUID
 
 from recollect_server.storage.logs.store import (
     Action,
@@ -16,6 +17,7 @@ from recollect_server.storage.logs.store import (
     Changes,
     History,
     LogUnavailable,
+    request_claim,
 )
 from recollect_server.storage.postgres.database import (
     Connection,
@@ -30,6 +32,7 @@ _MOMENT = (
     "pg_current_snapshot()::text || ' ' || recollect.timeline() || ':'"
     " || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 )
+_REQUEST = "%s, %s, %s, %s::uuid"  # a request that leaves no line (see `_request`)
 _COLUMNS = (
     'c.xid::text, c.id, c.log, c.kind, c.action, c."from", c.until, c.replica,'
     " (extract(epoch FROM c.time) * 1000)::bigint"
@@ -144,30 +147,35 @@ class PostgresSharing:
         last = {keys[bytes(key)]: str(append) for key, append in rows}
         return tuple((place, last.get(place, "")) for place in keys.values())
 
-    def remember(self, request_id: str, answer: str) -> str:
+    def begin_request(self, request_id: str, payload: str) -> bool:
+        """Claim the id of a request, and keep that it is begun."""
+        begin = f"SELECT recollect.begin_request({_REQUEST})"
+        ((is_begun,),) = self._rows(begin, *self._request(request_id, payload), action="written")
+        return bool(is_begun)
+
+    def give_up_request(self, request_id: str, payload: str) -> None:
+        """Drop the claim of a request that has no answer."""
+        give_up = f"SELECT recollect.give_up_request({_REQUEST})"
+        self._rows(give_up, *self._request(request_id, payload), action="written")
+
+    def remember(self, request_id: str, payload: str, answer: str) -> str:
         """Keep the answer of a request, and return the first one."""
-
-        def work(connection: Connection, _: bool) -> str:
-            row = connection.execute(
-                "INSERT INTO recollect.receipts AS r (space, key, answer) VALUES (%s, %s, %s)"
-                " ON CONFLICT (space, key) DO UPDATE SET answer ="
-                " CASE r.answer WHEN '' THEN excluded.answer ELSE r.answer END RETURNING answer",
-                [self._space, key_of(request_id), answer],
-            ).fetchone()
-            assert row is not None
-            return str(row[0])
-
-        with failing("shared", "written"):
-            return self._database.run(work)
-
-    def begin_delete(self, log: str, request_id: str, note: str) -> None:
-        """Keep that a request is begun, and the note of the log."""
-        self._rows(
-            "INSERT INTO recollect.receipts AS r (space, key, answer) VALUES (%s, %s, ''),"
-            " (%s, %s, %s) ON CONFLICT (space, key) DO UPDATE SET answer ="
-            " CASE r.key WHEN %s THEN excluded.answer ELSE r.answer END RETURNING answer",
-            *(self._space, key_of(request_id), self._space, _note_key(log), note, _note_key(log)),
+        keep = f"SELECT recollect.answer_request({_REQUEST}, %s)"
+        ((first,),) = self._rows(
+            keep, *self._request(request_id, payload), answer, action="written"
         )
+        return str(first)
+
+    def begin_delete(self, log: str, request_id: str, payload: str, note: str) -> bool:
+        """Claim the id of a request, and keep that it is begun, and the note of the log."""
+        rows = self._rows(
+            "INSERT INTO recollect.receipts (space, key, answer) SELECT %s, %s, %s"
+            f" WHERE recollect.begin_request({_REQUEST})"
+            " ON CONFLICT (space, key) DO UPDATE SET answer = excluded.answer RETURNING 1",
+            *(self._space, _note_key(log), note, *self._request(request_id, payload)),
+            action="written",
+        )
+        return bool(rows)
 
     def delete_note(self, log: str) -> str | None:
         """Return the note of a log."""
@@ -184,6 +192,24 @@ class PostgresSharing:
             *(self._space, key_of(request_id)),
         )
         return str(rows[0][0]) if rows else None
+
+    def is_begun(self, request_id: str, payload: str) -> bool:
+        """Return whether a request of this payload is begun and has no answer."""
+        space, key, claim, digest = self._request(request_id, payload)
+        ((is_begun,),) = self._rows(
+            "SELECT EXISTS (SELECT FROM recollect.receipts"
+            " WHERE space = %s AND key = %s AND answer = '')"
+            # One of a server of the version before has no claim.
+            " AND NOT EXISTS (SELECT FROM recollect.claims"
+            " WHERE space = %s AND key = %s AND append <> %s)",
+            *(space, key, space, claim, digest),
+        )
+        return bool(is_begun)
+
+    def _request(self, request_id: str, payload: str) -> tuple[str, bytes, bytes, UUID]:
+        """Return the parameters of the schema's functions for a request that leaves no line."""
+        claim = key_of(request_claim(request_id))
+        return self._space, key_of(request_id), claim, UUID(payload)
 
     def is_deleted_with_space(self, log: str) -> bool:
         """Return whether a log was deleted before the delete of its space ended."""
@@ -249,11 +275,11 @@ class PostgresSharing:
         )
         return int(count)
 
-    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    def _rows(self, statement: str, *values: object, action: str = "read") -> list[tuple[Any, ...]]:
         def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
             return connection.execute(statement.encode(), values).fetchall()
 
-        with failing("shared", "read"):
+        with failing("shared", action):
             return self._database.run(work)
 
 

@@ -38,7 +38,7 @@ from recollect_server.storage.logs.store import (
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.order import PostgresOrder
 from recollect_server.storage.postgres.rows import LEDGER, LogRows, kind_of
-from recollect_server.storage.postgres.sharing import PostgresSharing
+from recollect_server.storage.postgres.sharing import PostgresSharing, key_of
 
 _PAGE_NAMES = 10_000
 _CHANGED = "the log is not as this server left it: something else wrote to it"
@@ -88,21 +88,26 @@ class PostgresStore:
             with self._guard:
                 self._unanswered[log] = (after.bytes, _digest(bodies), name)
             raise
-        if status == "missing":
-            raise LogNotFound(log, "written", "there is no log of that name")
-        if status == "taken":
-            raise LogTaken(log, "written", _TAKEN)
-        if status != "done":
-            raise LogConflict(log, "written", _CHANGED)
+        _check(status, log, "written")
         self.order.hurry()
         hit("append.written" if after.bytes else "create.synced")
         return str(self.order.of_change(place) or "")
 
-    def replace(self, log: str, lines: Iterable[bytes], before: int | None = None) -> None:
+    def replace(
+        self,
+        log: str,
+        lines: Iterable[bytes],
+        before: int | None = None,
+        *,
+        request: str = "",
+        released: Sequence[str] = (),
+    ) -> None:
         """Replace all lines of a log, in one transaction."""
-        status = self._rows.change("replace", "written", log, kind_of(log), before, _bodies(lines))
-        if status == "conflict":
-            raise LogConflict(log, "written", _CHANGED)
+        claims = key_of(request) if request else None, [key_of(it) for it in released]
+        status = self._rows.change(
+            "replace", "written", log, kind_of(log), before, _bodies(lines), *claims
+        )
+        _check(status, log, "written")
         hit("anchors.replaced")
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -327,16 +332,16 @@ class PostgresStore:
 
     # Redacting ------------------------------------------------------------------------------------
 
-    def begin_redaction(self, log: str, lines: Sequence[bytes], before: int | None = None) -> None:
+    def begin_redaction(
+        self, log: str, lines: Sequence[bytes], before: int | None = None, *, request: str = ""
+    ) -> None:
         """Replace the lines of a log, and keep what they were, in one transaction."""
         hit("redact.begun")
+        claim = key_of(request) if request else None
         status = self._rows.change(
-            "begin_redaction", "written", log, before, uuid4(), _bodies(lines)
+            "begin_redaction", "written", log, before, uuid4(), _bodies(lines), claim
         )
-        if status == "conflict":
-            raise LogConflict(log, "written", _CHANGED)
-        if status == "missing":
-            raise LogNotFound(log, "written", "there is no log of that name")
+        _check(status, log, "written")
         hit("redact.durable")
 
     def redacting(self) -> list[str]:
@@ -406,6 +411,16 @@ class PostgresStore:
             log,
         )
         return bool(rows)
+
+
+def _check(status: str, log: str, action: str) -> None:
+    """Raise the error that the status of a change stands for."""
+    if status == "missing":
+        raise LogNotFound(log, action, "there is no log of that name")
+    if status == "taken":
+        raise LogTaken(log, action, _TAKEN)
+    if status != "done":
+        raise LogConflict(log, action, _CHANGED)
 
 
 def _bodies(lines: Iterable[bytes]) -> list[bytes]:

@@ -1,0 +1,158 @@
+"""Exactly-once of requests that write no line: deletes, switches, notes to be written anew.
+
+The index keeps their answers. Over a store that processes share, the store keeps them too, so that
+a repeat is answered by every process, and it keeps their ids from when they are begun, so that
+every process refuses them to other requests.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import orjson
+
+from recollect_server.domain.errors import IndexUnavailable, RequestIdReused, StorageUnavailable
+from recollect_server.services.space.logs import check_unanswered
+from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.requests import Requests, check_same
+from recollect_server.services.space.state import RequestKey
+from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.redaction import ANY_HASH
+from recollect_server.storage.logs.store import LogStore
+
+
+class AnsweredRequests:
+    """The requests of a space that write no line. Safe to call from any thread."""
+
+    def __init__(self, store: LogStore, projection: Projection, requests: Requests) -> None:
+        self._store = store
+        self._projection = projection
+        self._requests = requests
+
+    def find(self, request: RequestKey) -> KnownRequest | None:
+        """Return the same request, one that writes no line, if it was carried out before by any
+        process. Raises RequestIdReused, IndexUnavailable, StorageUnavailable.
+        """
+        if earlier := self._requests.find(request, None):
+            if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
+                raise RequestIdReused(request.id)
+            return earlier
+        if not (answer := self._shared_answer(request)):
+            return None
+        earlier = KnownRequest(**orjson.loads(answer))
+        check_same(request, earlier)
+        return earlier
+
+    @contextmanager
+    def carrying_out(self, request: RequestKey | None) -> Iterator[None]:
+        """Have the id of such a request in the block, which carries it out and remembers its
+        answer, against every process; give it up if the block raises before it has one. Raises
+        RequestIdReused if another request has the id, StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        if request is None or sharing is None:
+            yield
+            return
+        if not sharing.begin_request(request.id, request.hash):
+            raise RequestIdReused(request.id)
+        try:
+            yield
+        except BaseException:
+            self.give_up(request)
+            raise
+
+    def give_up(self, request: RequestKey) -> None:
+        """Let the id of such a request be free again, unless it has an answer, here or elsewhere.
+        Raises nothing.
+        """
+        sharing = self._store.sharing
+        with suppress(IndexUnavailable):
+            if self._projection.index.requests.find(request.id):
+                return
+        if sharing is not None:
+            with suppress(StorageUnavailable):
+                sharing.give_up_request(request.id, request.hash)
+
+    def is_begun(self, request: RequestKey) -> bool:
+        """Return True if a process began such a request and did not remember its answer. Raises
+        StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        return sharing is not None and sharing.is_begun(request.id, request.hash)
+
+    def has(self, request_id: str) -> bool:
+        """Return whether a process carried out, or began, such a request of this id. Raises
+        StorageUnavailable.
+        """
+        sharing = self._store.sharing
+        return sharing is not None and sharing.answer(request_id) is not None
+
+    def check_unanswered(self, request: RequestKey | None) -> None:
+        """Raise RequestIdReused if any process carried out such a request with the id of one that
+        writes lines. Raises StorageUnavailable.
+        """
+        check_unanswered(self._store, request)
+
+    def begin_delete(self, request: RequestKey, conversation_id: str) -> None:
+        """Note that a request begins to delete a conversation, for the other processes and for the
+        one that finishes what a kill interrupts. Raises RequestIdReused, StorageUnavailable.
+        """
+        note = orjson.dumps([request.id, request.hash]).decode()
+        if sharing := self._store.sharing:
+            if not sharing.begin_delete(conversation_id, request.id, request.hash, note):
+                raise RequestIdReused(request.id)
+            return
+        with suppress(IndexUnavailable):  # its answers are lost too
+            self._projection.index.requests.begin_delete(conversation_id, note)
+
+    def share(self, record: KnownRequest) -> KnownRequest:
+        """Let other processes have the answer of such a request. Return the first one, which
+        another process may have given. Raises StorageUnavailable.
+        """
+        return share(self._store, record)
+
+    def end_delete(self, record: KnownRequest) -> KnownRequest:
+        """Keep the answer of a request that deleted a conversation, as `remember` does. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        record = self.share(record)
+        self._projection.index.requests.end_delete(record)
+        return record
+
+    def remember(self, record: KnownRequest) -> KnownRequest:
+        """Keep the answer of such a request, for every process, and return the first one. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        record = self.share(record)
+        self._projection.index.requests.add(record)
+        return record
+
+    def _shared_answer(self, request: RequestKey) -> str | None:
+        sharing = self._store.sharing
+        return sharing.answer(request.id) if sharing else None
+
+
+def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
+    """Let other processes have the answer of a request that writes no line (see
+    `AnsweredRequests.share`).
+    """
+    if logs.sharing is None:
+        return record
+    answer = orjson.dumps(record).decode()
+    answer = logs.sharing.remember(record.request_id, record.hash, answer)
+    first = KnownRequest(**orjson.loads(answer))
+    # A server of the version before took the id for another request at the same moment: this one
+    # has an answer of its own.
+    return first if first.hash in (record.hash, ANY_HASH) else record
+
+
+def request_of_delete(logs: LogStore, index: Index, conversation_id: str) -> RequestKey | None:
+    """Return the request that began a delete which has not ended; None if none did, or if it has
+    its answer. Raises IndexUnavailable, StorageUnavailable.
+    """
+    notes = logs.sharing or index.requests
+    if (note := notes.delete_note(conversation_id)) is None:
+        return None
+    request = RequestKey(*orjson.loads(note))
+    is_answered = logs.sharing is not None and logs.sharing.answer(request.id) != ""
+    return None if is_answered else request

@@ -1,0 +1,82 @@
+"""Redactions by other processes that the index of this one has not followed.
+
+Words can be taken out of an index only by the text that they were added with. The store keeps that
+of the redaction that has not ended; what was redacted before it, while this process was taken for
+gone, nobody has any more. Then only a new index is without the words.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space.logs import RedactedElsewhere, check_redaction
+from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.lines import Line, line_of
+from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
+
+
+def lines_as_indexed(
+    store: LogStore, index: Index, conversation_id: str, stored: Stored, *, is_deleted: bool = False
+) -> list[bytes] | None:
+    """Return the lines of a conversation as the index has them, if another process redacted some
+    and the index has not followed that; None if the log has them. `is_deleted`: its delete has
+    begun.
+
+    Ask behind a read of the log, and hold the conversation's lock. Raises RedactedElsewhere if
+    nobody has them: the index is condemned then; StorageUnavailable.
+    """
+    if store.sharing is None:
+        return None
+    old: list[bytes] | None = None
+    if conversation_id in store.redacting():
+        with suppress(LogNotFound):  # every process has followed it
+            old = store.raw_redacting(conversation_id)
+    if old is not None and stored.lines > len(old):
+        return None
+    behind: Iterable[Line]
+    if old is not None:
+        behind = lines_of(old)[stored.lines :]
+    elif not is_deleted:
+        behind = store.read(conversation_id, Position(stored.lines, stored.bytes))
+    else:
+        behind = _deleted_behind(store, conversation_id, stored)
+    with suppress(LogNotFound):  # deleted meanwhile, or its delete ended
+        check_behind(index, conversation_id, behind, stored.lines)
+    return old
+
+
+def _deleted_behind(store: LogStore, conversation_id: str, stored: Stored) -> Iterator[Line]:
+    if store.deleted_length(conversation_id) != stored.bytes:
+        for raw in islice(store.raw_deleted(conversation_id), stored.lines, None):
+            yield line_of(raw, 0, 0)
+
+
+def check_behind(index: Index, conversation_id: str, behind: Iterable[Line], indexed: int) -> None:
+    """Raise RedactedElsewhere, and condemn the index, if lines of a conversation behind so many
+    that are indexed say that some of these were redacted.
+    """
+    try:
+        for line in behind:
+            check_redaction(line, indexed, conversation_id)
+    except RedactedElsewhere as error:
+        condemn(index, str(error))
+        raise
+
+
+def lines_of(raw: Sequence[bytes]) -> list[Line]:
+    """Return the lines of a log whose bytes, without newlines, are these."""
+    lines: list[Line] = []
+    offset = 0
+    for sequence, text in enumerate(raw, 1):
+        lines.append(line_of(text, sequence, offset))
+        offset += len(text) + 1
+    return lines
+
+
+def condemn(index: Index, reason: str) -> None:
+    """Let the index be made anew: it may have words that nobody can name any more."""
+    index.condemn(reason)
+    with suppress(IndexUnavailable):
+        index.want_rebuild(reason)

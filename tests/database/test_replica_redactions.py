@@ -1,0 +1,198 @@
+"""Several servers over one database: what one redacts is in no index of another one, however late
+that learns of it.
+"""
+
+from pathlib import Path
+
+import pytest
+from recollect import Client
+from recollect_server.domain.conversation import Unindexed
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space.space import Space
+from recollect_server.services.space.unindexing import take_out_part
+from recollect_server.storage.postgres.store import PostgresStore
+
+from tests.administration.test_verification import verified
+from tests.channels.conftest import Post
+from tests.conftest import Start
+from tests.database.conftest import Replicas, index_files, said
+from tests.postgres import Postgres
+from tests.server.conftest import files_with, server_process, user
+from tests.server.test_redact import redact
+from tests.waiting import until
+
+
+def late_space(replicas: Replicas) -> Space:
+    """Return the space of the second server. Whoever has the lock of a conversation in it keeps it
+    from following what the first server writes there.
+    """
+    space: Space = replicas.servers[1].app.spaces.open_now()[0]._space
+    return space
+
+
+def end_without_the_second(postgres: Postgres, replicas: Replicas) -> None:
+    """End the redactions as the first server does where it did not hear of the second one for half
+    a minute.
+    """
+    ended = "DELETE FROM recollect.traces; DELETE FROM recollect.redacted_lines"
+    postgres.execute(ended, replicas.url)
+
+
+def check_words_are_gone(replicas: Replicas, *words: str) -> None:
+    for service, server in zip((replicas.one, replicas.two), replicas.servers, strict=True):
+        for word in words:
+            until(lambda service=service, word=word: service.found(word) == [])  # type: ignore[misc]
+        until(lambda server=server: files_with(server.data_dir, *words) == [])  # type: ignore[misc]
+        with Client(server.target) as client:
+            until(lambda client=client: verified(client).problems == ())  # type: ignore[misc]
+
+
+def test_a_redaction_that_a_read_meets_behind_lines_that_its_index_lacks_costs_no_new_index(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("secretword", "butter")
+    assert two.found("secretword") == [name]
+    made = index_files(replicas)
+    space = late_space(replicas)
+    length = space._store.length
+
+    def be_overtaken(log: str) -> int:
+        monkeypatch.undo()
+        one.append(name, user("lemon hiddenword"))
+        redact(one, name, sequence=2)
+        return length(log)
+
+    space._states.forget(name)
+    monkeypatch.setattr(space._store, "length", be_overtaken)
+    assert two.get(name).message_count == 3
+    check_words_are_gone(replicas, "secretword")
+    assert two.found("hiddenword") == two.found("butter") == [name]
+    redact(one, name, sequence=4)
+    check_words_are_gone(replicas, "secretword", "hiddenword")
+    assert said(two, name) == said(one, name)
+    space.repair(lambda: False)  # as its job does every second
+    assert index_files(replicas) == made, "an index was made anew"
+
+
+@pytest.mark.parametrize("is_appended", [False, True])
+def test_a_server_that_comes_back_for_a_second_redaction_keeps_no_word_of_the_first(
+    replicas: Replicas, postgres: Postgres, *, is_appended: bool
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.told("secretword", "hiddenword", "butter")
+    assert two.found("secretword") == two.found("hiddenword") == [name]
+    with late_space(replicas).exclusive(conversation=name):
+        redact(one, name, sequence=2)
+        end_without_the_second(postgres, replicas)
+        if is_appended:
+            one.append(name, user("lemon"))
+        redact(one, name, sequence=3)
+    check_words_are_gone(replicas, "secretword", "hiddenword")
+    assert two.found("butter") == [name]
+    assert said(two, name) == said(one, name)
+
+
+@pytest.mark.parametrize("is_redacted_again", [False, True])
+def test_a_server_that_comes_back_for_the_delete_keeps_no_word_that_was_redacted_before(
+    replicas: Replicas, postgres: Postgres, *, is_redacted_again: bool
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, other = one.told("secretword", "hiddenword", "butter"), one.told("zebra")
+    assert two.found("secretword") == two.found("hiddenword") == [name]
+    with late_space(replicas).exclusive(conversation=name):
+        redact(one, name, sequence=2)
+        end_without_the_second(postgres, replicas)
+        if is_redacted_again:
+            redact(one, name, sequence=3)
+        one.delete(name)
+    check_words_are_gone(replicas, "secretword", "hiddenword", "butter")
+    assert two.found("zebra") == [other]
+
+
+def test_words_that_go_before_an_ended_redaction_is_followed_leave_none_behind(
+    replicas: Replicas, postgres: Postgres
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, other = one.told("secretword", "butter"), one.told("zebra")
+    assert two.found("secretword") == [name]
+    space = late_space(replicas)
+    unindexed = Unindexed(replicas.servers[0].clock.now)
+    with space.exclusive(conversation=name):
+        late_space(Replicas("", replicas.servers[::-1], two, one)).record(
+            name, lambda _: [unindexed]
+        )
+        redact(one, name, sequence=2)
+        end_without_the_second(postgres, replicas)
+        stored = space.index.conversations.find(name)
+        assert stored is not None
+        with pytest.raises(IndexUnavailable, match="redacted by another server"):
+            take_out_part(space._store, space.index, name, stored)
+    check_words_are_gone(replicas, "secretword")
+    assert two.found("butter") == []
+    assert two.found("zebra") == [other]
+
+
+def test_a_killed_server_that_starts_again_follows_a_redaction_behind_lines_that_it_lacks(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    with Post(start_server(store=url, data_dir=tmp_path / "one").target) as one:
+        name = one.told("secretword", "butter")
+        folder = tmp_path / "two"
+        with server_process(folder, "--store", url) as (process, target), Post(target) as two:
+            assert two.found("secretword") == [name]
+            process.kill()
+            process.wait()
+        (made,) = [path.stat().st_ino for path in folder.rglob("conversations.db")]
+        one.append(name, user("lemon hiddenword"))
+        redact(one, name, sequence=2)
+        assert postgres.execute("SELECT FROM recollect.redacted_lines LIMIT 1", url)
+        server = start_server(store=url, data_dir=folder)
+        with Post(server.target) as two, Client(server.target) as client:
+            assert two.found("secretword") == []
+            assert two.found("hiddenword") == two.found("butter") == [name]
+            assert said(two, name) == said(one, name)
+            assert verified(client).problems == ()
+        until(lambda: files_with(folder, "secretword") == [])
+        (now,) = [path.stat().st_ino for path in folder.rglob("conversations.db")]
+        assert now == made, "the index was made anew"
+
+
+@pytest.mark.parametrize("meanwhile", ["delete", "append"])
+def test_a_server_joins_while_others_change_what_is_being_redacted(
+    replicas: Replicas,
+    postgres: Postgres,
+    start_server: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
+) -> None:
+    one, two = replicas.one, replicas.two
+    name, other = one.told("secretword", "hiddenword"), one.told("zebra")
+    assert two.found("secretword") == [name]
+    is_redacted = PostgresStore.is_redacted
+
+    def be_overtaken(store: PostgresStore, log: str) -> bool:
+        monkeypatch.undo()
+        if meanwhile == "delete":
+            one.delete(name)
+        else:
+            end_without_the_second(postgres, replicas)
+            one.append(name, user("lemon"))
+            redact(one, name, sequence=3)
+        return is_redacted(store, log)
+
+    with late_space(replicas).exclusive(conversation=name):
+        redact(one, name, sequence=2)
+        monkeypatch.setattr(PostgresStore, "is_redacted", be_overtaken)
+        server = start_server(store=replicas.url, data_dir=tmp_path / "three")
+    with Post(server.target) as three, Client(server.target) as client:
+        assert three.found("secretword") == []
+        assert three.found("zebra") == [other]
+        if meanwhile == "append":
+            assert three.found("hiddenword") == []
+            assert three.found("lemon") == [name]
+            assert said(three, name) == said(one, name)
+        until(lambda: verified(client).problems == ())
+        until(lambda: files_with(server.data_dir, "secretword", "hiddenword") == [])
