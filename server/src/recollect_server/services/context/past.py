@@ -17,7 +17,6 @@ from recollect_server.services.context.inquiry import Inquiry
 from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Turn
 from recollect_server.services.context.recalled_turns import (
     RecalledTurns,
-    TurnName,
     excerpt_length,
 )
 from recollect_server.services.context.relevance import says_little, speaks_of_asker
@@ -29,6 +28,7 @@ from recollect_server.services.recall.retrieval import gather
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
+from recollect_server.storage.index.messages import TurnName
 
 # characters of a message that are asked with: a search is for a question, not for a page
 _QUESTION = 4000
