@@ -1,14 +1,18 @@
 """Several servers over one database embed each text once, and keep no vector of what is gone."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recollect import Client, Message
 from recollect_server.inference.workers import Workers
+from recollect_server.services.space.redaction import Redactions
 from recollect_server.storage.logs.store import START
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.storage.vectors import checking as vectors
+from recollect_server.storage.vectors.store import VectorStore
 
 from tests.channels.conftest import Post
 from tests.conftest import Start
@@ -85,3 +89,53 @@ def test_vectors_of_a_text_that_was_redacted_or_deleted_meanwhile_are_not_kept(
     sharing.keep_vectors("m", CONVERSATION, {b"1": b"one"}, sharing.moment())
     assert sharing.vectors("m", texts) == {}
     database.close()
+
+
+def test_a_long_text_that_another_server_redacts_while_it_is_embedded_is_not_kept(
+    postgres: Postgres, start_server: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.new_database()
+    two = start_server(store=url, data_dir=tmp_path / "two")
+    add_parts, follow = VectorStore.add_parts, Redactions.follow
+    released, slices = threading.Event(), 0
+
+    def redacting(store: VectorStore, *arguments: Any) -> bool:
+        nonlocal slices
+        slices += 1
+        if slices == 1:  # of several: the turn of the embedder that keeps the text begins later
+            with Post(two.target) as service:
+                redact(service, own, turn_number=1)
+        return add_parts(store, *arguments)
+
+    def held(redactions: Redactions, conversation_id: str) -> None:
+        released.wait(60)
+        follow(redactions, conversation_id)
+
+    monkeypatch.setattr(VectorStore, "add_parts", redacting)
+    monkeypatch.setattr(Redactions, "follow", held)
+    one = start_server(store=url, data_dir=tmp_path / "one", embedder="onnx")
+    text = TEXTS[0] * (40 * 1024 // len(TEXTS[0]))
+    with Client(one.target) as client:
+        own = client.conversations.create("web", messages=[Message.user(text)]).id
+        until(lambda: vectors.state_of(one.folder).vectors, 60)  # the text is kept here
+        assert slices > 1
+        assert postgres.execute(LOGS, url) == []
+        released.set()
+        until(lambda: not vectors.state_of(one.folder).vectors)
+
+
+def test_a_conversation_that_another_server_begins_again_is_found_by_its_meaning(
+    postgres: Postgres, start_server: Start, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    one = start_server(store=url, data_dir=tmp_path / "one", embedder="onnx")
+    two = start_server(store=url, data_dir=tmp_path / "two")
+    with Client(one.target) as client, Client(two.target) as other:
+        own = client.conversations.create("web", messages=[Message.user(TEXTS[0])]).id
+        until(lambda: near(client) == {own})
+        other.conversations.delete(own)
+        until(lambda: near(client) == set())
+        other.conversations.create(
+            "web", conversation_id=own, messages=[Message.user("Zebras live in a zoo.")]
+        )
+        until(lambda: near(client) == {own})

@@ -1,6 +1,8 @@
 """Texts that take long to embed: others do not wait for them, and neither does a stop."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from recollect_server.storage.vectors.store import VectorStore
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, agent, user
+from tests.server.test_redact import redact
 from tests.waiting import until, until_embedded
 
 WORDS = "the quarterly figures of the northern branch were discussed at length and written down in a table "
@@ -56,13 +59,15 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
     def counted(
         store: VectorStore,
         model: int,
-        conversation: str,
+        place: tuple[str, int],
         text: bytes,
         first: int,
         vectors: NDArray[np.int8],
-    ) -> None:
-        add_parts(store, model, conversation, text, first, vectors)
+        read_at: int,
+    ) -> bool:
+        is_kept = add_parts(store, model, place, text, first, vectors, read_at)
         counts.append(first)
+        return is_kept
 
     monkeypatch.setattr(VectorStore, "add_parts", counted)
     server = start_server(embedder="onnx")
@@ -84,6 +89,85 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
     assert connect(again).get(long).turn_count == 1
 
 
+def test_a_message_that_comes_when_a_long_text_of_its_conversation_is_embedded_is_embedded_too(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_text = VectorStore.has_text
+    ends: list[bytes] = []
+
+    def appending(store: VectorStore, model: int, text: bytes) -> bool:
+        is_kept = has_text(store, model, text)
+        if is_kept and not ends:  # the long text has its vectors: its conversation is whole now
+            ends.append(text)
+            service.append(own, agent("We fly to Kyoto in April"))
+            assert service.get(own).turn_count == 1  # the index has the message
+        return is_kept
+
+    monkeypatch.setattr(VectorStore, "has_text", appending)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    own = service.told(long_text(20))
+    until(lambda: ends)
+    until_embedded(service, server)
+    snippets = [hit.snippet for hit in service.search("a journey to Japan").hits]
+    assert snippets[:1] == ["We fly to Kyoto in April"]
+
+
+def before_parts(
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], *, at: int
+) -> Callable[[], int]:
+    """Act before the server keeps the first parts of a long text from number `at` on. Return the
+    reader of how many parts were computed.
+    """
+    add_parts = VectorStore.add_parts
+    acted: list[int] = []
+    counts = [0]
+
+    def acting(
+        store: VectorStore,
+        model: int,
+        place: Any,
+        text: bytes,
+        first: int,
+        vectors: Any,
+        *rest: Any,
+    ) -> Any:
+        if first >= at and not acted:
+            acted.append(first)
+            act()
+        counts[0] = max(counts[0], first + len(vectors))
+        return add_parts(store, model, place, text, first, vectors, *rest)
+
+    monkeypatch.setattr(VectorStore, "add_parts", acting)
+    return lambda: counts[0]
+
+
+def test_a_long_text_that_is_redacted_while_it_is_embedded_leaves_no_vector(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = before_parts(monkeypatch, lambda: redact(service, own, turn_number=1), at=0)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    own = service.told(long_text(20))
+    until(count)
+    until_embedded(service, server)
+    state = vectors.state_of(server.folder)
+    assert (state.vectors, state.parts) == (0, 0)
+
+
+def test_a_long_text_is_embedded_whole_beside_the_redaction_of_another_message(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = before_parts(monkeypatch, lambda: redact(service, own, turn_number=1), at=1)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    own = service.told("The car needs new tyres before winter", long_text(20))
+    until(count)
+    until_embedded(service, server)
+    state = vectors.state_of(server.folder)
+    assert (state.vectors, state.parts) == (count(), 0)
+
+
 def test_a_conversation_that_is_deleted_while_its_text_is_embedded_leaves_nothing(
     start_server: Start, connect: Connect
 ) -> None:
@@ -96,3 +180,33 @@ def test_a_conversation_that_is_deleted_while_its_text_is_embedded_leaves_nothin
     until_embedded(service, server)
     assert service.found("numbers of a company's office") == []
     assert b"quarterly" not in (server.folder / "vectors.db").read_bytes()
+
+
+@pytest.mark.parametrize("how", ["redacted", "deleted"])
+def test_a_text_that_goes_at_the_moment_at_which_its_vector_is_kept_is_in_no_search(
+    start_server: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    add = VectorStore.add
+    acted: list[str] = []
+
+    def acting(store: VectorStore, model: int, places: Any, *rest: Any) -> Any:
+        changed = add(store, model, places, *rest)
+        if any(it.conversation_id == own for it in places) and not acted:
+            acted.append(own)
+            remove[how]()
+        return changed
+
+    remove: dict[str, Callable[[], object]] = {
+        "redacted": lambda: redact(service, own, turn_number=1),
+        "deleted": lambda: service.delete(own),
+    }
+    monkeypatch.setattr(VectorStore, "add", acting)
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    own = ""
+    other = service.told("My daughter starts first grade in autumn")
+    until_embedded(service, server)
+    own = service.told("The car needs new tyres before winter")
+    until(lambda: acted)
+    until_embedded(service, server)
+    assert {hit.conversation_id for hit in service.search("vehicle upkeep").hits} <= {other}

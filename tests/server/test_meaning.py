@@ -27,6 +27,7 @@ from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, ha
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, answers, delete_index, moment, user
+from tests.server.test_redact import redact
 from tests.waiting import until, until_embedded
 
 LEGS = [
@@ -464,3 +465,20 @@ def test_a_redacted_message_is_not_found_by_its_meaning_and_has_no_vector(
     server.stop()
     start_server(embedder="onnx").stop()
     assert lines() == [2]
+
+
+def test_a_conversation_that_is_begun_again_with_its_id_is_found_by_its_meaning(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    own = service.told("The car needs new tyres before winter")
+    service.told("My daughter starts first grade in autumn")
+    until_embedded(service, server)
+    redact(service, own, turn_number=1)
+    service.delete(own)
+    assert own not in service.found("vehicle upkeep")
+    service.create("web", conversation_id=own)
+    service.append(own, user("The car needs new brakes in spring"))
+    until_embedded(service, server)
+    assert service.found("vehicle upkeep")[:1] == [own]

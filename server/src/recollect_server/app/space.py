@@ -52,7 +52,6 @@ from recollect_server.services.space.events import (
     ChangedElsewhere,
     Deleted,
     Redacted,
-    Reindexed,
     Suspended,
     Unindexed,
 )
@@ -393,7 +392,6 @@ class OpenSpace:
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Redacted, meaning.redact)
         space.subscribe(Unindexed, meaning.unindex)
-        space.subscribe(Reindexed, meaning.reindex)
         space.subscribe(Suspended, meaning.suspend)
         return meaning
 

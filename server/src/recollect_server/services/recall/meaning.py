@@ -7,9 +7,8 @@ searches say so too, and the job that tends it (`embedding`) tries again.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ from recollect_server.services.recall.models import FACTOR, EmbeddingModels
 from recollect_server.services.space.events import (
     Deleted,
     Redacted,
-    Reindexed,
     Suspended,
     Unindexed,
 )
@@ -238,62 +236,52 @@ class Meaning:
         """Remove the vectors of a deleted conversation. Raises nothing: a file that refuses is
         removed whole.
         """
-        copy = self.copy
-        for it in (copy, copy.beside if copy else None):
-            if it is not None and event.number is not None:
-                it.messages.remove(event.number)
-                it.abbreviations.remove(event.number)
-        if self._store is None and not (self._folder / NAME).exists():
-            return
-        try:
-            if removed := self.store().remove(event.conversation_id):
-                event.removed["vectors"] = removed
-        except VectorsUnavailable as error:
-            log.warning("vectors_removed", reason=str(error))
-            self.drop()
+        if removed := self._remove_from_file(lambda store: store.remove(event.conversation_id)):
+            event.removed["vectors"] = removed
+        if event.number is not None:
+            self._hide(event.number)
 
     def redact(self, event: Redacted) -> None:
         """Remove the vectors of redacted messages and of the notes, which may be about them. Raises
         nothing: a file that refuses is removed whole.
         """
-        copy = self.copy
-        for it in (copy, copy.beside if copy else None):
-            if it is not None:
-                it.abbreviations.remove(event.number)
-                for sequence in event.sequences:
-                    it.messages.remove(event.number, message_id(event.number, sequence))
-        if self._store is None and not (self._folder / NAME).exists():
-            return
-        try:
-            lines = (*event.sequences, ABBREVIATION)
-            self.store().forget_lines(event.conversation_id, lines)
-        except VectorsUnavailable as error:
-            log.warning("vectors_removed", reason=str(error))
-            self.drop()
+        lines = (*event.sequences, ABBREVIATION)
+        self._remove_from_file(lambda store: store.forget_lines(event.conversation_id, lines))
+        for it in self._copies():
+            it.abbreviations.remove(event.number)
+            for sequence in event.sequences:
+                it.messages.remove(event.number, message_id(event.number, sequence))
 
     def unindex(self, event: Unindexed) -> None:
         """Remove the vectors of a conversation that is unindexed. Raises nothing: a file that
         refuses is removed whole.
         """
-        copy = self.copy
-        for it in (copy, copy.beside if copy else None):
-            if it is not None:
-                it.messages.remove(event.number)
-                it.abbreviations.remove(event.number)
+        self._remove_from_file(lambda store: store.remove(event.conversation_id))
+        self._hide(event.number)
+
+    def _remove_from_file(self, act: Callable[[VectorStore], int]) -> int:
+        """Remove vectors from the file, if there is one. Return their number."""
         if self._store is None and not (self._folder / NAME).exists():
-            return
+            return 0
         try:
-            self.store().hide(event.conversation_id)
+            return act(self.store())
         except VectorsUnavailable as error:
             log.warning("vectors_removed", reason=str(error))
             self.drop()
+            return 0
 
-    def reindex(self, event: Reindexed) -> None:
-        """Take vectors of a conversation again. A file that is not open takes all."""
-        with self._guard:
-            if self._store is not None:
-                with suppress(VectorsUnavailable):
-                    self._store.show(event.conversation_id)
+    def _hide(self, number: int) -> None:
+        """Take a conversation out of what searches see: behind its removal from the file, so that
+        the embedder, which adds to the file first, finds out that it is gone.
+        """
+        for it in self._copies():
+            it.messages.remove(number)
+            it.abbreviations.remove(number)
+
+    def _copies(self) -> list[Copy]:
+        """Return what searches see, by model."""
+        copy = self.copy
+        return [it for it in (copy, copy.beside if copy else None) if it is not None]
 
     # For the job that tends it --------------------------------------------------------------------
 

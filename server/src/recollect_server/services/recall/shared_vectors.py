@@ -26,14 +26,15 @@ class SharedVectors:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._moment = ""
+        self.moment = ""
+        """The moment of the last `begin`; empty where nobody shares, or the store was away."""
 
     def begin(self) -> None:
         """Note the moment: texts are read from now on."""
-        self._moment = ""
+        self.moment = ""
         if self._space.is_shared:
             with suppress(StorageUnavailable):
-                self._moment = self._space.moment()
+                self.moment = self._space.moment()
 
     def may_embed(self, model: str) -> bool:
         """Return whether this process is the one that embeds with a model now."""
@@ -54,10 +55,16 @@ class SharedVectors:
         }
 
     def keep(
-        self, model: str, texts: Sequence[Text], vectors: dict[bytes, NDArray[np.int8]]
+        self,
+        model: str,
+        texts: Sequence[Text],
+        vectors: dict[bytes, NDArray[np.int8]],
+        moment: str,
     ) -> None:
-        """Let the others have vectors of texts that were read since `begin`."""
-        if not self._moment:
+        """Let the others have vectors of texts that were read since a moment. The store refuses
+        those of a conversation that was deleted or redacted since.
+        """
+        if not moment:
             return
         by_log: dict[str, dict[bytes, bytes]] = {}
         for text in texts:
@@ -67,4 +74,4 @@ class SharedVectors:
                 ].tobytes()
         for name, bodies in by_log.items():
             with suppress(StorageUnavailable):
-                self._space.share_vectors(model, name, bodies, self._moment)
+                self._space.share_vectors(model, name, bodies, moment)

@@ -76,13 +76,6 @@ class Unindexed:
 
 
 @frozen
-class Reindexed:
-    """A conversation that was unindexed and is written to again. Its lock is held."""
-
-    conversation_id: str
-
-
-@frozen
 class IndexReplaced:
     """Another index, made from the transcripts, is used from here on.
 
