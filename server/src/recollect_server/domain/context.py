@@ -307,8 +307,8 @@ class Context:
     def sources(self) -> list[Source]:
         """Return the sources of the cold tier's messages, the oldest first."""
         last = [self.last] if self.last else []
-        known = self.known_sources or Sources(self.about, self.conversation_id)
-        return sorted([*last, *known.of(self.cold.packed)], key=lambda it: it.times)
+        sources = self.known_sources or Sources(self.about, self.conversation_id)
+        return sorted([*last, *sources.of(self.cold.packed)], key=lambda it: it.times)
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:

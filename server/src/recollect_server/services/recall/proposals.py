@@ -59,7 +59,7 @@ class Query:
     text: str
     now: int
     dates: tuple[Mention, ...]
-    said: str
+    wording: str
     """Text whose words are searched for: the whole query without its dates."""
     meant: str
     """Text that is embedded."""
@@ -102,7 +102,7 @@ def read(index: Index, request: Request) -> Query:
         text,
         now,
         dates,
-        said=without_dates(request.query, of_whole),
+        wording=without_dates(request.query, of_whole),
         meant=meant,
         is_brief=request.embedded is not None,
         scope=scope,
@@ -116,7 +116,7 @@ def propose(
     """Run the retrievers. The question is embedded while its words are looked for."""
     with _question_of(index, meaning, query, telemetry) as scans_when_ready:
         with telemetry.step(Step.WORDS):
-            terms = index.search.terms(query.said)
+            terms = index.search.terms(query.wording)
             words = index.search.keyword(terms.chosen, query.scope, query.within)
             deadline.check()
             counts = words.postings.counts()

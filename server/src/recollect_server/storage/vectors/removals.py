@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 
 class Removals:
-    """What was removed from one file since it was opened. Safe to call from any thread."""
+    """Removals from one file since it was opened. Safe to call from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
