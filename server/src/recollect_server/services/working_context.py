@@ -6,7 +6,7 @@ transcript is read.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from heapq import heappop, heappush
@@ -18,7 +18,11 @@ import structlog
 
 from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    IndexUnavailable,
+    StorageUnavailable,
+)
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message, Role, reading_order
@@ -440,6 +444,21 @@ def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[
         return read_places(space, conversation_id, places).messages
     except LogNotFound:
         return None
+
+
+def read_several(
+    space: Space, places: Mapping[str, list[Place]]
+) -> dict[str, list[Message] | StorageUnavailable]:
+    """Return for each conversation its messages at places, or why they cannot be read; none of one
+    that was deleted since the index named it.
+    """
+    messages: dict[str, list[Message] | StorageUnavailable] = {}
+    for name, lines in space.lines_of_several(places).items():
+        if isinstance(lines, LogNotFound):
+            messages[name] = []
+        else:
+            messages[name] = lines if isinstance(lines, StorageUnavailable) else messages_of(lines)
+    return messages
 
 
 def _unindexed(space: Space, head: ConversationState) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from recollect_server.domain.snippets import LENGTH, Passages, passage_at, plain
 from recollect_server.domain.text import composed
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.space.space import Space
-from recollect_server.services.working_context import read_found
+from recollect_server.services.working_context import read_several
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.words import QueryTerms
@@ -45,13 +45,17 @@ class Showing:
         self._conversations: dict[int, Conversation] = {}
 
     def prepare(self, places: dict[int, list[Place]]) -> None:
-        """Read these conversations and messages, by number: each transcript is opened once, and the
-        index is asked once for all.
+        """Read these conversations and messages, by number: index and logs are asked once for
+        all.
         """
         self._conversations |= self._index.conversations.by_number({*places})
-        for number, own_places in places.items():
-            if (conversation := self._conversations.get(number)) is not None and own_places:
-                self._read(conversation.id, sorted(own_places))
+        self._read(
+            {
+                conversation.id: sorted(own)
+                for number, own in places.items()
+                if own and (conversation := self._conversations.get(number)) is not None
+            }
+        )
 
     def conversation(self, number: int) -> Conversation | None:
         """Return the conversation of a number, or None if it was deleted."""
@@ -65,23 +69,21 @@ class Showing:
         """
         name = (conversation_id, place[0])
         if name not in self._messages:
-            self._read(conversation_id, [place])
+            self._read({conversation_id: [place]})
         return self._messages[name]
 
-    def _read(self, conversation_id: str, places: list[Place]) -> None:
-        """Read the messages at these places of a transcript, ascending."""
+    def _read(self, places: dict[str, list[Place]]) -> None:
+        """Read the messages at these places of transcripts, ascending."""
         self._deadline.check()
-        messages: list[Message] = []
-        if conversation_id not in self.unread:
-            try:
-                messages = read_found(self._space, conversation_id, places) or []
-            except StorageUnavailable as error:
-                log.warning(
-                    "transcript_passed_over", conversation=conversation_id, reason=str(error)
-                )
-                self.unread.add(conversation_id)
-        self._messages |= {(conversation_id, place[0]): None for place in places}
-        self._messages |= {(conversation_id, message.sequence): message for message in messages}
+        for name, own in places.items():
+            self._messages |= {(name, place[0]): None for place in own}
+        readable = {name: own for name, own in places.items() if name not in self.unread}
+        for name, messages in read_several(self._space, readable).items():
+            if isinstance(messages, StorageUnavailable):
+                log.warning("transcript_passed_over", conversation=name, reason=str(messages))
+                self.unread.add(name)
+            else:
+                self._messages |= {(name, message.sequence): message for message in messages}
 
     def snippet(self, conversation_id: str, number: int, message: Message) -> str:
         """Return the part of the message with the most of the words; without any, the part that is

@@ -38,7 +38,15 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line, Place, contents_of
 from recollect_server.storage.logs.order import Order
-from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogStore, Position, Purpose
+from recollect_server.storage.logs.store import (
+    NO_CLAIM,
+    START,
+    Claim,
+    LogStore,
+    LogUnavailable,
+    Position,
+    Purpose,
+)
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -255,6 +263,12 @@ class Space:
     def lines_at(self, name: str, places: list[Place]) -> list[Line]:
         """Return the lines of a log at places that the index named. Raises LogUnavailable."""
         return self._store.read_at(name, places)
+
+    def lines_of_several(
+        self, places: Mapping[str, list[Place]]
+    ) -> dict[str, list[Line] | LogUnavailable]:
+        """Return for each log what `lines_at` returns or raises, read at once."""
+        return self._store.read_several(places)
 
     def current(self, conversation: Conversation) -> Conversation:
         """Return a conversation that the index named, by its transcript where the index lacks

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 
 class Removals:
-    """Removals from one file since it was opened. Safe to call from any thread."""
+    """The removals from one file since it was opened. Safe to call from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
