@@ -17,8 +17,8 @@ from recollect_server.domain.context import (
     Candidate,
     Context,
     Packed,
+    Sources,
     Tier,
-    sources_of,
 )
 from recollect_server.domain.message import Role, ToolCall
 from recollect_server.domain.rendering import FORMS
@@ -92,7 +92,9 @@ def packers() -> list[Callable[[list[Candidate], int], Packed]]:
     return [
         pack_hot,
         pack_warm,
-        lambda candidates, budget: pack_cold(turns_of(candidates), budget, Recalling(), ABOUT),
+        lambda candidates, budget: pack_cold(
+            turns_of(candidates), budget, Recalling(), Sources(ABOUT)
+        ),
     ]
 
 
@@ -277,7 +279,7 @@ def test_a_last_turn_that_is_longer_than_its_share_is_shortened_and_does_not_tak
 def test_one_conversation_does_not_eat_everything_while_others_wait() -> None:
     much = [candidate(at, A_TOKEN * 100, relevance=0.9, conversation=THERE) for at in range(2, 12)]
     other = candidate(2, A_TOKEN * 100, relevance=0.1)
-    packed = pack_cold(turns_of([*much, other]), 700, Recalling(share=0.5), ABOUT)
+    packed = pack_cold(turns_of([*much, other]), 700, Recalling(share=0.5), Sources(ABOUT))
     assert other in packed.packed
     assert len(packed.packed) == 6  # what is left goes to the one that has more
     assert packed.packed[-1] == other
@@ -289,7 +291,7 @@ def test_turns_are_recalled_whole_or_not_at_all() -> None:
         candidate(3, A_TOKEN * 90, Role.ASSISTANT, turn=1),
     ]
     short = [candidate(4, A_TOKEN * 5, turn=2), candidate(5, A_TOKEN * 5, Role.ASSISTANT, turn=2)]
-    packed = pack_cold([long, short], 100, Recalling(), ABOUT)
+    packed = pack_cold([long, short], 100, Recalling(), Sources(ABOUT))
     assert sequences(packed.packed) == [4, 5]
     assert [it.sequence for it in packed.dropped] == [2, 3]
     assert packed.used == 10 + packed.reserved
@@ -301,9 +303,9 @@ def test_the_score_chooses_what_is_recalled_and_relevance_between_nearly_equal_o
 ) -> None:
     old = [replace(candidate(2, A_TOKEN * 60, relevance=0.3), score=score)]
     new = [replace(candidate(4, A_TOKEN * 60, relevance=0.9), score=0.6)]
-    assert sequences(pack_cold([new, old], 120, Recalling(), ABOUT).packed) == [chosen]
+    assert sequences(pack_cold([new, old], 120, Recalling(), Sources(ABOUT)).packed) == [chosen]
     # both: the more relevant one is first
-    assert sequences(pack_cold([old, new], 300, Recalling(), ABOUT).packed) == [4, 2]
+    assert sequences(pack_cold([old, new], 300, Recalling(), Sources(ABOUT)).packed) == [4, 2]
 
 
 def scored(sequence: int, tokens: int, score: float) -> list[Candidate]:
@@ -313,9 +315,9 @@ def scored(sequence: int, tokens: int, score: float) -> list[Candidate]:
 
 def test_the_best_turn_has_a_place_where_the_budget_is_short() -> None:
     offered = [scored(2, 300, 0.4), scored(4, 30, 0.2)]
-    packed = pack_cold(offered, 200, Recalling(), ABOUT, best_at_most=400)
+    packed = pack_cold(offered, 200, Recalling(), Sources(ABOUT), best_at_most=400)
     assert sequences(packed.packed) == [2]
-    assert sequences(pack_cold(offered, 200, Recalling(), ABOUT).packed) == [4]
+    assert sequences(pack_cold(offered, 200, Recalling(), Sources(ABOUT)).packed) == [4]
 
 
 @pytest.mark.parametrize(
@@ -340,7 +342,7 @@ def test_only_so_many_sources_are_recalled() -> None:
         for at in range(5)
     ]
     near = [candidate(3, "okapi", turn=2, relevance=0)]
-    packed = pack_cold([*offered, near], 1000, Recalling(limit=2), ABOUT)
+    packed = pack_cold([*offered, near], 1000, Recalling(limit=2), Sources(ABOUT))
     # the last one lies beside the first: it needs no source of its own
     assert sequences(packed.packed) == [2, 102, 3]
     assert {it.reason for it in packed.dropped} == {"2 sources are recalled already"}
@@ -350,7 +352,7 @@ def test_sources_are_chronological_and_their_messages_in_reading_order() -> None
     mixed = [
         candidate(at, "x", conversation=there) for at in (300, 4, 3, 200) for there in (THERE, HERE)
     ]
-    sources = sources_of(mixed, ABOUT, HERE)
+    sources = Sources(ABOUT, HERE).of(mixed)
     assert [it.times[0] for it in sources] == sorted(it.times[0] for it in sources)
     assert [
         [it.message.sequence for it in source.messages] for source in sources if source.is_own
@@ -364,8 +366,8 @@ def test_sources_are_chronological_and_their_messages_in_reading_order() -> None
 
 def test_a_conversation_brings_its_abbreviation_once_and_the_one_that_goes_on_none() -> None:
     mixed = [candidate(at, "x") for at in (3, 300)]
-    assert [it.abbreviation for it in sources_of(mixed, ABOUT)] == ["About zebras.", ""]
-    assert [it.abbreviation for it in sources_of(mixed, ABOUT, HERE)] == ["", ""]
+    assert [it.abbreviation for it in Sources(ABOUT).of(mixed)] == ["About zebras.", ""]
+    assert [it.abbreviation for it in Sources(ABOUT, HERE).of(mixed)] == ["", ""]
 
 
 def test_turns_on_different_days_are_two_sources() -> None:
@@ -373,8 +375,8 @@ def test_turns_on_different_days_are_two_sources() -> None:
     later = replace(
         second, message=replace(second.message, timestamp=second.message.timestamp + DAY)
     )
-    assert len(sources_of([first, later], ABOUT)) == 2
-    assert len(sources_of([first, second], ABOUT)) == 1
+    assert len(Sources(ABOUT).of([first, later])) == 2
+    assert len(Sources(ABOUT).of([first, second])) == 1
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,19 @@ from recollect_server.domain.repetition import (
     abbreviation_beside,
     sentences_of,
     spoken,
+    spoken_together,
     title_beside,
 )
 
-SAID = spoken(
-    [
-        "Please plan the trip to Kyoto, in *May*, for two.",
-        "Agreed: we fly on 3 May. No hotel yet.",
-        "Next week please.",
-    ]
+SAID = spoken_together(
+    map(
+        spoken,
+        [
+            "Please plan the trip to Kyoto, in *May*, for two.",
+            "Agreed: we fly on 3 May. No hotel yet.",
+            "Next week please.",
+        ],
+    )
 )
 
 
@@ -60,7 +64,8 @@ def test_sentences_that_messages_have_are_left_out_of_an_abbreviation(
 
 
 def test_sentences_of_other_scripts_are_found() -> None:
-    words = spoken(["Wir treffen uns am 3. Mai in Wien.", "斑马 住在 根特 动物园。"])
+    texts = ["Wir treffen uns am 3. Mai in Wien.", "斑马 住在 根特 动物园。"]
+    words = spoken_together(map(spoken, texts))
     assert abbreviation_beside(sentences_of("Wir treffen uns am 3. Mai in Wien."), words) == ""
     assert (
         abbreviation_beside(sentences_of("斑马 住在 根特 动物园。很好 很好 很好 很好。"), words)

@@ -22,6 +22,7 @@ from recollect_server.inference.weights import look, shipped
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.storage.index.postings import KeywordScores
 from recollect_server.storage.index.search import Search
+from recollect_server.storage.index.words import QueryTerms
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -279,6 +280,27 @@ def test_a_question_that_waits_behind_others_is_not_embedded_for_a_search_that_f
     free.set()
     pools[-1].shutdown()  # once it has done what was not cancelled
     assert not ran
+
+
+def test_a_question_is_embedded_while_its_words_are_looked_up(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(service, "which trip to Japan is planned?", [service.told(KYOTO)])
+    embeds, overlaps = threading.Event(), []
+    run, terms = Embedder._run, Search.terms
+
+    def embedding(*arguments: Any) -> Any:
+        embeds.set()
+        return run(*arguments)
+
+    def looking_up(*arguments: Any) -> QueryTerms:
+        overlaps.append(embeds.wait(5))
+        return terms(*arguments)
+
+    monkeypatch.setattr(Embedder, "_run", embedding)
+    monkeypatch.setattr(Search, "terms", looking_up)
+    service.search("is there a trip to Japan?")
+    assert overlaps == [True]
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,19 @@ def test_the_range_of_turns_is_around_the_best_match(service: Service) -> None:
     assert result.matched_turns[0] in {31, 34, 35}
     assert 26 <= result.turn_range.first <= 31
     assert 35 <= result.turn_range.last <= 40
+
+
+def test_each_result_has_the_matched_turns_of_its_own_conversation(service: Service) -> None:
+    zebras = [{2}, {1, 5}, {7}]
+    conversations = {
+        service.told(*("a zebra" if turn in turns else "tea" for turn in range(1, 9))): turns
+        for turns in zebras
+    }
+    results = service.search("zebra").results
+    assert {it.conversation_id for it in results} == {*conversations}
+    for result in results:
+        turns = conversations[result.conversation_id]
+        assert {*result.matched_turns[: len(turns)]} == turns
+        beside = {turn + step for turn in turns for step in (-1, 0, 1)}
+        assert {*result.matched_turns} <= beside
+        assert marked(result.snippet) == ["zebra"]

@@ -193,6 +193,23 @@ def test_rows_of_several_blocks_are_read_and_multiplied_in_the_order_asked() -> 
     assert np.array_equal(rows.products(entries, columns), expected)
 
 
+def test_sums_of_runs_are_those_of_all_rows_at_once_to_the_last_bit() -> None:
+    random = np.random.default_rng(5)
+    lengths = [1, 700, 3, 511, 2, *random.integers(1, 40, 60).tolist(), 513]  # 512 are read at once
+    first = np.cumsum([0, *lengths[:-1]])
+    entries = random.permutation(40_000)[: sum(lengths)]
+    vectors = random.integers(-127, 128, (len(entries), 384)).astype(np.int8)
+    rows = Rows()
+    rows.set(entries, vectors)
+    columns = random.integers(-64, 65, (384, 2)).astype(np.float32)
+    weights = random.random(len(entries)).astype(np.float32)
+    products, sums = rows.sums(entries, first, weights, columns)
+    assert np.array_equal(products, rows.products(entries, columns))
+    weighted = vectors.astype(np.float32) * weights[:, None]
+    expected = [np.add.reduce(run) for run in np.split(weighted, first[1:])]
+    assert np.array_equal(sums, expected)
+
+
 def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
     ids, vectors = some(500)
     matrix = filled(ids, vectors)

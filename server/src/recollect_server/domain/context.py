@@ -14,6 +14,7 @@ from recollect_server.domain.repetition import (
     abbreviation_beside,
     sentences_of,
     spoken,
+    spoken_together,
     title_beside,
 )
 from recollect_server.domain.time import DAY
@@ -168,8 +169,6 @@ class Source:
         )
 
 
-SourceKey = tuple[str, tuple[int, ...]]
-"""A conversation and the lines of its messages."""
 # tokens of an id, a date and turns, and of what surrounds an abbreviation
 _SOURCE_FRAME, _SUMMARY_FRAME = 30, 10
 _OWN_SOURCE_FRAME = 20  # tokens of a date and turns: the conversation is not named
@@ -177,62 +176,72 @@ _FAR_TURNS = 20  # between two turns of one source, at the most
 _FAR_TIME = DAY // 2  # likewise, in milliseconds
 
 
-def sources_of(
-    candidates: Iterable[Candidate],
-    about: Mapping[str, About],
-    own: str = "",
-    cache: "dict[SourceKey, list[Source]] | None" = None,
-) -> list[Source]:
-    """Return the sources of recalled messages, the oldest first. Turns that lie far apart are two
-    sources.
-
-    `own` is the conversation that goes on. `cache` keeps the sources of each conversation from call
-    to call, where only some of the candidates change.
+class Sources:
+    """The sources of recalled messages. Those of each set of messages are worked out once: most
+    stay the same while others are tried. Not safe to share between threads.
     """
-    cache = {} if cache is None else cache
-    by_conversation: defaultdict[str, list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        by_conversation[candidate.conversation_id].append(candidate)
-    sources: list[Source] = []
-    for conversation_id, messages in by_conversation.items():
-        key = (conversation_id, tuple(sorted(it.message.sequence for it in messages)))
-        if key not in cache:
-            cache[key] = _places(messages, about[conversation_id], is_own=conversation_id == own)
-        sources += cache[key]
-    return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
 
+    def __init__(self, about: Mapping[str, About], own: str = "") -> None:
+        """`about` are the conversations, by id; `own` is the one that goes on."""
+        self.about = about
+        self.own = own
+        self._sources: dict[tuple[str, tuple[int, ...]], list[Source]] = {}
+        """By conversation and the lines of the messages."""
+        self._words: dict[tuple[str, int], str] = {}
+        """Words of the messages (`spoken`), by their place."""
 
-def _places(messages: list[Candidate], about: About, *, is_own: bool) -> list[Source]:
-    """Return the sources of the recalled messages of one conversation."""
-    places: list[list[Candidate]] = []
-    for it in in_order(messages):
-        last = places[-1][-1].message if places else None
-        turns_apart = it.message.turn_number - last.turn_number if last else 0
-        if (
-            last is None
-            or turns_apart > _FAR_TURNS
-            or (turns_apart and abs(it.message.timestamp - last.timestamp) > _FAR_TIME)
-        ):
-            places.append([])
-        places[-1].append(it)
-    title = abbreviation = ""
-    if not is_own and (about.title or about.abbreviation):
-        shown = spoken(it.message.shown for it in messages)
-        title = title_beside(about.title, shown)
-        speakers = {it.message.sender for it in messages}
-        sentences = about.sentences or sentences_of(about.abbreviation)
-        abbreviation = abbreviation_beside(sentences, shown, speakers)
-    return [
-        Source(
-            messages[0].conversation_id,
-            about,
-            tuple(place),
-            "" if at else abbreviation,
-            title,
-            is_own,
-        )
-        for at, place in enumerate(places)
-    ]
+    def of(self, candidates: Iterable[Candidate]) -> list[Source]:
+        """Return the sources of messages, the oldest first. Turns that lie far apart are two
+        sources.
+        """
+        by_conversation: defaultdict[str, list[Candidate]] = defaultdict(list)
+        for candidate in candidates:
+            by_conversation[candidate.conversation_id].append(candidate)
+        sources = [
+            source
+            for name, messages in by_conversation.items()
+            for source in self.of_conversation(name, messages)
+        ]
+        return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
+
+    def of_conversation(self, name: str, messages: Sequence[Candidate]) -> list[Source]:
+        """Return the sources of messages of one conversation, the oldest first."""
+        if not messages:
+            return []
+        key = (name, tuple(sorted(it.message.sequence for it in messages)))
+        if key not in self._sources:
+            self._sources[key] = self._places(name, messages)
+        return self._sources[key]
+
+    def _places(self, name: str, messages: Sequence[Candidate]) -> list[Source]:
+        about, is_own = self.about[name], name == self.own
+        places: list[list[Candidate]] = []
+        for it in in_order(messages):
+            last = places[-1][-1].message if places else None
+            turns_apart = it.message.turn_number - last.turn_number if last else 0
+            if (
+                last is None
+                or turns_apart > _FAR_TURNS
+                or (turns_apart and abs(it.message.timestamp - last.timestamp) > _FAR_TIME)
+            ):
+                places.append([])
+            places[-1].append(it)
+        title = abbreviation = ""
+        if not is_own and (about.title or about.abbreviation):
+            shown = spoken_together(map(self._words_of, messages))
+            title = title_beside(about.title, shown)
+            speakers = {it.message.sender for it in messages}
+            sentences = about.sentences or sentences_of(about.abbreviation)
+            abbreviation = abbreviation_beside(sentences, shown, speakers)
+        return [
+            Source(name, about, tuple(place), "" if at else abbreviation, title, is_own)
+            for at, place in enumerate(places)
+        ]
+
+    def _words_of(self, candidate: Candidate) -> str:
+        if candidate.place not in self._words:
+            self._words[candidate.place] = spoken(candidate.message.shown)
+        return self._words[candidate.place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +279,7 @@ class Context:
     cold: Packed
     anchors: list[Anchor] = field(default_factory=list)
     summary: str = ""
-    about: dict[str, About] = field(default_factory=dict)
+    about: Mapping[str, About] = field(default_factory=dict)
     """Facts about the conversations of the cold tier, by id."""
     degraded: dict[str, str] = field(default_factory=dict)
     has_more: bool = False
@@ -291,15 +300,15 @@ class Context:
     """The text in the form asked for."""
     rendered_tokens: int = 0
     """The tokens that the text takes; of parts, those that these are charged."""
+    known_sources: Sources | None = field(default=None, compare=False, repr=False)
+    """Sources that were worked out while the context was packed."""
 
     @property
     def sources(self) -> list[Source]:
         """Return the sources of the cold tier's messages, the oldest first."""
         last = [self.last] if self.last else []
-        return sorted(
-            [*last, *sources_of(self.cold.packed, self.about, self.conversation_id)],
-            key=lambda it: it.times,
-        )
+        sources = self.known_sources or Sources(self.about, self.conversation_id)
+        return sorted([*last, *sources.of(self.cold.packed)], key=lambda it: it.times)
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:

@@ -21,16 +21,21 @@ _WORDS = 3
 """Words of a sentence, at the least, that is looked for: of fewer it may stand there by chance."""
 
 
-def spoken(texts: Iterable[str]) -> str:
-    """Return the words of some texts, in small letters between spaces."""
-    return "|".join(map(_words, texts))
+def spoken(text: str) -> str:
+    """Return the words of a text, in small letters between spaces."""
+    return f" {' '.join(_WORD.findall(text.lower()))} "
+
+
+def spoken_together(texts: Iterable[str]) -> str:
+    """Return the words of several texts (`spoken` each), none of which goes on in another."""
+    return "|".join(texts)
 
 
 def title_beside(title: str, shown: str) -> str:
-    """Return a title, or nothing if the messages shown (`spoken`) have all of it. A short one may
-    stand in a message; it is left out where it is all of one.
+    """Return a title, or nothing if the messages shown (`spoken_together`) have all of it. A short
+    one may stand in a message; it is left out where it is all of one.
     """
-    words = _words(title)
+    words = spoken(title)
     if len(title) < _TITLE:
         return "" if f"|{words}|" in f"|{shown}|" else title
     return "" if (words.rstrip() if title.endswith(_MARK) else words) in shown else title
@@ -54,9 +59,9 @@ def sentences_of(abbreviation: str) -> tuple[Sentence, ...]:
     for sentence in sentences(abbreviation):
         text = sentence.strip(f"{_MARK} ")
         match = _SPEAKER.match(text)
-        words = _words(text)
+        words = spoken(text)
         if words.strip():
-            spoken_words = _words(text[match.end() :]) if match else words
+            spoken_words = spoken(text[match.end() :]) if match else words
             parts.append(Sentence(sentence, match["name"] if match else "", words, spoken_words))
     return tuple(parts)
 
@@ -64,8 +69,8 @@ def sentences_of(abbreviation: str) -> tuple[Sentence, ...]:
 def abbreviation_beside(
     abbreviation: Iterable[Sentence], shown: str, speakers: Collection[str] = ()
 ) -> str:
-    """Return an abbreviation without the sentences of the messages shown (`spoken`), with a mark in
-    their place.
+    """Return an abbreviation without the sentences of the messages shown (`spoken_together`), with
+    a mark in their place.
 
     Where the sentence that says who spoke is left out, the next one says so: `User`, `Agent` or one
     of `speakers`.
@@ -89,7 +94,3 @@ def abbreviation_beside(
     if not parts:
         return ""
     return " ".join([*parts, _MARK] if is_left_out else parts)
-
-
-def _words(text: str) -> str:
-    return f" {' '.join(_WORD.findall(text.lower()))} "

@@ -129,13 +129,14 @@ class ContextBuilder:
             cold,
             shares.anchors,
             tiers.summary,
-            recalled.about,
+            recalled.sources.about,
             task.degraded,
             group=group,
             conversation_id=conversation_id,
             last=last,
             condensed=self._own.condensed(task, head) if tiers.summary else 0,
             begins=head.conversation.compressed_through + 1 if head else 1,
+            known_sources=recalled.sources,
         )
         context = within_bytes(context, self._max_bytes)
         context = rendered_within(context, task.form, message, settled.total)
@@ -186,7 +187,8 @@ class ContextBuilder:
         if (excess := cold.used - room) > 0:
             before = tiers.warm.used
             tiers = tiers.with_warm(max(0, before - excess))
-            cold = self.cold(task, recalled, last, room + before - tiers.warm.used, tiers.lines)
+            room += before - tiers.warm.used
+            cold = self.cold(task, recalled, last, room, tiers.lines)
         if last and any(it.conversation_id == last.conversation_id for it in cold.packed):
             last = None  # its abbreviation stands beside what is recalled of it
         return tiers, cold, recalled, last
@@ -282,8 +284,7 @@ class ContextBuilder:
             past.unshown(recalled.turns, task.conversation_id, lines),
             min(recalled.budget, left),
             self._choosing.now.recalling,
-            recalled.about,
-            task.conversation_id,
+            recalled.sources,
             task.form,
             best_at_most=left,
         )

@@ -195,6 +195,8 @@ def _opens_here(text: str, line: int, end: int) -> bool:
 def code_at(text: str, position: int) -> str:
     """Return the line that opens the code block in which a position is; empty outside of one."""
     opener = marks = ""
+    if all(text.find(fence, 0, position) < 0 for fence in _FENCES):
+        return opener
     for at in _fences(text, position):
         end = _line_end(text, at)
         fence = _FENCE.fullmatch(text, at, end)

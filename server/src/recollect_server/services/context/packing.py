@@ -12,17 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.context import (
-    About,
     Candidate,
     Dropped,
     Packed,
-    Source,
-    SourceKey,
+    Sources,
     Tier,
     Unit,
     cost,
     in_order,
-    sources_of,
     units,
 )
 from recollect_server.domain.message import Role
@@ -282,8 +279,7 @@ def pack_cold(
     turns: Sequence[Turn],
     budget: int,
     rules: Recalling,
-    about: Mapping[str, About],
-    own: str = "",
+    sources: Sources,
     form: Form = _PARTS,
     *,
     best_at_most: int = 0,
@@ -293,23 +289,24 @@ def pack_cold(
 
     The best turn may take up to `best_at_most` tokens where the budget is less. Of each other
     conversation at most a share of the budget is packed, until all had a turn. A turn that does not
-    fit is left out; a shorter one behind it may still fit. They are listed by relevance. `own` is
-    the conversation that goes on.
+    fit is left out; a shorter one behind it may still fit. They are listed by relevance.
     """
     packed: list[Turn] = []
     waiting: list[Turn] = []
     dropped: list[Dropped] = []
     spent: defaultdict[str, int] = defaultdict(int)
-    used = 0
+    shown: defaultdict[str, list[Candidate]] = defaultdict(list)
+    """The messages that are packed of each conversation."""
+    own, used, count, frames = sources.own, 0, 0, 0
     ranked = sorted(turns, key=_preferred)
     most = max(budget, best_at_most)
-    cache: dict[SourceKey, list[Source]] = {}
     for again in (False, True):
         for turn in waiting if again else ranked:
             name, tokens = turn[0].conversation_id, cost(turn)
-            shown = [it for whole in (*packed, turn) for it in whole]
-            sources = sources_of(shown, about, own, cache)
-            frames = sum(map(form.source, sources))
+            before = sources.of_conversation(name, shown[name])
+            after = sources.of_conversation(name, [*shown[name], *turn])
+            new_count = count + len(after) - len(before)
+            new_frames = frames + sum(map(form.source, after)) - sum(map(form.source, before))
             if (
                 not again
                 and name != own
@@ -317,19 +314,19 @@ def pack_cold(
                 and spent[name] + tokens > rules.share * budget
             ):
                 waiting.append(turn)
-            elif len(sources) > rules.limit:
+            elif new_count > rules.limit:
                 dropped += _left_out(turn, f"{rules.limit} sources are recalled already")
-            elif used + tokens + frames > (budget if turn is not ranked[0] else most):
+            elif used + tokens + new_frames > (budget if turn is not ranked[0] else most):
                 dropped += _left_out(
-                    turn, f"{tokens} tokens and {max(0, budget - used - frames)} were left"
+                    turn, f"{tokens} tokens and {max(0, budget - used - new_frames)} were left"
                 )
             else:
                 packed.append(turn)
+                shown[name] += turn
                 spent[name] += tokens
-                used += tokens
+                used, count, frames = used + tokens, new_count, new_frames
     messages = [it for turn in sorted(packed, key=_rank) for it in turn]
-    reserved = sum(map(form.source, sources_of(messages, about, own, cache)))
-    return Packed(Tier.COLD, budget, messages, dropped, sum(map(len, turns)), reserved=reserved)
+    return Packed(Tier.COLD, budget, messages, dropped, sum(map(len, turns)), reserved=frames)
 
 
 _RELEVANCE = 0.1

@@ -7,7 +7,7 @@ The search ranks messages; each one that scores high enough brings its whole tur
 
 from dataclasses import dataclass, field, replace
 
-from recollect_server.domain.context import About, Dropped, Source, Tier
+from recollect_server.domain.context import About, Dropped, Source, Sources, Tier
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.rendering.form import Form
@@ -17,7 +17,6 @@ from recollect_server.services.context.inquiry import Inquiry
 from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Turn
 from recollect_server.services.context.recalled_turns import (
     RecalledTurns,
-    TurnName,
     excerpt_length,
 )
 from recollect_server.services.context.relevance import says_little, speaks_of_asker
@@ -29,6 +28,7 @@ from recollect_server.services.recall.retrieval import gather
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
+from recollect_server.storage.index.messages import TurnName
 
 # characters of a message that are asked with: a search is for a question, not for a page
 _QUESTION = 4000
@@ -59,7 +59,7 @@ class Past:
     turns: list[Turn] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     """Messages that scored below the threshold, where the caller asks for them."""
-    about: dict[str, About] = field(default_factory=dict)
+    sources: Sources = field(default_factory=lambda: Sources({}))
     degraded: dict[str, str] = field(default_factory=dict)
     note: str = ""
     budget: int = 0
@@ -108,7 +108,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         note = "nothing that is stored fits the message"
         if candidates.messages:
             note += f": the best scores {best:.2f}, below the threshold of {inquiry.rules.threshold:.2f}"
-        return Past([], dropped, {}, candidates.degraded, note)
+        return Past(dropped=dropped, degraded=candidates.degraded, note=note)
     turns = RecalledTurns(space, tiers, candidates, inquiry, chosen).read()
     about = {
         it.id: _about(it, task.weighing.words, own=inquiry.shown.conversation_id)
@@ -122,7 +122,8 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         if granted < inquiry.budget
         else ""
     )
-    return Past(turns, dropped, about, candidates.degraded, note, granted)
+    sources = Sources(about, inquiry.shown.conversation_id)
+    return Past(turns, dropped, sources, candidates.degraded, note, granted)
 
 
 def _is_chance(candidates: Candidates, question: str, now: int) -> bool:

@@ -17,7 +17,7 @@ from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.working_context import read_found
-from recollect_server.storage.index.messages import Place
+from recollect_server.storage.index.messages import Place, TurnName
 
 _FURTHER = 0.5
 """Share of an excerpt's tokens that the messages of all turns but the best one have: with long
@@ -44,9 +44,6 @@ _WHOLE_TURN = 6
 """Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
 may have many tool calls.
 """
-
-TurnName = tuple[int, int]
-"""The number of a conversation and of a turn in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +100,12 @@ class RecalledTurns:
         by_number: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
         for (number, turn), ats in self._chosen.items():
             by_number[number][turn] = ats
-        return [self._conversation(number, turns) for number, turns in by_number.items()]
+        of_turns = self._space.index.messages.of_each_turn(self._chosen)
+        return [self._conversation(it, turns, of_turns) for it, turns in by_number.items()]
 
-    def _conversation(self, number: int, turns: dict[int, list[int]]) -> _Conversation:
+    def _conversation(
+        self, number: int, turns: dict[int, list[int]], of_turns: Mapping[TurnName, list[Place]]
+    ) -> _Conversation:
         candidates, shown = self._candidates, self._inquiry.shown
         name = candidates.conversation_of(next(iter(turns.values()))[0]).id
         matched = frozenset(
@@ -113,7 +113,7 @@ class RecalledTurns:
         )
         places: list[Place] = []
         for turn in turns:
-            there = self._space.index.messages.of_turns(number, turn, turn)
+            there = of_turns[number, turn]
             if len(there) > _WHOLE_TURN:
                 last = len(there) - 1
                 there = [it for at, it in enumerate(there) if at in (0, last) or it[0] in matched]

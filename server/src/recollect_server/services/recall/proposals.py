@@ -21,7 +21,7 @@ from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable
 from recollect_server.services.recall.retrievers import Values
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import KeywordScores
-from recollect_server.storage.index.words import MAX_TEXT, QueryTerms
+from recollect_server.storage.index.words import MAX_TEXT, QueryTerms, Term
 from recollect_server.storage.ranking import Bm25, Counts, among, conversation_bm25, union
 from recollect_server.storage.vectors.scan import Scores
 
@@ -55,12 +55,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A request as it was read: its words, its dates and its scope."""
+    """A request as it was read: its texts, its dates and its scope."""
 
     text: str
     now: int
-    terms: QueryTerms
     dates: tuple[Mention, ...]
+    wording: str
+    """Text whose words are searched for: the whole query without its dates."""
     meant: str
     """Text that is embedded."""
     is_brief: bool
@@ -77,6 +78,7 @@ class Proposals:
     """Ids of messages that fit, and of those beside them."""
     abbreviated: NDArray[np.int64]
     """Numbers of conversations whose notes are near."""
+    terms: QueryTerms
     words: KeywordScores
     counts: Counts
     keyword: Bm25
@@ -89,19 +91,20 @@ class Proposals:
 
 
 def read(index: Index, request: Request) -> Query:
-    """Return what a request asks for. Its words are those of the whole query, without its dates."""
+    """Return what a request asks for. Raises IndexUnavailable."""
     scope = request.scope
-    terms = index.search.terms(without_dates(request.query, read_dates(request.query, request.now)))
     text = request.query[:MAX_TEXT]
     now = request.now if scope.end is None else min(request.now, scope.end)
     dates = read_dates(text, now)
+    is_whole = text == request.query and now == request.now
+    of_whole = dates if is_whole else read_dates(request.query, request.now)
     meant = without_dates(text, dates).encode()[: request.embedded].decode(errors="ignore")
     return Query(
         text,
         now,
-        terms,
         dates,
-        meant,
+        wording=without_dates(request.query, of_whole),
+        meant=meant,
         is_brief=request.embedded is not None,
         scope=scope,
         within=index.search.numbers_of(scope.conversations),
@@ -114,10 +117,11 @@ def propose(
     """Run the retrievers. The question is embedded while its words are looked for."""
     with _question_of(index, meaning, query, telemetry) as scans_when_ready:
         with telemetry.step(Step.WORDS):
-            words = index.search.keyword(query.terms.chosen, query.scope, query.within)
+            terms = index.search.terms(query.wording)
+            words = index.search.keyword(terms.chosen, query.scope, query.within)
             deadline.check()
             counts = words.postings.counts()
-            whole, noted = _by_all_words(index, query, words, counts)
+            whole, noted = _by_all_words(index, query, terms.chosen, words, counts)
             deadline.check()
             keyword = words.best(SCORED)
         deadline.check()
@@ -138,7 +142,9 @@ def propose(
     deadline.check()
     messages = union(best - 1, best, best + 1, near, dated)
     messages = messages[~among(messages, hidden)]
-    return Proposals(messages, abbreviated, words, counts, keyword, whole, noted, scans, late)
+    return Proposals(
+        messages, abbreviated, terms, words, counts, keyword, whole, noted, scans, late
+    )
 
 
 @contextmanager
@@ -184,13 +190,13 @@ def _question_of(
 
 
 def _by_all_words(
-    index: Index, query: Query, words: KeywordScores, counts: Counts
+    index: Index, query: Query, terms: list[Term], words: KeywordScores, counts: Counts
 ) -> tuple[Values, set[int]]:
     """Return the conversations in the scope that have any of the words in their messages or their
     notes, with BM25 of all their words, to which that of their notes is added; and which of them
     have any in their notes.
     """
-    if not query.terms.chosen:
+    if not terms:
         return Values(_NO_IDS, np.zeros(0)), set()
     numbers, scores = conversation_bm25(counts, *index.search.lengths())
     # Of a time: a conversation's own times do not say which of its words were said then.
@@ -198,15 +204,15 @@ def _by_all_words(
     if allowed is not None:
         inside = among(numbers, allowed)
         numbers, scores = numbers[inside], scores[inside]
-    notes = _by_notes(index, query)
+    notes = _by_notes(index, query, terms)
     either = union(numbers, notes.names)
     total = Values(numbers, scores).of(either, 0) + _NOTES * notes.of(either, 0)
     return Values(either, total), {*notes.names.tolist()}
 
 
-def _by_notes(index: Index, query: Query) -> Values:
+def _by_notes(index: Index, query: Query, terms: list[Term]) -> Values:
     """Return BM25 of the notes of the conversations in the scope whose notes fit best."""
-    numbers, scores = index.search.notes_scores(query.terms.chosen, _NOTED)
+    numbers, scores = index.search.notes_scores(terms, _NOTED)
     inside = np.ones(len(numbers), np.bool_)
     if query.within is not None:
         inside &= among(numbers, query.within)

@@ -5,6 +5,9 @@ the turns that matched.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.filters import Scope
 from recollect_server.domain.frozen import frozen
@@ -88,18 +91,24 @@ class Results:
         self._showing = showing
         self._messages = candidates.best_messages()
         self._conversations = candidates.best_conversations()
-        self._owners: list[int] = candidates.message_legs.conversation.tolist()
+        owners = candidates.message_legs.conversation[self._messages]
+        self._of_each = np.array(self._messages, np.int64)[np.argsort(owners, kind="stable")]
+        """Messages by conversation, the best first in each."""
+        self._ends = np.cumsum(np.bincount(owners, minlength=len(candidates.conversations)))
         showing.prepare(self._first_shown())
+
+    def _messages_of(self, at: int) -> NDArray[np.int64]:
+        """Return the messages of a conversation, best first."""
+        return self._of_each[self._ends[at - 1] if at else 0 : self._ends[at]]
 
     def _first_shown(self) -> dict[int, list[Place]]:
         """Return by conversation the messages that are shown first."""
-        candidates, owners = self._candidates, self._owners
+        candidates = self._candidates
         leading = self._conversations[: self._limits.most]
-        best_of = {owners[at]: at for at in reversed(self._messages)}
-        best = self._messages[: self._limits.most]
+        best_of_each = [at for it in leading for at in self._messages_of(it)[:1].tolist()]
         places: dict[int, list[Place]] = {candidates.conversations[at].number: [] for at in leading}
-        for at in dict.fromkeys([*best, *(best_of[at] for at in leading if at in best_of)]):
-            number = candidates.conversations[owners[at]].number
+        for at in dict.fromkeys([*self._messages[: self._limits.most], *best_of_each]):
+            number = candidates.conversation_of(at).number
             places.setdefault(number, []).append(candidates.messages.place(at))
         return places
 
@@ -123,20 +132,17 @@ class Results:
     def conversations(self) -> list[Result]:
         """Return the conversations, best first."""
         candidates = self._candidates
-        fitting = candidates.fitting().tolist()
-        has_words = (candidates.message_legs.keyword > 0).tolist()
-        within: list[list[int]] = [[] for _ in candidates.conversations]
-        for message_at in self._messages:
-            within[self._owners[message_at]].append(message_at)
+        fitting, has_words = candidates.fitting(), candidates.message_legs.keyword > 0
         legs = legs_of_conversations(candidates) if self._limits.explain else {}
         results: list[Result] = []
         for at in self._conversations:
             score = candidates.conversation_scores[at]
             if self._is_over(len(results), candidates.order.conversations[at], score):
                 break
-            fits = [message_at for message_at in within[at] if fitting[message_at]]
-            by_words = any(has_words[message_at] for message_at in within[at])
-            result = self._result(at, within[at], fits, _explain(legs, at), by_words=by_words)
+            there = self._messages_of(at)
+            by_words = bool(has_words[there].any())
+            fits = there[fitting[there]]
+            result = self._result(at, there, fits, _explain(legs, at), by_words=by_words)
             if result is not None:
                 results.append(result)
         return results
@@ -146,7 +152,13 @@ class Results:
         return count == self._limits.most or order <= 0 or score < self._limits.least
 
     def _result(
-        self, at: int, there: list[int], fits: list[int], legs: list[LegScore], *, by_words: bool
+        self,
+        at: int,
+        there: NDArray[np.int64],
+        fits: NDArray[np.int64],
+        legs: list[LegScore],
+        *,
+        by_words: bool,
     ) -> Result | None:
         """Return the result of a conversation; None where nothing of it can be shown.
 
@@ -158,8 +170,9 @@ class Results:
             candidates.conversations[at].number,
             candidates.conversations[at].id,
         )
-        turns = [candidates.messages.turn_numbers.item(message_at) for message_at in there]
-        shown: Iterable[Place] = map(candidates.messages.place, dict.fromkeys([*there[:1], *fits]))
+        turns: list[int] = candidates.messages.turn_numbers[there].tolist()
+        shown_first = dict.fromkeys([*there[:1].tolist(), *fits.tolist()])
+        shown: Iterable[Place] = map(candidates.messages.place, shown_first)
         if not turns:
             matched, by_words = self._best_within(number)
             shown, turns = [it.place for it in matched], [it.turn_number for it in matched]
@@ -167,7 +180,7 @@ class Results:
         # are near and no message is.
         by_notes = not by_words and (
             number in candidates.noted
-            or (bool(candidates.conversation_legs.abbreviation[at] >= LEAST) and not fits)
+            or (bool(candidates.conversation_legs.abbreviation[at] >= LEAST) and not len(fits))
         )
         # The best one, or where that cannot be read another that fits. None: no message that
         # has the words may be shown.

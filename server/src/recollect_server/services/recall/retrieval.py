@@ -83,7 +83,7 @@ def gather(
         evidence = _judge(index, query, proposals, request.most, deadline)
         order, scores = _rank(index, query, proposals, evidence, deadline)
     degraded = proposals.late
-    is_partly_searched = proposals.words.postings.is_cut or not query.terms.words.is_whole
+    is_partly_searched = proposals.words.postings.is_cut or not proposals.terms.words.is_whole
     if is_partly_searched or len(request.query) > MAX_TEXT:
         degraded = degraded | dict.fromkeys(KEYWORD_LEGS, KEYWORD_BUDGET)
     found_otherwise = int((~among(evidence.numbers, proposals.whole.names)).sum())
@@ -96,7 +96,7 @@ def gather(
         conversation_legs=evidence.of_conversations,
         order=order,
         total=len(proposals.whole.names) + found_otherwise,
-        terms=query.terms,
+        terms=proposals.terms,
         noted=proposals.noted,
         words=proposals.words,
         scans=proposals.scans,
@@ -146,7 +146,7 @@ def _rank(
     normal = proposals.words.normal(SCORED)
     if normal is not None:
         legs = with_normal_words(messages, normal, *legs)
-    weights = query.terms.words
+    weights = proposals.terms.words
     question = Question(query.text, dates, unsaid(weights, legs[0].keyword))
     order = _rounded(fuse(question, evidence.of_messages, evidence.compared, sections))
     # "today" is said in passing

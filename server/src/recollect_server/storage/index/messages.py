@@ -5,6 +5,8 @@ The words are kept without the text (a contentless table), so removing them take
 more, from the transcript.
 """
 
+from collections.abc import Iterable
+
 import apsw
 import orjson
 
@@ -14,6 +16,7 @@ from recollect_server.domain.ids import (
     SEQUENCE_BITS,
     id_range,
     message_id,
+    number_of,
     sequence_of,
 )
 from recollect_server.domain.message import Message
@@ -24,6 +27,8 @@ from recollect_server.storage.logs.lines import Line
 
 Place = tuple[int, int, int]
 """Position of a line: sequence, offset, length in bytes."""
+TurnName = tuple[int, int]
+"""The number of a conversation and of a turn in it."""
 
 # as the index `messages_by_turn` spells it: else it would not be used
 _OF_CONVERSATION = f"id >> {SEQUENCE_BITS} = ?"
@@ -124,6 +129,21 @@ class MessageTable:
         """
         with self._database.reading() as connection:
             return _of_turns(connection, number, first, last)
+
+    def of_each_turn(self, turns: Iterable[TurnName]) -> dict[TurnName, list[Place]]:
+        """Return the messages of turns of any conversations, ordered by line."""
+        places: dict[TurnName, list[Place]] = {turn: [] for turn in turns}
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT m.id, m.turn_number, m.offset, m.length FROM json_each(?) j"
+                f" CROSS JOIN messages m ON m.id >> {SEQUENCE_BITS} = j.value ->> 0"
+                " AND m.turn_number = j.value ->> 1 ORDER BY m.id",
+                (orjson.dumps([*places]).decode(),),
+            )
+            for identity, turn, offset, length in rows:
+                place = (sequence_of(identity), offset, length)
+                places[number_of(identity), turn].append(place)
+        return places
 
     def page_of_turns(
         self, number: int, first: int, last: int, after: int, max_bytes: int

@@ -54,6 +54,36 @@ class Rows:
             np.matmul(self.get(entries[part]), columns, out=products[part])
         return products
 
+    def sums(
+        self,
+        entries: NDArray[np.int64],
+        first: NDArray[np.int64],
+        weights: NDArray[np.float32],
+        columns: NDArray[np.float32],
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the matrix product of the rows of some entries with columns, as `products`; and of
+        each run of entries the sum of its rows, weighted. Runs begin at `first`.
+
+        Runs that fit into the cache together are read at once.
+        """
+        products = np.empty((len(entries), columns.shape[1]), np.float32)
+        sums = np.empty((len(first), DIMENSIONS), np.float32)
+        ends = np.append(first[1:], len(entries))
+        begins, stops = first.tolist(), ends.tolist()
+        run = 0
+        while run < len(begins):
+            start = begins[run]
+            behind = max(run + 1, int(ends.searchsorted(start + _AT_ONCE, "right")))
+            part = slice(start, stops[behind - 1])
+            rows = self.get(entries[part])
+            np.matmul(rows, columns, out=products[part])
+            rows *= weights[part, None]
+            # `np.add.reduceat` takes several times as long where a run is long
+            for at in range(run, behind):
+                np.add.reduce(rows[begins[at] - start : stops[at] - start], out=sums[at])
+            run = behind
+        return products, sums
+
 
 def grown(array: NDArray[T], size: int) -> NDArray[T]:
     """Return the array with room for `size` along its last axis. An array that must grow gets a

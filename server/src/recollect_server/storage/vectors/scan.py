@@ -204,21 +204,12 @@ class Scan:
             np.array([self._windows(entries), users]), first, axis=1
         )
         averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
-        units = self._view.rows.get(entries)
+        question = self._question_whitened
+        digits = self._digits[:, :0] if question is None else _digits(question.vector)
+        products, sums = self._view.rows.sums(entries, first, self._view.scale[entries], digits)
         whitened = cosines
-        if (question := self._question_whitened) is not None:
-            whitened = question.on_scale(
-                self._of_products(units @ _digits(question.vector), entries)
-            )
-        units *= self._view.scale[entries, None]
-        ends = np.append(first[1:], len(owners)).tolist()
-        # `np.add.reduceat` takes several times as long where a conversation has many
-        sums = np.array(
-            [
-                np.add.reduce(units[start:end])
-                for start, end in zip(first.tolist(), ends, strict=True)
-            ]
-        )
+        if question is not None:
+            whitened = question.on_scale(self._of_products(products, entries))
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
         return Near(
