@@ -238,7 +238,7 @@ def test_among_people_similar_words_raise_what_was_compared_and_nothing_else(leg
     second, third = np.argsort(-fused.messages)[1:3]
     similar = np.full(len(fused.messages), np.nan)
     similar[[second, third]] = 0.2, 0.9
-    raised = with_similar_words(fused, messages, similar)
+    raised = with_similar_words(fused, QUESTION, messages, similar)
     before, after = np.log(fused.messages), np.log(raised.messages)
     change = after - before - np.median(after - before)
     assert change[third] > 0.1
@@ -246,6 +246,9 @@ def test_among_people_similar_words_raise_what_was_compared_and_nothing_else(leg
     assert np.abs(np.delete(change, [second, third])).max() < 1e-6
     assert (raised.conversations == fused.conversations).all()
     assert in_range(raised)
+    unsaid_words = replace(QUESTION, unsaid=1.0)
+    same = with_similar_words(fused, unsaid_words, messages, similar)
+    np.testing.assert_allclose(same.messages, fused.messages, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("agent_tokens", "share"), [(30, 1.0), (50, 0.55), (80, 0.11), (90, 0)])
@@ -259,5 +262,5 @@ def test_messages_that_were_not_compared_keep_their_scores(legs: Legs) -> None:
     messages, above = _spoken(legs, 30)
     fused = fuse(QUESTION, messages, above)
     for similar in (np.zeros(0), np.full(len(fused.messages), np.nan)):
-        same = with_similar_words(fused, messages, similar)
+        same = with_similar_words(fused, QUESTION, messages, similar)
         np.testing.assert_allclose(same.messages, fused.messages, rtol=1e-9)

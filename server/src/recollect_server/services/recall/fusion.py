@@ -196,16 +196,20 @@ def among_people(messages: MessageLegs) -> float:
     return 1 - min(_lengths(messages.tokens, messages.role == ASSISTANT)[1], 1.0)
 
 
-def with_similar_words(fused: Fused, messages: MessageLegs, similar: Array) -> Fused:
+def with_similar_words(
+    fused: Fused, question: Question, messages: MessageLegs, similar: Array
+) -> Fused:
     """Return the scores with what the words of the best messages add, compared one by one.
     `similar` is a share of the question's words, nan of a message that was not compared.
 
-    Chosen on FriendsQA, QMSum and RealMem, not learned (`docs/decisions/similar-words.md`).
+    They count less where nobody said the question's words: then all of them are a little similar
+    to something. The weight was chosen on FriendsQA, QMSum and RealMem, not learned
+    (`docs/decisions/similar-words.md`).
     """
     if not len(similar):
         return fused
     behind = SOFTNESS * np.log(np.maximum(fused.messages, _LEAST_ODDS))
-    factor = SIMILAR_WORDS * among_people(messages)
+    factor = SIMILAR_WORDS * among_people(messages) * (1 - question.unsaid)
     return replace(fused, messages=_odds(behind + factor * z(similar[None, :])[0]))
 
 

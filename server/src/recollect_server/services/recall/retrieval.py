@@ -174,7 +174,7 @@ def _rank(
         similar = similar_words.scores(
             query.text, query.terms, proposals.scans, candidates, order.messages
         )
-    order = _rounded(with_similar_words(order, evidence.of_messages, similar))
+    order = _rounded(with_similar_words(order, question, evidence.of_messages, similar))
     # "today" is said in passing
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query.text):
         of_past = dates_of(Question(query.text, past), evidence.of_messages)

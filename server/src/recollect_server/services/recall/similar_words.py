@@ -28,10 +28,10 @@ from recollect_server.services.working_context import read_found
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.search import Messages
 from recollect_server.storage.index.words import QueryTerms
-from recollect_server.storage.ranking import highest
 
 COMPARED = 50
 """Messages of a search that are compared: those that look best."""
+_DIGITS = 9  # of a score: sums that were added up in another order are equal
 _BESIDE = 0.7  # what a word counts that stands in the message right before or behind
 
 
@@ -61,7 +61,7 @@ class SimilarWords:
         is_english = terms.only_english and not is_foreign(question)
         if not terms.rarities or not is_english or len(messages) < 2:
             return np.zeros(0)
-        best = np.sort(highest(scores, COMPARED))
+        best = np.sort(_best(scores, messages, owners, conversations))
         texts = self._texts(messages, best, owners, conversations)
         nearest = None
         with suppress(CannotEmbed):
@@ -96,6 +96,19 @@ class SimilarWords:
                 )
                 texts |= {(owner, it.sequence): text_of(it) for it in found or []}
         return [texts.get((int(owners[at]), places[at][0]), "") for at in places]
+
+
+def _best(
+    scores: Array, messages: Messages, owners: NDArray[np.int64], conversations: list[Outline]
+) -> NDArray[np.int64]:
+    """Return the messages that look best. Ties are ordered by conversation and line, which a new
+    index does not change.
+    """
+    by_id = sorted(range(len(conversations)), key=lambda at: conversations[at].id)
+    rank = np.empty(len(by_id), np.int64)
+    rank[by_id] = np.arange(len(by_id))
+    keys = messages.sequences, rank[owners], -np.round(scores, _DIGITS)
+    return np.lexsort(keys)[:COMPARED]
 
 
 def _with_neighbours(nearest: Array, ids: NDArray[np.int64]) -> Array:
