@@ -29,7 +29,7 @@ from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.search import Messages
 from recollect_server.storage.index.words import QueryTerms
 
-COMPARED = 50
+COMPARED = 30
 """Messages of a search that are compared: those that look best."""
 _DIGITS = 9  # of a score: sums that were added up in another order are equal
 _BESIDE = 0.7  # what a word counts that stands in the message right before or behind
