@@ -7,6 +7,8 @@ import shutil
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,15 @@ from recollect_server.inference.weights import (
     MODEL,
     SUMS,
     TOKENIZER,
+    NoWeights,
     Weights,
     shipped,
 )
+from recollect_server.jobs.upkeep import UpdatePruner
+from recollect_server.services.recall.embedding_plan import Planner
 from recollect_server.services.recall.meaning import Copy, Meaning
 from recollect_server.storage.index import checking
+from recollect_server.storage.index.file import NAME as INDEX
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors import checking as vector_checking
 from recollect_server.storage.vectors.file import NAME
@@ -230,6 +236,33 @@ def test_a_model_that_fails_is_named_and_words_answer(
         until(lambda: "out of memory" in next(iter(reasons(service).values())))
     until(lambda: service.found("groceries") == [bread])
     assert not service.search(QUESTION).degraded
+
+
+def test_what_was_told_while_the_model_was_away_is_embedded_although_its_updates_are_pruned(
+    monkeypatch: pytest.MonkeyPatch, start_server: Start, connect: Connect
+) -> None:
+    monkeypatch.setattr(app.space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
+    server = start_server(embedder="onnx", max_updates=1)
+    service = connect(server)
+    kyoto = service.told(KYOTO)
+    until_embedded(service, server)
+
+    def fail(*_: object) -> None:
+        raise NoWeights("the model is away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Planner, "plan", fail)
+        until(lambda: "away" in reasons(service).get(VECTOR[0], ""))
+        bread = service.told("Bread and milk are gone")
+        service.rename(kyoto, "A journey")
+        until(lambda: updates_left(server.folder) == 1)
+    until_embedded(service, server)
+    assert service.found("groceries") == [bread]
+
+
+def updates_left(folder: Path) -> int:
+    with closing(apsw.Connection(str(folder / INDEX), apsw.SQLITE_OPEN_READONLY)) as connection:
+        return int(connection.execute("SELECT count(*) FROM updates").get)
 
 
 def test_while_the_model_is_at_work_for_long_searches_say_what_they_lack(

@@ -63,8 +63,9 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
         text: bytes,
         first: int,
         vectors: NDArray[np.int8],
+        read_at: int,
     ) -> bool:
-        is_kept = add_parts(store, model, place, text, first, vectors)
+        is_kept = add_parts(store, model, place, text, first, vectors, read_at)
         counts.append(first)
         return is_kept
 
@@ -123,13 +124,19 @@ def before_parts(
     counts = [0]
 
     def acting(
-        store: VectorStore, model: int, place: Any, text: bytes, first: int, vectors: Any
+        store: VectorStore,
+        model: int,
+        place: Any,
+        text: bytes,
+        first: int,
+        vectors: Any,
+        *rest: Any,
     ) -> Any:
         if first >= at and not acted:
             acted.append(first)
             act()
         counts[0] = max(counts[0], first + len(vectors))
-        return add_parts(store, model, place, text, first, vectors)
+        return add_parts(store, model, place, text, first, vectors, *rest)
 
     monkeypatch.setattr(VectorStore, "add_parts", acting)
     return lambda: counts[0]
@@ -182,8 +189,8 @@ def test_a_text_that_goes_at_the_moment_at_which_its_vector_is_kept_is_in_no_sea
     add = VectorStore.add
     acted: list[str] = []
 
-    def acting(store: VectorStore, model: int, places: Any, progress: Any) -> Any:
-        changed = add(store, model, places, progress)
+    def acting(store: VectorStore, model: int, places: Any, *rest: Any) -> Any:
+        changed = add(store, model, places, *rest)
         if any(it.conversation_id == own for it in places) and not acted:
             acted.append(own)
             remove[how]()

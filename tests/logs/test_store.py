@@ -103,6 +103,25 @@ def test_lines_are_found_again_at_their_places(store: LogStore) -> None:
     assert missing[0].damage
 
 
+def test_lines_of_several_logs_are_read_at_once(store: LogStore) -> None:
+    for name in (CONVERSATION, OTHER):
+        begin(store, name)
+    places = {
+        name: [(line.sequence, line.offset, line.length) for line in store.read(name)]
+        for name in (CONVERSATION, OTHER)
+    }
+    gone = f"conv-{'0' * 26}"
+    wanted = {OTHER: [places[OTHER][2]], gone: [(1, 0, 10)], CONVERSATION: places[CONVERSATION][:2]}
+    lines = store.read_several(wanted)
+    assert list(lines) == [OTHER, gone, CONVERSATION]
+    assert isinstance(lines.pop(gone), LogNotFound)
+    for name, own in lines.items():
+        assert own == store.read_at(name, wanted[name])
+        assert all(line.entry for line in own)
+    (damaged,) = store.read_several({CONVERSATION: [(99, 1 << 20, 10)]}).values()
+    assert damaged == store.read_at(CONVERSATION, [(99, 1 << 20, 10)])
+
+
 def test_the_last_lines_are_read_as_far_as_the_bytes_allow(store: LogStore) -> None:
     end = begin(store)
     length = list(store.read(CONVERSATION))[-1].length

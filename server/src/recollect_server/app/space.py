@@ -51,7 +51,6 @@ from recollect_server.services.retention import Retention
 from recollect_server.services.space.events import (
     ChangedElsewhere,
     Deleted,
-    Indexed,
     Redacted,
     Suspended,
     Unindexed,
@@ -393,7 +392,6 @@ class OpenSpace:
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Redacted, meaning.redact)
         space.subscribe(Unindexed, meaning.unindex)
-        space.subscribe(Indexed, meaning.index)
         space.subscribe(Suspended, meaning.suspend)
         return meaning
 

@@ -108,7 +108,7 @@ class Embedding:
             self._tell()
             if self._waiting or self._long:
                 self._shared.begin()
-            began, self._writer.has_embedded = time.monotonic(), False
+            began = time.monotonic()
             self._is_elsewhere = False
             size = self._step(plan)
             if size and self._writer.has_embedded:
@@ -230,10 +230,21 @@ class Embedding:
     # What is to do --------------------------------------------------------------------------------
 
     def _look(self, plan: Plan) -> None:
+        """Begin a turn: note the conversations that changed since the last look; all, if that
+        cannot be told.
+        """
         now = time.monotonic()
         store, index, model = plan.store, plan.index, plan.model
+        # First: what goes from here on is not kept in this turn, and is looked at in the next one.
+        oldest = self._long.oldest_moment()
+        before = self._writer.moment
+        removed, moment = store.removed_after(before, before if oldest is None else oldest)
+        self._writer.begin(moment)
         if self._index is not index or self._model != model or self._plan_name != plan.name:
-            self._cursor = index.log.last_cursor()
+            changed, self._cursor = None, index.log.last_cursor()
+        else:
+            changed, self._cursor = index.log.changed_after(self._cursor)
+        if changed is None:
             self._long.clear()
             done = store.progress(model, plan.epoch)
             if not any(done.values()) and self._planner.census is not None:
@@ -245,8 +256,10 @@ class Embedding:
             }
             self._index, self._model, self._plan_name = index, model, plan.name
             return
-        changed, self._cursor = index.log.changed_after(self._cursor)
-        for name in changed:
+        for name in removed:  # one that is there is another one with this id, or is written again
+            self._waiting.pop(name, None)
+            self._long.forget(name)
+        for name in (*removed, *changed):
             waiting = self._waiting.pop(name, None)
             if waiting is None:
                 after = self._long.looked_at(name)

@@ -39,8 +39,10 @@ class _Work:
 
     text: Text
     model: int
+    read_at: int
+    """Moment of the file of vectors at which it was read."""
     moment: str
-    """When it was read, for the processes that share its vectors."""
+    """The same for the processes that share its vectors."""
     rest: deque[str]
     """Parts of the text that are not cut into pieces yet."""
     done: int
@@ -84,6 +86,11 @@ class LongTexts:
     def forget(self, name: str) -> None:
         """Forget the texts of a conversation that is gone."""
         self._conversations.pop(name, None)
+
+    def oldest_moment(self) -> int | None:
+        """Return the moment of the file at which the oldest text at work was read."""
+        works = (it.work for owner in self._conversations.values() for it in owner.texts)
+        return min((work.read_at for work in works if work is not None), default=None)
 
     def starts(self) -> list[float]:
         """Return since when each text waits."""
@@ -167,12 +174,13 @@ class LongTexts:
         identity = dict(plan.embedders())[model].identity
         if (made := self._shared.take(identity, [text]).get(text.hash)) is not None:
             place = EmbeddedText(name, text.line, text.time, text.marks, text.hash, made)
-            self._writer.add(plan, model, [place], [text], {})
+            self._writer.add(plan, model, [place], [text], {}, self._writer.moment)
             return None
         if not self._shared.may_embed(identity):
             raise EmbeddedElsewhere
         done = len(plan.store.parts_of(model, text.hash))
-        return _Work(text, model, self._shared.moment, deque(parts_of(text.text)), done)
+        read_at, moment = self._writer.moment, self._shared.moment
+        return _Work(text, model, read_at, moment, deque(parts_of(text.text)), done)
 
     def _cut(self, plan: Plan, embedder: Embedder, work: _Work) -> None:
         """Cut the next part into pieces, if there are none."""
@@ -191,7 +199,9 @@ class LongTexts:
         part = [*islice(work.pieces, _LITTLE_SLICE if in_haste else _SLICE)]
         vectors = self._writer.vectors(plan, embedder, part)
         place = (name, work.text.line)
-        if not plan.store.add_parts(work.model, place, work.text.hash, work.done, vectors):
+        if not plan.store.add_parts(
+            work.model, place, work.text.hash, work.done, vectors, work.read_at
+        ):
             return False
         for _ in part:
             work.pieces.popleft()
@@ -204,7 +214,7 @@ class LongTexts:
         if work.done <= len(vectors) > 0:
             self._shared.keep(embedder.identity, [text], {text.hash: vectors}, work.moment)
             place = EmbeddedText(name, text.line, text.time, text.marks, text.hash, vectors)
-            self._writer.add(plan, work.model, [place], [text], {})
+            self._writer.add(plan, work.model, [place], [text], {}, work.read_at)
 
     def _end(self, plan: Plan, name: str, text: Text | None = None) -> None:
         """Keep a long text that has all its vectors, or forget one that is gone."""

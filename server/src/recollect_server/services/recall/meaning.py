@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.services.recall.models import FACTOR, EmbeddingModels
 from recollect_server.services.space.events import (
     Deleted,
-    Indexed,
     Redacted,
     Suspended,
     Unindexed,
@@ -261,7 +259,7 @@ class Meaning:
         """Remove the vectors of a conversation that is unindexed. Raises nothing: a file that
         refuses is removed whole.
         """
-        self._remove_from_file(lambda store: store.hide(event.conversation_id))
+        self._remove_from_file(lambda store: store.remove(event.conversation_id))
         self._hide(event.number)
 
     def _remove_from_file(self, act: Callable[[VectorStore], int]) -> int:
@@ -287,12 +285,6 @@ class Meaning:
         """Return what searches see, by model."""
         copy = self.copy
         return [it for it in (copy, copy.beside if copy else None) if it is not None]
-
-    def index(self, event: Indexed) -> None:
-        """Take vectors of a conversation, maybe again. A file that is not open takes all."""
-        if (store := self._store) is not None:
-            with suppress(VectorsUnavailable):
-                store.show(event.conversation_id)
 
     # For the job that tends it --------------------------------------------------------------------
 

@@ -47,7 +47,13 @@ class VectorWriter:
         self._pace = pace
         self._shared = shared
         self.has_embedded = False
-        """True once a model was asked; whoever begins a turn sets it back."""
+        """True if a model was asked in this turn."""
+        self.moment = 0
+        """Moment of the file at which this turn began: its texts are read behind that."""
+
+    def begin(self, moment: int) -> None:
+        """Begin a turn at a moment of the file of vectors."""
+        self.has_embedded, self.moment = False, moment
 
     def keep(self, plan: Plan, texts: list[Text], progress: dict[str, int]) -> None:
         """Embed texts with the models that they are given to, and keep and show their vectors."""
@@ -61,7 +67,9 @@ class VectorWriter:
             if plan.beside is not None:
                 self._remove(plan.store, model, others)
             # Progress last, once each text has the vectors of its models and no others.
-            self.add(plan, model, places, texts, progress if model == plan.model else {})
+            self.add(
+                plan, model, places, texts, progress if model == plan.model else {}, self.moment
+            )
 
     def add(
         self,
@@ -70,16 +78,19 @@ class VectorWriter:
         places: list[EmbeddedText],
         texts: list[Text],
         progress: dict[str, int],
+        read_at: int,
     ) -> None:
-        """Keep the vectors of some of the texts, and show them to searches."""
-        changed = plan.store.add(model, places, progress)
+        """Keep the vectors of some of the texts, and show them to searches; not of those that went
+        since the moment at which they were read.
+        """
+        changed = plan.store.add(model, places, progress, read_at)
         copy = self._meaning.copy.of_model(model) if self._meaning.copy else None
         if copy is not None:
             numbers = {text.conversation_id: text.number for text in texts}
             for place, stood in changed:
                 number = numbers[place.conversation_id]
                 _show(copy, number, place, stood=stood)
-                if plan.store.is_gone(place):  # since it was kept
+                if plan.store.is_gone(place, read_at):  # since it was kept
                     _hide(copy, number, place.line)
 
     def _remove(self, store: VectorStore, model: int, texts: list[Text]) -> None:

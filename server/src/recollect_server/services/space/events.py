@@ -76,15 +76,6 @@ class Unindexed:
 
 
 @frozen
-class Indexed:
-    """A conversation that comes into the index: a new one, maybe with the id of one that was
-    deleted, or one that was unindexed and is written to again. Its lock is held.
-    """
-
-    conversation_id: str
-
-
-@frozen
 class IndexReplaced:
     """Another index, made from the transcripts, is used from here on.
 

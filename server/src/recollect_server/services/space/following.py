@@ -34,7 +34,7 @@ from recollect_server.domain.errors import (
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.deletion_steps import bring_up_forgotten, forget_anchors_again
-from recollect_server.services.space.events import ChangedElsewhere, Indexed
+from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
@@ -308,7 +308,9 @@ class Following:
         # Lengths first: what is appended between the two is counted by where it begins.
         lengths = {logs: dict(self._store.logs(logs.kind)) for logs in self._kinds}
         changed = self._sharing.changed_since_takeover(moment)
-        lost = self._left(lengths, indexed)
+        # Deletes that were lost, of what is not out of the index yet.
+        conversations = [lengths[it] for it in self._kinds if it.kind is Kind.CONVERSATION]
+        lost = [name for names in conversations for name in names if self._deletions.is_left(name)]
         for logs in self._kinds:
             for name, size in indexed[logs].items():
                 if name in lost:
@@ -324,23 +326,6 @@ class Following:
                 elif size > changed[name] and self._differs(logs, name):
                     lost.append(name)
         return lost
-
-    def _left(
-        self,
-        lengths: dict[Logs[Any], dict[str, int]],
-        indexed: dict[Logs[Any], dict[str, int]],
-    ) -> list[str]:
-        """Return the conversations whose delete was lost, and that were not out of the index yet.
-        Those that were are told of as if they were new.
-        """
-        left: list[str] = []
-        for logs in self._kinds:
-            for name in lengths[logs] if logs.kind is Kind.CONVERSATION else ():
-                if self._deletions.is_left(name):
-                    left.append(name)
-                if name not in indexed[logs]:
-                    self._publish(Indexed(name))
-        return left
 
     def _differs(self, logs: Logs[Any], name: str) -> bool:
         """Return whether the index has otherwise what a log has: it may have followed it already

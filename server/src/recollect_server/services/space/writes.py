@@ -25,7 +25,7 @@ from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.events import Appended, Indexed
+from recollect_server.services.space.events import Appended
 from recollect_server.services.space.logs import entries_of
 from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
 from recollect_server.services.space.projection import Projection
@@ -256,8 +256,6 @@ class Writes:
             self._routes.learn(index, before, after, contents_of(lines), mail)
         done = ConversationState(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._states.keep(done)
-        if before is None or (before.unindexed and not after.unindexed):
-            self._publish(Indexed(after.id))
         self._publish(Appended(after.id, lines))
         return Committed(done, lines, cursor, place)
 

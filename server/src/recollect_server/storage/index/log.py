@@ -136,12 +136,14 @@ class IndexLog:
         with self._database.reading() as connection:
             return updates.last(connection)
 
-    def changed_after(self, cursor: int) -> tuple[list[str], int]:
+    def changed_after(self, cursor: int) -> tuple[list[str] | None, int]:
         """Return the existing conversations that the log names behind a cursor, and the cursor of
-        its end.
+        its end; None for the conversations if rows behind the cursor are pruned or lost.
         """
         with self._database.reading() as connection:
             end = max(cursor, updates.last(connection))
+            if not updates.reaches_back_to(connection, cursor):
+                return None, end
             return updates.conversations_between(connection, cursor, end), end
 
     def changes(

@@ -4,7 +4,7 @@ a store promises).
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -133,6 +133,18 @@ class FolderStore:
         """Return the lines at places; neighbours are read in one go."""
         with _failing(log, "read"):
             return read_places(self.path(log), places)
+
+    def read_several(
+        self, places: Mapping[str, Sequence[Place]]
+    ) -> dict[str, list[Line] | LogUnavailable]:
+        """Return for each log what `read_at` returns or raises."""
+        lines: dict[str, list[Line] | LogUnavailable] = {}
+        for log, own in places.items():
+            try:
+                lines[log] = self.read_at(log, own)
+            except LogUnavailable as error:
+                lines[log] = error
+        return lines
 
     def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
         """Return the last whole lines before `end`, as many as the bytes allow. Their offsets are

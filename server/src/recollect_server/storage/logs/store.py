@@ -356,6 +356,13 @@ class LogStore(Protocol):
         damaged.
         """
 
+    def read_several(
+        self, places: Mapping[str, Sequence[Place]]
+    ) -> dict[str, "list[Line] | LogUnavailable"]:
+        """Return for each log what `read_at` returns or raises. A store that is asked over a
+        connection is asked once for all of them.
+        """
+
     def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
         """Return the last whole lines before `end`, as many as the bytes allow."""
 

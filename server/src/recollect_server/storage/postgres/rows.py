@@ -1,6 +1,6 @@
 """The statements of a space's log store: calls of the schema's functions, and pages of rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
@@ -132,6 +132,24 @@ class LogRows:
 
         with failing(log, action):
             return self._database.run(work)
+
+    def lines_at(self, places: Sequence[tuple[str, int]]) -> list[tuple[str, int, int, bytes]]:
+        """Return log, number, offset and bytes of the lines at offsets of logs that are not being
+        deleted, by one statement.
+        """
+        logs, offsets = [log for log, _ in places], [offset for _, offset in places]
+        return self.query(
+            logs[0],
+            "read",
+            'SELECT log, line, "offset", body FROM recollect.lines'
+            ' JOIN unnest(%s::text[], %s::bigint[]) AS wanted(log, "offset") USING (log, "offset")'
+            " WHERE space = %s AND NOT EXISTS (SELECT FROM recollect.logs AS gone"
+            " WHERE gone.space = %s AND gone.log = lines.log AND gone.deleting)",
+            logs,
+            offsets,
+            self._space,
+            self._space,
+        )
 
     def lines(
         self,

@@ -13,7 +13,7 @@ too.
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -112,29 +112,31 @@ class PostgresStore:
 
     def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
         """Return the lines at places."""
-        offsets = [offset for _, offset, _ in places]
-        rows = self._rows.query(
-            log,
-            "read",
-            'SELECT line, "offset", body FROM recollect.lines'
-            ' WHERE space = %s AND log = %s AND "offset" = ANY(%s)'
-            " AND NOT (SELECT deleting FROM recollect.logs WHERE space = %s AND log = %s)",
-            self._space,
-            log,
-            offsets,
-            self._space,
-            log,
-        )
-        if len(rows) < len(set(offsets)) or not rows:
-            self.length(log)  # raises LogNotFound
-        bodies = {offset: (line, body) for line, offset, body in rows}
-        lines: list[Line] = []
-        for sequence, offset, length in places:
-            line, body = bodies.get(offset, (0, b""))
-            if (line, len(body) + 1) == (sequence, length):
-                lines.append(line_of(body, sequence, offset))
-            else:
-                lines.append(Line(sequence, offset, length, None, "the line is not where it was"))
+        lines = self.read_several({log: places})[log]
+        if isinstance(lines, LogUnavailable):
+            raise lines
+        return lines
+
+    def read_several(
+        self, places: Mapping[str, Sequence[Place]]
+    ) -> dict[str, list[Line] | LogUnavailable]:
+        """Return for each log what `read_at` returns or raises, by one statement."""
+        wanted = [(log, offset) for log, own in places.items() for _, offset, _ in own]
+        try:
+            rows = self._rows.lines_at(wanted) if wanted else []
+        except LogUnavailable as error:
+            return {log: LogUnavailable(log, "read", error.reason) for log in places}
+        bodies: dict[str, dict[int, tuple[int, bytes]]] = {log: {} for log in places}
+        for log, line, offset, body in rows:
+            bodies[log][offset] = line, body
+        lines: dict[str, list[Line] | LogUnavailable] = {}
+        for log, own in places.items():
+            try:
+                if not bodies[log] or len(bodies[log]) < len({offset for _, offset, _ in own}):
+                    self.length(log)  # raises LogNotFound
+                lines[log] = [_line_at(it, bodies[log]) for it in own]
+            except LogUnavailable as error:
+                lines[log] = error
         return lines
 
     def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
@@ -417,3 +419,12 @@ def _bodies(lines: Iterable[bytes]) -> list[bytes]:
 
 def _digest(bodies: list[bytes]) -> bytes:
     return hashlib.sha256(b"\n".join(bodies)).digest()
+
+
+def _line_at(place: Place, bodies: Mapping[int, tuple[int, bytes]]) -> Line:
+    """Return the line at a place, by its offset; a damaged one if it is not there any more."""
+    sequence, offset, length = place
+    line, body = bodies.get(offset, (0, b""))
+    if (line, len(body) + 1) == (sequence, length):
+        return line_of(body, sequence, offset)
+    return Line(sequence, offset, length, None, "the line is not where it was")

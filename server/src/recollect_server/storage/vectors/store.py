@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import id_range, message_id, sequence_of
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, connect, failures
+from recollect_server.storage.vectors.removals import Removals
 
 _BESIDE = "beside"
 ABBREVIATION = 0
@@ -100,13 +101,8 @@ class VectorStore:
     def __init__(self, folder: Path) -> None:
         """Open or create `vectors.db` in the folder."""
         self.path = folder / NAME
-        self._guard = threading.Lock()  # guards the connection, and `_gone`
-        # deleted conversations: vectors that were computed for them meanwhile are dropped
-        self._deleted: set[str] = set()
-        # likewise lines of messages that were redacted
-        self._forgotten: dict[str, set[int]] = {}
-        # likewise conversations that are unindexed
-        self._hidden: set[str] = set()
+        self._guard = threading.Lock()  # guards the connection
+        self._removals = Removals()
         self._closed = False
         self._connection = connect(self.path)
         with failures():
@@ -289,17 +285,15 @@ class VectorStore:
                     by_hash[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
         return by_hash
 
-    def is_gone(self, place: EmbeddedText) -> bool:
-        """Return whether a text was deleted, redacted or unindexed since the file was opened."""
-        with self._guard:
-            return self._is_gone(place.conversation_id, place.line)
+    def removed_after(self, moment: int, oldest: int) -> tuple[list[str], int]:
+        """Return the conversations that were deleted or unindexed after a moment, and the present
+        moment. No text that was read before `oldest` is still at work.
+        """
+        return self._removals.after(moment, oldest)
 
-    def _is_gone(self, conversation_id: str, line: int = ABBREVIATION) -> bool:
-        return (
-            conversation_id in self._deleted
-            or conversation_id in self._hidden
-            or line in self._forgotten.get(conversation_id, ())
-        )
+    def is_gone(self, place: EmbeddedText, read_at: int) -> bool:
+        """Return whether a text that was read at a moment is deleted, redacted or unindexed."""
+        return self._removals.is_gone(place.conversation_id, place.line, read_at)
 
     def parts_of(self, model: int, text_hash: bytes) -> NDArray[np.int8]:
         """Return the vectors of a long text's first pieces, as far as they are known: [n, 384]."""
@@ -315,16 +309,17 @@ class VectorStore:
         text_hash: bytes,
         first: int,
         vectors: NDArray[np.int8],
+        read_at: int = 0,
     ) -> bool:
         """Keep the vectors of a long text's next pieces, of which `first` is the number of the
-        first one. `place`: its conversation and line.
+        first one. `place`: its conversation and line; `read_at`: the moment at which it was read.
 
-        Return False, and keep nothing, if the text was deleted, redacted or unindexed meanwhile, or
-        if pieces before these are not kept any more.
+        Return False, and keep nothing, if the text was deleted, redacted or unindexed since, or if
+        pieces before these are not kept any more.
         """
         conversation_id = place[0]
         with self._using() as connection:
-            if self._is_gone(*place):
+            if self._removals.is_gone(*place, read_at):
                 return False
             query = "SELECT count(*) FROM parts WHERE model = ? AND hash = ? AND piece < ?"
             if connection.execute(query, (model, text_hash, first)).get != first:
@@ -387,18 +382,24 @@ class VectorStore:
     # What changes ---------------------------------------------------------------------------------
 
     def add(
-        self, model: int, places: list[EmbeddedText], progress: dict[str, int]
+        self,
+        model: int,
+        places: list[EmbeddedText],
+        progress: dict[str, int],
+        read_at: int = 0,
     ) -> list[tuple[EmbeddedText, bool]]:
         """Store embedded texts, and how far each conversation was examined, all or nothing.
 
         Returns the places that are new or have a new text, and whether there was a text before.
-        Places of conversations that were deleted meanwhile are skipped.
+        What was deleted, redacted or unindexed since the moment at which the texts were read is
+        skipped.
         """
         with self._using() as connection:
-            present = [it for it in places if not self._is_gone(it.conversation_id, it.line)]
-            names = {*progress, *(place.conversation_id for place in present)}
+            present = [it for it in places if not self.is_gone(it, read_at)]
             keys: dict[str, int] = {}
-            for name in (it for it in names if not self._is_gone(it)):
+            for name in {*progress, *(place.conversation_id for place in present)}:
+                if self._removals.is_gone(name, None, read_at):
+                    continue
                 connection.execute("INSERT OR IGNORE INTO conversations(id) VALUES(?)", (name,))
                 keys[name] = int(
                     connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).get
@@ -450,10 +451,7 @@ class VectorStore:
         """Remove the texts of lines for every model, from every page and the write-ahead log, and
         return how many there were. Vectors that are being computed for them are dropped.
         """
-        with self._using():
-            # the abbreviation is written again
-            forgotten = self._forgotten.setdefault(conversation_id, set())
-            forgotten.update(it for it in lines if it != ABBREVIATION)
+        self._removals.note(conversation_id, lines)
         return self._remove_lines(conversation_id, lines)
 
     def _remove_lines(self, conversation_id: str, lines: Collection[int]) -> int:
@@ -470,28 +468,12 @@ class VectorStore:
 
     def remove(self, conversation_id: str) -> int:
         """Remove all data of a conversation from every page and the write-ahead log, and return the
-        number of removed vectors.
+        number of removed vectors. Vectors that are being computed for it are dropped.
 
         It uses short transactions, so that embedding and reading can go on in between.
         """
-        with self._using():
-            self._deleted.add(conversation_id)
+        self._removals.note(conversation_id)
         return self.clear(conversation_id)
-
-    def hide(self, conversation_id: str) -> int:
-        """Remove all data of a conversation as `remove` does, and take no more until `show`."""
-        with self._using():
-            self._hidden.add(conversation_id)
-        return self.clear(conversation_id)
-
-    def show(self, conversation_id: str) -> None:
-        """Take data of a conversation, maybe again."""
-        if self._is_gone(conversation_id) or conversation_id in self._forgotten:
-            # For nearly none: whoever begins a conversation need not wait for the file.
-            with self._using():
-                self._hidden.discard(conversation_id)
-                self._deleted.discard(conversation_id)
-                self._forgotten.pop(conversation_id, None)
 
     def clear(self, conversation_id: str) -> int:
         """Remove all data of a conversation, which may be embedded again. Return the number of
