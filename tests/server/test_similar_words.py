@@ -103,9 +103,9 @@ def test_words_alone_are_compared_with_nothing(start_server: Start, connect: Con
 def test_what_is_said_right_beside_a_message_counts_for_it_too(
     service: Service, server: RunningServer
 ) -> None:
-    told, other, question = service.create().id, service.create().id, "And what about Nora?"
-    service.append(told, user(question, sender="Ann"), user(DOCTOR, sender="Ben"))
+    talk, other, question = service.create().id, service.create().id, "And what about Nora?"
+    service.append(talk, user(question, sender="Ann"), user(DOCTOR, sender="Ben"))
     service.append(other, user(question, sender="Ann"), user(TALK[4], sender="Ben"))
     until_embedded(service, server)
     scores = compared(service.search(QUESTION, explain=True))
-    assert scores[told, 3] > scores[told, 2] > scores[other, 2]
+    assert scores[talk, 3] > scores[talk, 2] > scores[other, 2]

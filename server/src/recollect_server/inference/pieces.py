@@ -70,13 +70,13 @@ class PieceVectors:
     def _pieces(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         # Most words are pieces themselves. To cut whole texts took four times as long.
         words = [_WORD.findall(text.lower())[:_MOST_PIECES] for text in texts]
-        known = self._vocabulary
-        others = [*dict.fromkeys(it for of in words for it in of if it not in known)]
+        vocabulary = self._vocabulary
+        others = [*dict.fromkeys(it for of in words for it in of if it not in vocabulary)]
         encoded = self._tokenizer.encode_batch_fast(others, add_special_tokens=False)
         cut = {word: it.ids for word, it in zip(others, encoded, strict=True)}
         return [
             np.array(
-                [piece for it in of for piece in (cut.get(it) or (known[it],))][:_MOST_PIECES],
+                [piece for it in of for piece in (cut.get(it) or (vocabulary[it],))][:_MOST_PIECES],
                 np.int64,
             )
             for of in words

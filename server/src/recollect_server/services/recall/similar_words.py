@@ -91,10 +91,10 @@ class SimilarWords:
         for owner, own in by_owner.items():
             self._deadline.check()
             with suppress(StorageUnavailable):
-                found = read_found(
+                messages_read = read_found(
                     self._space, conversations[owner].id, sorted(places[at] for at in own)
                 )
-                texts |= {(owner, it.sequence): text_of(it) for it in found or []}
+                texts |= {(owner, it.sequence): text_of(it) for it in messages_read or []}
         return [texts.get((int(owners[at]), places[at][0]), "") for at in places]
 
 

@@ -174,7 +174,7 @@ class QueryTerms:
     """The rarest first, without those that no message has."""
     words: QuestionWords
     rarities: dict[str, float] = field(default_factory=dict)
-    """How rare each word is, those that no message has included; without stop words."""
+    """Rarity of each word, those that no message has included; without stop words."""
     only_english: bool = False
     """True if no message is stemmed in another language than English."""
 
