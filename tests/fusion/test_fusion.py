@@ -4,14 +4,17 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from recollect_server.domain.embedding import ASSISTANT, USER
 from recollect_server.services.recall.dates import read_dates
 from recollect_server.services.recall.fusion import (
+    among_people,
     conversation_features,
     dates_of,
     fuse,
     gates_of,
     message_features,
     unsaid,
+    with_similar_words,
 )
 from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.services.recall.retrievers import Array, Fused, Question
@@ -219,3 +222,45 @@ def test_the_table_weighs_every_feature_by_gates_that_there_are(legs: Legs) -> N
         of.keys() <= gates.keys()
         for of in (*MESSAGE_WEIGHTS.values(), *CONVERSATION_WEIGHTS.values())
     )
+
+
+def _spoken(legs: Legs, agent_tokens: float) -> Legs:
+    """Return the candidates with messages of 30 tokens of people, and of so many of an agent."""
+    messages, above = legs
+    role = np.tile([USER, ASSISTANT], len(messages.time) // 2).astype(float)
+    tokens = np.where(role == ASSISTANT, agent_tokens, 30.0)
+    return replace(messages, role=role, tokens=tokens), above
+
+
+def test_among_people_similar_words_raise_what_was_compared_and_nothing_else(legs: Legs) -> None:
+    messages, above = _spoken(legs, 30)
+    fused = fuse(QUESTION, messages, above)
+    second, third = np.argsort(-fused.messages)[1:3]
+    similar = np.full(len(fused.messages), np.nan)
+    similar[[second, third]] = 0.2, 0.9
+    raised = with_similar_words(fused, QUESTION, messages, similar)
+    before, after = np.log(fused.messages), np.log(raised.messages)
+    change = after - before - np.median(after - before)
+    assert change[third] > 0.1
+    assert change[second] == pytest.approx(-change[third])
+    assert np.abs(np.delete(change, [second, third])).max() < 1e-6
+    assert (raised.conversations == fused.conversations).all()
+    assert in_range(raised)
+    unsaid_words = replace(QUESTION, unsaid=1.0)
+    same = with_similar_words(fused, unsaid_words, messages, similar)
+    np.testing.assert_allclose(same.messages, fused.messages, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("agent_tokens", "share"), [(30, 1.0), (50, 0.55), (80, 0.11), (90, 0)])
+def test_the_longer_an_agent_answers_the_less_similar_words_count(
+    legs: Legs, agent_tokens: float, share: float
+) -> None:
+    assert among_people(_spoken(legs, agent_tokens)[0]) == pytest.approx(share, abs=0.01)
+
+
+def test_messages_that_were_not_compared_keep_their_scores(legs: Legs) -> None:
+    messages, above = _spoken(legs, 30)
+    fused = fuse(QUESTION, messages, above)
+    for similar in (np.zeros(0), np.full(len(fused.messages), np.nan)):
+        same = with_similar_words(fused, QUESTION, messages, similar)
+        np.testing.assert_allclose(same.messages, fused.messages, rtol=1e-9)

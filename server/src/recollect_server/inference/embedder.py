@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.inference.pieces import read_pieces
 from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights, look
 
 PIECE = 254
@@ -110,6 +111,7 @@ class _Model:
             (begin, *self.tokenizer.encode(prefix, add_special_tokens=False).ids)
             for prefix in (profile.passage, profile.question)
         )
+        self.pieces = read_pieces(weights.folder, self.tokenizer)
         self.passage_marks: Piece = passage
         self.question_marks: Piece = question
         self.passage_centre: NDArray[np.float32] = centres[0]
@@ -241,6 +243,15 @@ class Embedder:
             if len(self._questions) > _REMEMBERED:
                 self._questions.popitem(last=False)
         return vector
+
+    def nearest_words(
+        self, words: Sequence[str], texts: Sequence[str]
+    ) -> NDArray[np.float32] | None:
+        """Return how near each word comes to any word of each text (`PieceVectors.nearest`). None
+        if the model has no vectors of words.
+        """
+        pieces = self._loaded().pieces
+        return pieces.nearest(words, texts) if pieces else None
 
     def _question(self, model: _Model, pieces: list[Piece]) -> NDArray[np.float32]:
         if len(pieces) > 1:

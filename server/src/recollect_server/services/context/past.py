@@ -25,6 +25,7 @@ from recollect_server.services.recall.dates import asks_of_dates, read_dates
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.proposals import Request
 from recollect_server.services.recall.retrieval import gather
+from recollect_server.services.recall.similar_words import SimilarWords
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
@@ -87,7 +88,8 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     with index.until(deadline):
         scope = Scope(hidden=inquiry.shown.ids(index))
         request = Request(question, scope, _CONVERSATIONS, now)
-        candidates = gather(index, meaning, request, deadline, space.telemetry)
+        similar_words = SimilarWords(space, deadline)
+        candidates = gather(index, meaning, request, deadline, space.telemetry, similar_words)
     ranked = candidates.best_messages()
     if ranked and _is_chance(candidates, question, now):
         dropped = [

@@ -20,6 +20,10 @@ from recollect_server.storage.index.words import QueryTerms
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
 VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
+SIMILAR_WORDS = "similar_words"
+"""Name of the words compared one by one, where scores are explained. It is no retriever: it finds
+nothing.
+"""
 LEAST = 0.2
 """A cosine below this says nothing: such texts are found by their words alone. Texts about other
 things have 0.0 to 0.2.
@@ -38,6 +42,10 @@ class Candidates:
     conversations: list[Outline]
     conversation_scores: list[float]
     conversation_legs: ConversationLegs
+    similar: Array
+    """Score of each message's words compared one by one; nan of one that was not compared. Empty
+    where none was.
+    """
     order: Fused
     """Rank order: shares of the best one's score, finer than the probabilities where these are near
     0.
@@ -85,9 +93,12 @@ class Candidates:
 
 
 def legs_of_messages(candidates: Candidates) -> dict[str, Array]:
-    """Return each retriever's scores of the messages: BM25 as a share of the best, or a cosine."""
+    """Return each retriever's scores of the messages: BM25 as a share of the best, or a cosine; and
+    what comparing the words of the best ones gave.
+    """
     legs, above = candidates.message_legs, candidates.conversation_legs
-    return {
+    compared = {SIMILAR_WORDS: candidates.similar} if len(candidates.similar) else {}
+    return compared | {
         "keyword_messages": share(legs.keyword),
         "keyword_conversations": share(above.keyword)[legs.conversation],
         "vector_messages": legs.vector,

@@ -14,6 +14,7 @@ what.
 """
 
 import re
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,9 @@ _REACH = 120  # places beyond which exp(-places / 3) adds nothing that a float h
 _SEEDS = 5  # conversations whose topic others are compared with
 # of the gate `long`, 54 words: beyond it the weights of words would have the wrong sign
 _LONGEST = 1.5
+SIMILAR_WORDS = 0.5
+"""Weight of the words of the best messages, compared one by one, where people talk."""
+_LEAST_ODDS = 1e-12  # a score so low may be rounded to 0
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
 """The line of a transcript's first message."""
@@ -183,6 +187,30 @@ def conversation_features(
         "related_best": near[2],  # to the five that look best
         "beside": np.log(_beside(legs.begin, mass) + 1e-3),  # began right before or behind those
     }
+
+
+def among_people(messages: MessageLegs) -> float:
+    """Return 1 where all speak about as long, less the longer an agent speaks than people, and 0
+    from 2.7 times on: beside its long answers a word near to any other says nothing.
+    """
+    return 1 - min(_lengths(messages.tokens, messages.role == ASSISTANT)[1], 1.0)
+
+
+def with_similar_words(
+    fused: Fused, question: Question, messages: MessageLegs, similar: Array
+) -> Fused:
+    """Return the scores with what the words of the best messages add, compared one by one.
+    `similar` is a share of the question's words, nan of a message that was not compared.
+
+    They count less where nobody said the question's words: then all of them are a little similar
+    to something. The weight was chosen on FriendsQA, QMSum and RealMem, not learned
+    (`docs/decisions/similar-words.md`).
+    """
+    if not len(similar):
+        return fused
+    behind = SOFTNESS * np.log(np.maximum(fused.messages, _LEAST_ODDS))
+    factor = SIMILAR_WORDS * among_people(messages) * (1 - question.unsaid)
+    return replace(fused, messages=_odds(behind + factor * z(similar[None, :])[0]))
 
 
 def z(columns: Array, like: Array | None = None) -> Array:

@@ -82,6 +82,8 @@ class Scans:
 
     messages: AnyScan
     abbreviations: AnyScan
+    embedder: Embedder | None = None
+    """Embedder of the question; None where two models were asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +217,11 @@ class Meaning:
             messages = Scan(it.messages, question, numbers, start, end)
             abbreviations = Scan(it.abbreviations, question, within)
             parts.append((messages, abbreviations, factor))
+            embedder = it.embedder
         if not parts:
             raise MeaningUnavailable(self._unasked)
         if len(parts) == 1 and parts[0][2] == 1.0:
-            return Scans(parts[0][0], parts[0][1])
+            return Scans(parts[0][0], parts[0][1], embedder)
         return Scans(
             JointScan([(it[0], it[2]) for it in parts]), JointScan([(it[1], it[2]) for it in parts])
         )

@@ -3,7 +3,8 @@
 `gather` takes three steps. The retrievers propose messages and conversations, by their words in the
 index and by their meaning in the vectors (`proposals`); each candidate gets the score of every
 retriever, whichever proposed it (`_judge`); the scores become one ranking and probabilities
-(`_rank`).
+(`_rank`). Where people talk, the words of the best messages are compared with those of the question
+one by one (`similar_words`).
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,13 @@ from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.services.recall.calibration import calibrated, with_dates
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, Candidates
 from recollect_server.services.recall.dates import asks_of_dates, read_dates
-from recollect_server.services.recall.fusion import dates_of, fuse, unsaid
+from recollect_server.services.recall.fusion import (
+    among_people,
+    dates_of,
+    fuse,
+    unsaid,
+    with_similar_words,
+)
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.proposals import (
@@ -28,6 +35,7 @@ from recollect_server.services.recall.proposals import (
     read,
 )
 from recollect_server.services.recall.retrievers import (
+    Array,
     ConversationLegs,
     Fused,
     MessageLegs,
@@ -38,6 +46,7 @@ from recollect_server.services.recall.retrievers import (
     with_normal_words,
 )
 from recollect_server.services.recall.sections import by_sections
+from recollect_server.services.recall.similar_words import SimilarWords
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Messages
@@ -72,8 +81,10 @@ def gather(
     request: Request,
     deadline: Deadline,
     telemetry: Telemetry = UNMEASURED,
+    similar_words: SimilarWords | None = None,
 ) -> Candidates:
-    """Run every retriever, and rank what they find.
+    """Run every retriever, and rank what they find. Without `similar_words` the words of the best
+    messages are not compared one by one.
 
     Raises IndexUnavailable, CallerGone, DeadlineExceeded.
     """
@@ -81,7 +92,7 @@ def gather(
     proposals = propose(index, meaning, query, deadline, telemetry)
     with telemetry.step(Step.RANKING):
         evidence = _judge(index, query, proposals, request.most, deadline)
-        order, scores = _rank(index, query, proposals, evidence, deadline)
+        order, scores, similar = _rank(index, query, proposals, evidence, deadline, similar_words)
     degraded = proposals.late
     is_partly_searched = proposals.words.postings.is_cut or not proposals.terms.words.is_whole
     if is_partly_searched or len(request.query) > MAX_TEXT:
@@ -94,6 +105,7 @@ def gather(
         conversations=evidence.conversations,
         conversation_scores=scores.conversations.tolist(),
         conversation_legs=evidence.of_conversations,
+        similar=similar,
         order=order,
         total=len(proposals.whole.names) + found_otherwise,
         terms=proposals.terms,
@@ -125,9 +137,16 @@ def _judge(
 
 
 def _rank(
-    index: Index, query: Query, proposals: Proposals, evidence: _Evidence, deadline: Deadline
-) -> tuple[Fused, Fused]:
-    """Return the order of the candidates, and their probabilities."""
+    index: Index,
+    query: Query,
+    proposals: Proposals,
+    evidence: _Evidence,
+    deadline: Deadline,
+    similar_words: SimilarWords | None,
+) -> tuple[Fused, Fused, Array]:
+    """Return the order of the candidates, their probabilities, and the scores of their words
+    compared one by one.
+    """
     messages, now, dates = evidence.messages, query.now, query.dates
     if dates:
         dates = read_dates(query.text, now, int(messages.times.max(initial=0)) or now)
@@ -148,14 +167,21 @@ def _rank(
         legs = with_normal_words(messages, normal, *legs)
     weights = proposals.terms.words
     question = Question(query.text, dates, unsaid(weights, legs[0].keyword))
-    order = _rounded(fuse(question, evidence.of_messages, evidence.compared, sections))
+    order = fuse(question, evidence.of_messages, evidence.compared, sections)
+    similar = np.zeros(0)
+    if similar_words is not None and among_people(evidence.of_messages) > 0:
+        candidates = messages, evidence.of_messages.conversation, evidence.conversations
+        similar = similar_words.scores(
+            query.text, query.terms, proposals.scans, candidates, order.messages
+        )
+    order = _rounded(with_similar_words(order, question, evidence.of_messages, similar))
     # "today" is said in passing
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query.text):
         of_past = dates_of(Question(query.text, past), evidence.of_messages)
         weights, legs = with_dates(weights, *legs, of_past)
     is_few = weights.vocabulary < 1  # elsewhere it makes no difference
     scores = calibrated(order, weights, *legs, is_foreign=is_few and is_foreign(query.text))
-    return order, _rounded(scores)
+    return order, _rounded(scores), similar
 
 
 def _rounded(fused: Fused) -> Fused:

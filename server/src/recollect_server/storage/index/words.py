@@ -9,7 +9,7 @@ row is changed and then deleted, FTS5 may leave the words in its segments, even 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import apsw
 import numpy as np
@@ -173,6 +173,8 @@ class QueryTerms:
     chosen: list[Term]
     """The rarest first, without those that no message has."""
     words: QuestionWords
+    rarities: dict[str, float] = field(default_factory=dict)
+    """Rarity of each word, those that no message has included; without stop words."""
     only_english: bool = False
     """True if no message is stemmed in another language than English."""
 
@@ -213,8 +215,8 @@ def choose_terms(
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
         )
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
-    weighed = _weighed(words, chosen, occurring, total_messages, is_whole)
-    return QueryTerms(chosen, weighed, only_english=not languages)
+    weighed, rarities = _weighed(words, chosen, occurring, total_messages, is_whole)
+    return QueryTerms(chosen, weighed, rarities, only_english=not languages)
 
 
 def _weighed(
@@ -223,9 +225,9 @@ def _weighed(
     occurring: set[str],
     total_messages: int,
     is_whole: bool,
-) -> QuestionWords:
-    """Return how rare the words of a query are. Of those that were not chosen, the `occurring` ones
-    are common, and no message has the others.
+) -> tuple[QuestionWords, dict[str, float]]:
+    """Return how rare the words of a query are: together, and each. Of those that were not chosen,
+    the `occurring` ones are common, and no message has the others.
     """
     weight = sum(term.rarity(total_messages) for term in chosen)
     stems = {term.stem for term in chosen}
@@ -239,7 +241,10 @@ def _weighed(
     )
     share = missing / (weight + missing) if missing else 0.0
     telling = {it.word for it in every if it.word in there and it.is_telling}
-    return QuestionWords(
+    rarities = {
+        it.word: it.rarity(total_messages) for it in (*chosen, *unknown.values()) if not it.is_stop
+    }
+    weighed = QuestionWords(
         weight + missing,
         share,
         only_stops,
@@ -248,6 +253,7 @@ def _weighed(
         is_whole,
         len(telling),
     )
+    return weighed, rarities
 
 
 def _languages(connection: apsw.Connection, tables: WordTables) -> list[str]:

@@ -1,0 +1,111 @@
+"""The words of the best messages are compared with those of the question one by one, where people
+talk.
+"""
+
+import pytest
+from recollect.v1 import recall_service_pb2 as recall_api
+from recollect_server.services.recall.similar_words import COMPARED
+
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, Service, agent, transcript, user
+from tests.waiting import until_embedded
+
+QUESTION = "Which occupation does Nora have?"
+DOCTOR, BAKER = "Nora became a physician last year", "Nora became a little tired last year"
+TALK = [
+    DOCTOR,
+    "Ben fixed the old bicycle",
+    BAKER,
+    "We painted the fence blue",
+    "The cat is asleep",
+]
+LEG = "similar_words"
+
+
+@pytest.fixture
+def server(start_server: Start) -> RunningServer:
+    return start_server(embedder="onnx")
+
+
+def compared(answer: recall_api.SearchResponse) -> dict[tuple[str, int], float]:
+    """Return the score of each hit whose words were compared, by its place."""
+    return {
+        (hit.conversation_id, hit.sequence): part.score
+        for hit in answer.hits
+        for part in hit.explanation
+        if part.leg == LEG
+    }
+
+
+def talk_of_people(service: Service) -> str:
+    conversation = service.create().id
+    for at, text in enumerate(TALK):
+        service.append(conversation, user(text, sender=("Ann", "Ben")[at % 2]))
+    return conversation
+
+
+def test_a_message_with_words_like_those_of_the_question_scores_higher(
+    service: Service, server: RunningServer
+) -> None:
+    talk = talk_of_people(service)
+    until_embedded(service, server)
+    scores = compared(service.search(QUESTION, explain=True))
+    assert scores[talk, 2] > scores[talk, 4] > 0
+
+
+def test_beside_an_agent_that_answers_at_length_nothing_is_compared(
+    service: Service, server: RunningServer
+) -> None:
+    conversation = talk_of_people(service)
+    until_embedded(service, server)
+    assert compared(service.search(QUESTION, explain=True))
+    for text in TALK:
+        service.append(conversation, agent(f"About this, {text} and so on. " * 20))
+    until_embedded(service, server)
+    answer = service.search(QUESTION, explain=True)
+    assert answer.hits
+    assert not compared(answer)
+
+
+def test_as_many_messages_are_compared_as_may_be_and_no_more(
+    service: Service, server: RunningServer
+) -> None:
+    conversation = service.create().id
+    for number in range(COMPARED + 20):
+        service.append(conversation, user(f"Nora has a nice occupation, number {number}"))
+    until_embedded(service, server)
+    answer = service.search(QUESTION, explain=True, limit=COMPARED + 20)
+    assert len(answer.hits) == COMPARED + 20
+    assert len(compared(answer)) == COMPARED
+
+
+def test_a_transcript_that_cannot_be_read_is_compared_with_nothing(
+    service: Service, server: RunningServer
+) -> None:
+    damaged = service.told("Nora became a dentist in May", "Nora sold the car")
+    talk = talk_of_people(service)
+    until_embedded(service, server)
+    assert (damaged, 2) in compared(service.search(QUESTION, explain=True))
+    transcript(server, damaged).write_bytes(b"\n")
+    scores = compared(service.search(QUESTION, explain=True))
+    assert (talk, 2) in scores
+    assert (damaged, 2) not in scores
+
+
+def test_words_alone_are_compared_with_nothing(start_server: Start, connect: Connect) -> None:
+    service = connect(start_server())
+    talk_of_people(service)
+    answer = service.search(QUESTION, explain=True)
+    assert answer.hits
+    assert not compared(answer)
+
+
+def test_what_is_said_right_beside_a_message_counts_for_it_too(
+    service: Service, server: RunningServer
+) -> None:
+    talk, other, question = service.create().id, service.create().id, "And what about Nora?"
+    service.append(talk, user(question, sender="Ann"), user(DOCTOR, sender="Ben"))
+    service.append(other, user(question, sender="Ann"), user(TALK[4], sender="Ben"))
+    until_embedded(service, server)
+    scores = compared(service.search(QUESTION, explain=True))
+    assert scores[talk, 3] > scores[talk, 2] > scores[other, 2]
