@@ -2,11 +2,14 @@
 talk.
 """
 
+from pathlib import Path
+
 import pytest
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect_server.services.recall.similar_words import COMPARED
 
 from tests.conftest import RunningServer, Start
+from tests.postgres import Postgres
 from tests.server.conftest import Connect, Service, agent, transcript, user
 from tests.waiting import until_embedded
 
@@ -51,6 +54,28 @@ def test_a_message_with_words_like_those_of_the_question_scores_higher(
     until_embedded(service, server)
     scores = compared(service.search(QUESTION, explain=True))
     assert scores[talk, 2] > scores[talk, 4] > 0
+
+
+def test_over_postgresql_the_same_words_score_the_same(
+    service: Service,
+    server: RunningServer,
+    postgres: Postgres,
+    start_server: Start,
+    connect: Connect,
+    tmp_path: Path,
+) -> None:
+    talk = talk_of_people(service)
+    until_embedded(service, server)
+    url = postgres.new_database()
+    shared = start_server(embedder="onnx", store=url, data_dir=tmp_path / "shared")
+    other = connect(shared)
+    same_talk = talk_of_people(other)
+    until_embedded(other, shared)
+    scores = compared(service.search(QUESTION, explain=True))
+    of_shared = compared(other.search(QUESTION, explain=True))
+    assert {line: scores[talk, line] for _, line in scores} == {
+        line: of_shared[same_talk, line] for _, line in of_shared
+    }
 
 
 def test_beside_an_agent_that_answers_at_length_nothing_is_compared(

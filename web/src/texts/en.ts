@@ -209,6 +209,7 @@ export const en = {
       vector_messages: "Meaning of a message",
       vector_windows: "Meaning of a passage",
       vector_abbreviations: "Meaning of the notes",
+      similar_words: "Words like those of the question",
     } as Record<string, string>,
   },
   insights: {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import Candidate
+from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.context.excerpts import excerpt
 from recollect_server.services.context.inquiry import Inquiry
@@ -16,7 +17,7 @@ from recollect_server.services.context.relevance import words_of
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import read_found
+from recollect_server.services.working_context import read_several
 from recollect_server.storage.index.messages import Place, TurnName
 
 _FURTHER = 0.5
@@ -90,9 +91,14 @@ class RecalledTurns:
         Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
         """
         turns: list[Turn] = []
-        for conversation in self._conversations():
+        conversations = self._conversations()
+        messages = read_several(self._space, {it.id: it.places for it in conversations})
+        for conversation in conversations:
             self._inquiry.task.deadline.check()
-            turns += self._turns_of(conversation)
+            own = messages[conversation.id]
+            if isinstance(own, StorageUnavailable):
+                raise own
+            turns += self._turns_of(conversation, own)
         return turns
 
     def _conversations(self) -> list[_Conversation]:
@@ -123,11 +129,11 @@ class RecalledTurns:
         scores = {turn: candidates.message_scores[ats[0]] for turn, ats in turns.items()}
         return _Conversation(name, scores, matched, sorted(places), self._tiers.warm_since(name))
 
-    def _turns_of(self, conversation: _Conversation) -> list[Turn]:
+    def _turns_of(self, conversation: _Conversation, messages: list[Message]) -> list[Turn]:
         """Return the turns of a conversation."""
         turns: defaultdict[int, Turn] = defaultdict(list)
         words_of_users: dict[int, frozenset[str]] = {}  # by turn
-        for message in read_found(self._space, conversation.id, conversation.places) or []:
+        for message in messages:
             turn = message.turn_number
             if turn not in conversation.scores:
                 continue

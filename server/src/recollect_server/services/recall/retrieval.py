@@ -172,7 +172,7 @@ def _rank(
     if similar_words is not None and among_people(evidence.of_messages) > 0:
         candidates = messages, evidence.of_messages.conversation, evidence.conversations
         similar = similar_words.scores(
-            query.text, query.terms, proposals.scans, candidates, order.messages
+            query.text, proposals.terms, proposals.scans, candidates, order.messages
         )
     order = _rounded(with_similar_words(order, question, evidence.of_messages, similar))
     # "today" is said in passing

@@ -24,8 +24,9 @@ from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.retrievers import Array
 from recollect_server.services.space.space import Space
-from recollect_server.services.working_context import read_found
+from recollect_server.services.working_context import read_several
 from recollect_server.storage.index.conversations import Outline
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Messages
 from recollect_server.storage.index.words import QueryTerms
 
@@ -55,8 +56,7 @@ class SimilarWords:
         say which look best. Raises CallerGone, DeadlineExceeded.
         """
         messages, owners, conversations = candidates
-        # Over a store that others share each transcript is a query of its own.
-        if scans is None or scans.embedder is None or self._space.is_shared:
+        if scans is None or scans.embedder is None:
             return np.zeros(0)
         is_english = terms.only_english and not is_foreign(question)
         if not terms.rarities or not is_english or len(messages) < 2:
@@ -84,18 +84,20 @@ class SimilarWords:
     ) -> list[str]:
         """Return the texts of the chosen messages; empty of one that cannot be read now."""
         places = {int(at): messages.place(int(at)) for at in chosen}
-        by_owner: dict[int, list[int]] = defaultdict(list)
-        for at in places:
-            by_owner[int(owners[at])].append(at)
-        texts: dict[tuple[int, int], str] = {}
-        for owner, own in by_owner.items():
-            self._deadline.check()
-            with suppress(StorageUnavailable):
-                messages_read = read_found(
-                    self._space, conversations[owner].id, sorted(places[at] for at in own)
-                )
-                texts |= {(owner, it.sequence): text_of(it) for it in messages_read or []}
-        return [texts.get((int(owners[at]), places[at][0]), "") for at in places]
+        by_owner: defaultdict[str, list[Place]] = defaultdict(list)
+        for at, place in places.items():
+            by_owner[conversations[int(owners[at])].id].append(place)
+        self._deadline.check()
+        texts: dict[tuple[str, int], str] = {}
+        sorted_places = {name: sorted(own) for name, own in by_owner.items()}
+        for name, answer in read_several(self._space, sorted_places).items():
+            if not isinstance(answer, StorageUnavailable):
+                texts |= {(name, it.sequence): text_of(it) for it in answer}
+        names = [conversations[int(owners[at])].id for at in places]
+        return [
+            texts.get((name, place[0]), "")
+            for name, place in zip(names, places.values(), strict=True)
+        ]
 
 
 def _best(
