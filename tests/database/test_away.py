@@ -10,6 +10,8 @@ from pathlib import Path
 import grpc
 import psycopg
 import pytest
+from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.conftest import Start
 from tests.crash.checker import check, check_index, repeat
@@ -189,3 +191,75 @@ def test_a_conversation_whose_first_lines_nobody_answered_is_whole_or_nowhere(
         assert {name for (name,) in logs} == names
         for name in names:
             assert service.get(name).id == name
+
+
+def test_what_is_written_after_a_crash_of_postgresql_is_seen_by_a_server_that_saw_more_transactions(
+    postgres: Postgres, start_server: Start, connect: Connect, tmp_path: Path, no_log: None
+) -> None:
+    url = postgres.new_database()
+    one, two = (
+        connect(start_server(store=url, data_dir=tmp_path / name)) for name in ("one", "two")
+    )
+    conversation_id = one.told("before")
+    gone = one.told("to be deleted")
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(500):  # PostgreSQL gives their numbers to others after its crash
+            with suppress(psycopg.Rollback), connection.transaction():
+                connection.execute("SELECT pg_current_xact_id()")
+                raise psycopg.Rollback
+    assert two.get(conversation_id).turn_count == 1  # it has followed until here
+    postgres.kill()
+    postgres.start()
+    until(lambda: is_served(one, conversation_id))
+    one.append(conversation_id, user("zebra"))
+    one.delete(gone)
+    assert two.found("zebra") == [conversation_id]
+    assert [it.id for it in two.listed().conversations] == [conversation_id]
+
+
+def test_a_delete_whose_begin_lost_its_answer_is_seen_at_once(
+    postgres: Postgres,
+    start_server: Start,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    no_log: None,
+) -> None:
+    service = connect(start_server(store=postgres.new_database()))
+    conversation_id = service.told("zebra")
+    begin_delete = PostgresStore.begin_delete
+
+    def unanswered(store: PostgresStore, log: str, before: int | None = None) -> None:
+        begin_delete(store, log, before)
+        raise LogUnavailable(log, "deleted", "the connection is lost")
+
+    with monkeypatch.context() as lost:
+        lost.setattr(PostgresStore, "begin_delete", unanswered)
+        refused = failure_of(lambda: service.delete(conversation_id, request_id="d1"))
+    assert refused.code == "UNAVAILABLE"
+    assert service.found("zebra") == []
+    assert list(service.listed().conversations) == []
+    receipt = service.delete(conversation_id, request_id="d1")
+    assert receipt.conversation_id == conversation_id
+    assert service.delete(conversation_id, request_id="d1") == receipt
+
+
+def test_a_delete_that_is_refused_behind_its_begin_is_seen_at_once(
+    postgres: Postgres,
+    start_server: Start,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    no_log: None,
+) -> None:
+    service = connect(start_server(store=postgres.new_database()))
+    conversation_id = service.told("zebra")
+
+    def refuse(store: PostgresStore) -> list[str]:
+        raise LogUnavailable("conversations", "read", "the connection is lost")
+
+    with monkeypatch.context() as lost:
+        lost.setattr(PostgresStore, "redacting", refuse)
+        assert code_of(lambda: service.delete(conversation_id, request_id="d1")) == "UNAVAILABLE"
+    assert service.found("zebra") == []
+    assert list(service.listed().conversations) == []
+    receipt = service.delete(conversation_id, request_id="d1")
+    assert receipt.conversation_id == conversation_id

@@ -45,7 +45,7 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.removal import Removed
-from recollect_server.storage.logs.store import LogNotFound
+from recollect_server.storage.logs.store import LogConflict, LogNotFound
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -98,6 +98,8 @@ class Deletions:
         """Begun, here or by another process, and not finished: numbers in the index. One leaves
         once nothing of it is left: whatever interrupts its last steps, they are taken again.
         """
+        self._doubtful: set[str] = set()
+        """Those whose begin the store was asked for here, and did not answer for sure."""
         self._requested: dict[str, RequestKey] = {}
         """Requests that began an unfinished one here: whoever finishes it keeps their receipts."""
         self._as_indexed: dict[str, list[bytes]] = {}
@@ -156,6 +158,7 @@ class Deletions:
         the rest of it. Raises IndexUnavailable. Hold no lock.
         """
         with self._locks.conversations.hold(conversation_id):
+            self._doubtful.discard(conversation_id)
             if conversation_id in self._under_way:
                 return
             projection = self._projection
@@ -170,6 +173,22 @@ class Deletions:
                 self._unfinished[conversation_id] = stored.number
                 self._keep_as_indexed(stored)
                 projection.index.removal.begin(stored.number, conversation_id, self._clock())
+
+    def hide_unfinished(self) -> None:
+        """Let nobody find what is deleted and was not removed here, because the store refused a
+        step. Raises IndexUnavailable, StorageUnavailable. Hold no lock.
+        """
+        for conversation_id in list(self._unfinished):
+            if conversation_id not in self._under_way:
+                stored = self._projection.index.conversations.find(conversation_id)
+                if stored is not None:
+                    self.follow(conversation_id)
+
+    def is_doubtful(self, conversation_id: str) -> bool:
+        """Return whether a delete may have begun here although the store did not say so, as where
+        its answer was lost with the connection. It is followed as one of another process then.
+        """
+        return conversation_id in self._doubtful
 
     @property
     def is_any_left(self) -> bool:
@@ -246,13 +265,16 @@ class Deletions:
         if request:
             self._requests.begin_delete(request, conversation_id)
         deleting(conversation_id)
+        self._doubtful.add(conversation_id)
         try:
             self._store.begin_delete(conversation_id, state.size if confirm else None)
-        except LogNotFound:
-            if self._store.sharing is None:
+        except (LogNotFound, LogConflict) as error:
+            self._doubtful.discard(conversation_id)
+            if isinstance(error, LogConflict) or self._store.sharing is None:
                 raise
             # another process deleted it, and this one has not followed that
             raise ConversationNotFound(conversation_id) from None
+        self._doubtful.discard(conversation_id)
         return state.number
 
     def _settle_anchors(self, conversation_id: str, number: int | None, anchors: int) -> None:

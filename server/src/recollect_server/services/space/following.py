@@ -168,10 +168,7 @@ class Following:
                 self._before_takeover = self._before_takeover or self._moment
             self._moment = news.moment
             for change in news.changes:
-                # Of what this process wrote, an append may have failed for its caller.
-                if change.replica != self._sharing.replica or (
-                    change.action is Action.APPEND and change.kind in _INDEXED
-                ):
+                if change.replica != self._sharing.replica or self._may_have_failed(change):
                     self._due.setdefault(change.log, []).append(change)
             if not news.is_whole:
                 log.warning("changes_missed", reason="they were pruned, or the database changed")
@@ -185,12 +182,21 @@ class Following:
             for name in list(self._due):
                 self._take_in_log(name, self._due[name])
                 del self._due[name]
+            self._deletions.hide_unfinished()
             self.failure = ""
             self._followed_at = time.monotonic()
         except (IndexUnavailable, StorageUnavailable) as error:
             if not self.failure:
                 log.warning("changes_not_followed", reason=str(error))
             self.failure = f"what other servers wrote is not known: {error}"
+
+    def _may_have_failed(self, change: Change) -> bool:
+        """Return whether a change of this process may have failed for its caller, although it is
+        there.
+        """
+        if change.action is Action.DELETE:
+            return self._deletions.is_doubtful(change.log)
+        return change.action is Action.APPEND and change.kind in _INDEXED
 
     def _take_in_log(self, name: str, changes: list[Change]) -> None:
         """Take in the changes of one log. Raises LogUnavailable, IndexUnavailable."""

@@ -157,6 +157,7 @@ class Followed:
         """Begin anew if the position is not that of this database any more: it was lost with a
         server of PostgreSQL.
         """
+        self.horizon = 0  # one that was killed may give the numbers below it to others
         if self._order.reaches(self.mark):
             self.mark = replace(self.mark, timeline=timeline)
         else:

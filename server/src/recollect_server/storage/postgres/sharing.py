@@ -65,8 +65,12 @@ class PostgresSharing:
 
     def moment(self) -> str:
         """Return the present moment: a snapshot of the database, and its timeline."""
-        ((moment,),) = self._rows(f"SELECT {_MOMENT}")
-        return str(moment)
+        ((moment, newest),) = self._rows(
+            f"SELECT {_MOMENT}, coalesce((SELECT xid FROM recollect.changes WHERE space = %s"
+            " ORDER BY xid DESC LIMIT 1), (SELECT xid FROM recollect.pruned WHERE space = %s))::text",
+            *(self._space, self._space),
+        )
+        return _durable(str(moment), int(newest or 0))
 
     def changes(self, after: str, *, is_first: bool = True) -> Changes:
         """Return everything that was committed between a moment and now, by one statement."""
@@ -80,14 +84,16 @@ class PostgresSharing:
             *(self._space, snapshot, self._space, snapshot, snapshot),
         )
         moment, is_pruned = rows[0][:2]
+        changes = [_change_of(row[2:]) for row in rows if row[2] is not None]
+        newest = max((it.position.transaction for it in changes), default=0)
         if is_first and _is_unnoted(moment, after):
             # A pooler led the connection to another server by itself.
             self._rows("SELECT recollect.enter()")
             return self.changes(after, is_first=False)
         is_taken_over = not (moment.endswith(f" {timeline}") and _follows(moment, snapshot))
         return Changes(
-            [_change_of(row[2:]) for row in rows if row[2] is not None],
-            moment,
+            changes,
+            _durable(moment, max(newest, int(snapshot.split(":")[1]) - 1)),
             not is_pruned and not is_taken_over,
             is_taken_over,
         )
@@ -306,6 +312,22 @@ def _change_of(row: tuple[Any, ...]) -> Change:
     return Change(
         ChangePosition(int(xid), number), log, kind, Action(action), start, end, replica, time
     )
+
+
+def _durable(moment: str, newest: int) -> str:
+    """Return a moment that sees no transaction behind the `newest` change that is visible.
+
+    Those behind it left nothing for the space, and may have left nothing at all: once it is killed,
+    PostgreSQL gives the numbers of such transactions to others, whose changes are still to be seen.
+    Of those before it the newest change, which is durable, lets it know.
+    """
+    snapshot, _, history = moment.partition(" ")
+    xmin, xmax, running = snapshot.split(":")
+    end = newest + 1
+    if int(xmax) <= end:
+        return moment
+    before = ",".join(it for it in running.split(",") if it and int(it) < end)
+    return f"{min(int(xmin), end)}:{end}:{before} {history}"
 
 
 def _is_unnoted(moment: str, before: str) -> bool:
