@@ -87,13 +87,15 @@ def _append(answer: Connection, target: str, count: int, token: str) -> None:
 
 
 def rate(caller: Connection, seconds: float) -> float:
-    """Return a process's calls a second during so many seconds."""
+    """Return a process's calls a second during so many seconds; longer if it made none."""
     caller.send("count")
     caller.recv()
-    began = time.perf_counter()
-    time.sleep(seconds)  # in which the caller appends: that is what is counted
-    caller.send("count")
-    return float(caller.recv() / (time.perf_counter() - began))
+    began, count = time.perf_counter(), 0
+    while not count:
+        time.sleep(seconds)  # in which the caller appends: that is what is counted
+        caller.send("count")
+        count = caller.recv()
+    return count / (time.perf_counter() - began)
 
 
 def beside(

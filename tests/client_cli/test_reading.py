@@ -116,8 +116,7 @@ def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: 
     assert "\x1b[1;36malex" in shown.out  # in colour
     assert "there is more: --before 3, or --all" in shown.out
     client.conversations.rename(it.id, "The Disk of the Server That Was So Slow Last Night")
-    # of which 80 columns are assumed
-    narrow = recollect.on_terminal("list", NO_COLOR="1", TERM="dumb").out
+    narrow = recollect.on_terminal("list", columns=80, NO_COLOR="1", TERM="dumb").out
     assert "\x1b" not in narrow
     assert it.id in narrow
     assert "The Disk of the Server That Was So Slow Last Night" in narrow

@@ -34,6 +34,8 @@ else:  # before 8.4 click's types take no parameter
     _Text = _Moment = _File = click.ParamType
 
 _RETRY = RetryPolicy(max_attempts=4)
+# Of calls that may take minutes: as long is too long to wait for a server that is gone.
+_RETRY_OF_LONG = RetryPolicy(max_attempts=8, fails_fast=True)
 LONG_TIMEOUT = 120.0
 _AGES = {
     "m": timedelta(minutes=1),
@@ -88,15 +90,15 @@ class Space(_Text):
 
 def with_shell(command: F) -> F:
     """Give a command the options of a connection, `--json`, and a `Shell` as its first argument."""
-    return _with_shell(command, DEFAULT_TIMEOUT)
+    return _with_shell(command, DEFAULT_TIMEOUT, _RETRY)
 
 
 def with_patient_shell(command: F) -> F:
     """Decorate a command as `with_shell`, with a time-out that suits calls of many megabytes."""
-    return _with_shell(command, LONG_TIMEOUT)
+    return _with_shell(command, LONG_TIMEOUT, _RETRY_OF_LONG)
 
 
-def _with_shell(command: F, default_timeout: float) -> F:
+def _with_shell(command: F, default_timeout: float, retry: RetryPolicy) -> F:
     @wraps(command)
     def run(
         *,
@@ -110,7 +112,7 @@ def _with_shell(command: F, default_timeout: float) -> F:
     ) -> Any:
         access: dict[str, Any] = {"space": space, "ca": ca, "insecure": insecure}
         try:
-            with Client(address, timeout=timeout, retry=_RETRY, **access) as client:
+            with Client(address, timeout=timeout, retry=retry, **access) as client:
                 as_json = as_json or not sys.stdout.isatty()
                 return command(Shell(client, address, as_json), **values)
         except RecollectError as error:
