@@ -201,7 +201,7 @@ def test_what_is_written_after_a_crash_of_postgresql_is_seen_by_a_server_that_sa
         connect(start_server(store=url, data_dir=tmp_path / name)) for name in ("one", "two")
     )
     conversation_id = one.told("before")
-    gone = one.told("to be deleted")
+    other = one.told("to be deleted")
     with psycopg.connect(url, autocommit=True) as connection:
         for _ in range(500):  # PostgreSQL gives their numbers to others after its crash
             with suppress(psycopg.Rollback), connection.transaction():
@@ -212,7 +212,7 @@ def test_what_is_written_after_a_crash_of_postgresql_is_seen_by_a_server_that_sa
     postgres.start()
     until(lambda: is_served(one, conversation_id))
     one.append(conversation_id, user("zebra"))
-    one.delete(gone)
+    one.delete(other)
     assert two.found("zebra") == [conversation_id]
     assert [it.id for it in two.listed().conversations] == [conversation_id]
 
