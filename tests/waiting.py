@@ -29,4 +29,6 @@ def until_embedded(service: Service, server: RunningServer) -> None:
     """Wait until everything acknowledged is embedded and visible to searches."""
     service.listed(page_size=1)  # answered once the index has taken in everything
     until(lambda: index.state_of(server.folder).lines == vectors.state_of(server.folder).lines)
+    # The file has them a moment before searches see them.
+    until(lambda: all(it._meaning.waiting is None for it in server.app.spaces.open_now()))
     until(lambda: not service.search("anything").degraded)
