@@ -89,6 +89,81 @@ def test_a_title_is_the_request_itself_shortened_at_a_phrase(
     assert Extractive().write_notes(talk(opening, "Yes."), "").title == title
 
 
+@pytest.mark.parametrize(
+    ("opening", "title"),
+    [
+        # What is wished stands in the condition: the question behind it names nothing.
+        (
+            "So if I wanted to calculate the probability of two kings, how would I do that?",
+            "Calculate the Probability of Two Kings",
+        ),
+        (
+            "If I wanted to insure my violin instead, would the process be exactly the same?",
+            "Insure My Violin Instead",
+        ),
+        (
+            "If I had to repair the pump of a dishwasher, what should I do?",
+            "Repair the Pump of a Dishwasher",
+        ),
+        # The question behind the condition names it.
+        (
+            "Since you brought up my weight, let's plan a breakfast with more protein.",
+            "Plan a Breakfast with More Protein",
+        ),
+        (
+            "Based on all of your knowledge, generate a packing list for Iceland.",
+            "Generate a Packing List for Iceland",
+        ),
+        (
+            "Given that I've spent 575 euros on shoes, and my limit is 650, should I buy sandals?",
+            "Should I Buy Sandals",
+        ),
+        ("Regarding the pottery course in Ghent, I've paid.", "The Pottery Course in Ghent"),
+        # What follows "if" in an indirect question.
+        (
+            "Can you help me figure out if I should insure my violin?",
+            "Should I Insure My Violin",
+        ),
+        (
+            "Would you happen to know if the harbour museum sells day tickets?",
+            "The Harbour Museum Sells Day Tickets",
+        ),
+        # A later request that points back names less than the sentence before it.
+        (
+            "I'm considering a course in glass blowing, and I want to know if this is a good idea.",
+            "A Course in Glass Blowing",
+        ),
+        # What is asked for, not that advice is.
+        (
+            "Could you offer some guidance on how to prune old apple trees?",
+            "How to Prune Old Apple Trees",
+        ),
+        (
+            "I'm having trouble with the gears of my bicycle.",
+            "The Gears of My Bicycle",
+        ),
+        ("When can we visit the aquarium?", "When Can We Visit the Aquarium"),
+        (
+            "Wenn ich die Wahrscheinlichkeit von zwei Königen berechnen wollte, wie ginge das?",
+            "Die Wahrscheinlichkeit von zwei Königen berechnen",
+        ),
+        (
+            "Si je voulais calculer la probabilité de deux rois, ce serait pareil ?",
+            "Calculer la probabilité de deux rois",
+        ),
+        (
+            "Si quisiera calcular la probabilidad de sacar dos reyes, ¿sería igual?",
+            "Calcular la probabilidad de sacar dos reyes",
+        ),
+        ("如果我想计算抽到两张国王的概率，应该怎么做？", "计算抽到两张国王的概率"),
+    ],
+)
+def test_a_title_is_no_condition_but_what_is_asked_under_it(
+    talk: Talk, opening: str, title: str
+) -> None:
+    assert Extractive().write_notes(talk(opening, "Yes."), "").title == title
+
+
 def test_a_title_skips_small_talk_before_the_first_request(talk: Talk) -> None:
     turns = (
         "Good morning! How are you?",

@@ -12,6 +12,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import MAX_TITLE_WORDS, title_of
 from recollect_server.domain.text import UNSPACED_RUN
 from recollect_server.inference.chatter import CHATTER
+from recollect_server.inference.clauses import asked, opens_with_clause, without_clause
 from recollect_server.inference.everyday import everyday_nouns
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
 from recollect_server.inference.sentences import Sentence, is_question, opened, spoken, topical
@@ -24,11 +25,13 @@ _FIRST = 2.0  # what the first message adds to 1; the second a half of it, and s
 # Between people who talk to one another, questions keep the talk going and the subject comes later.
 _REQUEST_IN_CHAT, _FIRST_IN_CHAT = 0.6, 0.4
 _LEANING = 0.5  # what a title is worth that points to something outside of it
+_CLAUSE = 0.4  # what a title is worth that is a subordinate clause
 # what a sentence of the agent is worth: it names the subject where the user's requests do not
 _ANSWER = 0.35
 _ABOUT_NOTHING, _MOST_ABOUT = 0.8, 1.2  # what a title is worth by the subjects that it names
 _DECIDED = 0.5  # what was decided is seldom what was asked for
 _OPENING, _OPENING_ELSEWHERE = 8, 6  # characters of a beginning that makes a request
+_MARKS = " .!?…:;,¿¡。！？؟،-–—"  # around a sentence
 _VERB_LAST = {"hi", "ja", "ko", "tr"}  # a request ends with what is asked for
 _VAGUE = frozenset(
     "happened since talked lots last week congratulations hear heard stuff "  # noqa: SIM905 - a list would be a word a line
@@ -44,7 +47,7 @@ _VAGUE = frozenset(
 """Words that say what one does in any conversation."""
 _FEELING = re.compile(
     r"(?:i(?:'m|’m| am| feel| was| trust| appreciate| guess| hope)|my (?:boss|day|apologies)|you(?:'re|’re| are)"
-    r"|(?:really )?appreciate|if (?:i|we|you))\b",
+    r"|(?:really )?appreciate)\b",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|[\"“”«»„]")
@@ -133,6 +136,8 @@ def headline(
         score *= 1 + (_FIRST_IN_CHAT if named else _FIRST) / (1 + places[sentence.message])
         if phrases.leaning.match(text) or (language == ENGLISH and _POINTER.search(text)):
             score *= _LEANING if len(title_words) < 4 else 0.8
+        if opens_with_clause(text, language):
+            score *= _CLAUSE
         if language == ENGLISH and _FEELING.match(text):
             score *= 0.6
         if not sentence.whole or title.count(" ") == 1:
@@ -175,11 +180,33 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
     is_request = is_question(text)
     text = " ".join(_ASIDE.sub(" ", text).split())
     text = opened(_FILLER.sub("", text) if language == ENGLISH else text)
-    later = next(reversed([*_LATER_REQUEST.finditer(text)]), None)
-    if later and len(topical(text[later.end() :], language)) > 1:
-        text, is_request = text[later.end() :], True
-    text = text.strip(" .!?…:;,¿¡。！？؟،-–—")
-    for _ in range(4):
+    asked_for = None
+    if later := next(reversed([*_LATER_REQUEST.finditer(text)]), None):
+        asked_for, _ = _without_opening(text[later.end() :], phrases, language)
+        if phrases.leaning.match(asked_for) or len(topical(asked_for, language)) < 2:
+            asked_for = None
+    if asked_for:
+        text, is_request = asked_for, True
+    else:
+        text, opens = _without_opening(text, phrases, language)
+        is_request = is_request or opens
+    if language == ENGLISH and (how := _HOW.match(text)):
+        is_request, text = True, f"how to{text[how.end() :]}"
+    shorter = phrases.tail.sub("", text)
+    is_request = is_request or (language in _VERB_LAST and shorter != text)
+    text = shorter if len(shorter) > 5 else text
+    return _cut(text, language), is_request
+
+
+def _without_opening(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
+    """Return a sentence without the words and the clauses that lead to what it asks for, and
+    whether they are those of a request.
+    """
+    text = text.strip(_MARKS)
+    is_request = False
+    for _ in range(5):
+        if (main := without_clause(text, phrases, language)) != text:
+            text = main.strip(_MARKS)
         match = phrases.request.match(text)
         rest = text[match.end() :] if match else ""
         if (
@@ -192,13 +219,9 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
         is_request = is_request or len(match.group()) > (
             _OPENING if language == ENGLISH else _OPENING_ELSEWHERE
         )
-        text = rest
-    if language == ENGLISH and (how := _HOW.match(text)):
-        is_request, text = True, f"how to{text[how.end() :]}"
-    shorter = phrases.tail.sub("", text)
-    is_request = is_request or (language in _VERB_LAST and shorter != text)
-    text = shorter if len(shorter) > 5 else text
-    return _cut(text, language), is_request
+        is_indirect = language == ENGLISH and match.group().rstrip().endswith((" if", " whether"))
+        text = asked(rest) if is_indirect else rest
+    return text, is_request
 
 
 def _candidates(sentences: list[Sentence]) -> list[Sentence]:
@@ -214,7 +237,7 @@ def _candidates(sentences: list[Sentence]) -> list[Sentence]:
 
 def _cut(text: str, language: str) -> str:
     """Return the text, or its beginning up to the end of a phrase that a title has room for."""
-    text = text.strip(" .!?…:;,¿¡。！？؟،-–—")
+    text = text.strip(_MARKS)
     if (run := UNSPACED_RUN.search(text)) and len(run.group()) > 3:
         return _cut_unspaced(text)
     words = text.split()
