@@ -18,7 +18,8 @@ await say("Then rotate them daily.", "Done: every night at three.");
 watch = recollect.watch({ conversationIds: [conversation.id], cursor: watch.cursor });
 console.log(`Missed    ${texts(await next("conversationUpdated"))}`);
 
-const { hits } = await recollect.recall.search({ query: "which logs are rotated?", limit: 1 });
+const question = "are they rotated daily?";
+const { hits } = await recollect.recall.search({ query: question, conversationId: conversation.id, limit: 1 });
 // The words that match stand between two characters of their own.
 console.log(`Searched  turn ${hits[0].turnNumber}: ${hits[0].snippet.replace(/[\ue000\ue001]/g, "")}`);
 
