@@ -87,6 +87,7 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
         (("lst",), "do you mean list?"),
         (("anchors", "forget"), "there are delete, list, set"),
         (("show", "nonsense"), "`recollect list` has them"),
+        (("tail", "nonsense"), "`recollect list` has them"),
         (("topics", UNKNOWN, "A B"), "as disk-full"),
     ],
 )

@@ -11,7 +11,7 @@ from recollect.cli.printing import clean, console, json_line, json_lines, local,
 
 @click.group(cls=Commands)
 def anchors() -> None:
-    """Show, set and forget anchors: lasting facts about the user, which stand in every context."""
+    """Show, set and delete anchors: lasting facts about the user, which stand in every context."""
 
 
 @anchors.command("list")

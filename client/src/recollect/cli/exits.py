@@ -76,7 +76,7 @@ _LISTS = {
 def _of_field(violation: errors.FieldViolation) -> str:
     """Return what is wrong with a field, and which command has what it should be."""
     text = f"{violation.field} {violation.description}"
-    command = _LISTS.get(violation.field)
+    command = _LISTS.get(violation.field.partition("[")[0].replace("_ids", "_id"))
     return f"{text}: `{command}` has them" if command else text
 
 

@@ -559,8 +559,15 @@ def _said(error: Any) -> str:
             return f"there is no such setting: {f'do you mean {near}?' if near else 'recollect-server config names all'}"
         case "string_pattern_mismatch":
             reason = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
+        case "int_parsing" | "int_type" | "int_from_float":
+            reason = "must be a whole number"
+        case "float_parsing" | "float_type":
+            reason = "must be a number"
+        case "bool_parsing" | "bool_type":
+            reason = "must be true or false"
         case _:
             reason = str(error["msg"]).removeprefix("Value error, ")
+            reason = reason.replace("Input should be", "must be", 1)
     # A URL in any setting may hold a password, though it stands in the wrong place.
     value = without_password(repr(error["input"]))
     return f"{reason} (it is {value if len(value) <= _MOST_SHOWN else f'{value[:_MOST_SHOWN]}…'})"
