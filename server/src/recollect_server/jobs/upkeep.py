@@ -92,7 +92,7 @@ class Follower(Job):
         if time.monotonic() > self._prune_at:
             self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
             with suppress(StorageUnavailable):
-                self._space.prune_changes()
+                self._space.shared_work.prune_changes()
         return _FOLLOW_WATCHED_SECONDS if self._is_watched() else _FOLLOW_SECONDS
 
 

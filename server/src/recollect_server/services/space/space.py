@@ -26,10 +26,10 @@ from recollect_server.services.space.events import (
     Suspended,
 )
 from recollect_server.services.space.following import Following
-from recollect_server.services.space.leases import Leases
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.parts import build_parts
 from recollect_server.services.space.redaction import RedactionDone, Redactions
+from recollect_server.services.space.shared_work import SharedWork
 from recollect_server.services.space.state import Committed, ConversationState, RequestKey
 from recollect_server.services.space.unindexing import Unindexing
 from recollect_server.services.space.upkeep import Upkeep
@@ -45,14 +45,11 @@ from recollect_server.storage.logs.store import (
     LogStore,
     LogUnavailable,
     Position,
-    Purpose,
 )
 
 E = TypeVar("E")
 R = TypeVar("R")
 
-_LEASE = 60.0  # seconds of a lease; a turn of its work is shorter but for a slow model
-_CHANGES_AGE, _MOST_CHANGES = 86_400.0, 100_000  # seconds and number of changes that are kept
 _LOOK = 10.0  # seconds between two looks for what another process left half removed
 
 
@@ -62,6 +59,7 @@ class Space:
     `read`, `reading` and `writing` give the state of a conversation; `begin`, `append` and `record`
     write; `delete` removes. `exclusive` keeps other calls about the same things out. `subscribe`
     passes events on (`services.space.events`). Queries ask `index`, the projection of the logs.
+    `shared_work` divides work among the processes over one store.
 
     Locks are taken within, in the order that `services.space.locks` states. A method that needs the
     conversation's lock to be held says so; hold it by `reading` or `writing`.
@@ -93,7 +91,7 @@ class Space:
         self.clock = clock
         self.telemetry = telemetry
         self._store = store
-        self._leases = Leases(store.sharing) if store.sharing else None
+        self.shared_work = SharedWork(store.sharing)
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
         parts = build_parts(
@@ -198,42 +196,6 @@ class Space:
     def is_removing(self) -> bool:
         """True if something of a deleted conversation is left to remove here."""
         return self._deletions.is_any_left
-
-    def alone(self, purpose: str, seconds: float = _LEASE) -> AbstractContextManager[bool]:
-        """Yield True if work may be done now that one process does at a time: a `Purpose`. Once
-        another process may, what is appended within raises StorageUnavailable. Another one may
-        after so many seconds in which this one did not ask.
-        """
-        return self._leases.hold(str(purpose), seconds) if self._leases else nullcontext(True)
-
-    def moment(self) -> str:
-        """Return the present moment of a store that processes share. Raises StorageUnavailable."""
-        sharing = self._store.sharing
-        return sharing.moment() if sharing else ""
-
-    def shared_vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
-        """Return vectors that a process made, of texts by conversation and hash. Raises
-        StorageUnavailable.
-        """
-        sharing = self._store.sharing
-        return sharing.vectors(model, texts) if sharing else {}
-
-    def share_vectors(
-        self, model: str, conversation_id: str, vectors: Mapping[bytes, bytes], moment: str
-    ) -> None:
-        """Let other processes have the vectors of texts that were read since a moment. Raises
-        StorageUnavailable.
-        """
-        if sharing := self._store.sharing:
-            sharing.keep_vectors(model, conversation_id, vectors, moment)
-
-    def prune_changes(self) -> int:
-        """Remove old changes, which other processes have taken in or will not ask for. Return how
-        many. Raises StorageUnavailable.
-        """
-        with self.alone(Purpose.PRUNING) as may:
-            sharing = self._store.sharing
-            return sharing.prune_changes(_CHANGES_AGE, _MOST_CHANGES) if may and sharing else 0
 
     def claim(self, places: Sequence[str]) -> Claim:
         """Return the claim of who is about to begin a log at places, and take in what other
