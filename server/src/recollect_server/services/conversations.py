@@ -243,7 +243,7 @@ class Conversations:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
         place's lock.
         """
-        newest = self._space.pinned_at(place)
+        newest = self._space.routes.pinned(place)
         return {
             *self._space.index.routing.pinned(place, settled=True),
             *([newest] if newest else []),

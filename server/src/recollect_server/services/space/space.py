@@ -13,7 +13,6 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.message import Message
-from recollect_server.domain.routing import Place as ChannelPlace
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.deletion import Deletions, Receipt, nobody
@@ -111,7 +110,7 @@ class Space:
         self._projection = parts.projection
         self._overlay = self._projection.overlay
         self._pending, self._states = parts.pending, parts.states
-        self._routes, self._requests = parts.routes, parts.requests
+        self.routes, self._requests = parts.routes, parts.requests
         self._answered = parts.answered
         self._writes = parts.writes
         self._deletions = Deletions(parts)
@@ -171,7 +170,7 @@ class Space:
         if self._following and isinstance(event, IndexReplaced):
             self._following.compare_all()
         self.anchors.changed()
-        self._routes.changed()
+        self.routes.changed()
 
     # Other processes ----------------------------------------------------------------------------
 
@@ -257,27 +256,6 @@ class Space:
         """Return a conversation's pending messages as they will be written. Hold its lock."""
         stuck = self._pending.of(conversation_id)
         return [message for batch in stuck.batches for message in batch.messages] if stuck else []
-
-    # Routes of channels -------------------------------------------------------------------------
-
-    def pinned_at(self, place: ChannelPlace) -> str | None:
-        """Return the conversation that messages of a place join. Hold the place's lock.
-
-        This and the next two raise IndexUnavailable.
-        """
-        return self._routes.pinned(self.index, place)
-
-    def threads(self, mails: Iterable[int]) -> set[str]:
-        """Return the conversations that e-mails with these ids belong to
-        (`domain.routing.mail_number`).
-        """
-        return self._routes.threads(self.index, mails)
-
-    def successor(self, conversation_id: str) -> str:
-        """Return the conversation that takes what comes in for this one: itself, or the last that
-        continues it.
-        """
-        return self._routes.end(self.index, conversation_id)
 
     # Requests -----------------------------------------------------------------------------------
 
@@ -585,7 +563,7 @@ class Space:
         """
         self._states.shrink()
         self._requests.shrink()
-        self._routes.changed()
+        self.routes.changed()
         self.publish(Suspended())
         self.index.suspend()
 
