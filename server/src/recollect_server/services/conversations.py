@@ -133,12 +133,12 @@ class Conversations:
         payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
         request = key_of("RegenerateNotes", request_id, payload)
         with self._space.exclusive(request=request_id or "RegenerateNotes"):
-            if request and (record := self._space.find_answered(request)):
+            if request and (record := self._space.answered_requests.find(request)):
                 queued, others = orjson.loads(record.answer)
                 return queued, others
             if chosen.conversation_id:
                 self.get(chosen.conversation_id)
-            with self._space.carrying_out(request):
+            with self._space.answered_requests.carrying_out(request):
                 there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)
                 counts = len(there.numbers), there.others
                 record = (
@@ -149,7 +149,7 @@ class Conversations:
                 if record or not dry_run:
                     self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
                 if record:
-                    self._space.share(record)
+                    self._space.answered_requests.share(record)
                 return counts
 
     # Writing --------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class Conversations:
             payload["in_reply_to_turn"] = in_reply_to_turn
         request = key_of("AppendTurn", request_id, payload)
         with self._space.writing(conversation_id, request=request_id) as state:
-            if request and (previous := self._space.find_request(request, conversation_id)):
+            if request and (previous := self._space.requests.find(request, conversation_id)):
                 return self._repeated(previous, state)
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
                 if self._space.pending_messages(conversation_id):
@@ -318,14 +318,14 @@ class Conversations:
 
     def _begun(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request if it began a conversation before. Raises RequestIdReused."""
-        previous = self._space.find_request(request)
+        previous = self._space.requests.find(request)
         if previous and previous.first_sequence > 1:
             raise RequestIdReused(request.id)  # by a message that was redacted since
         return previous
 
     def _repeated(self, request: KnownRequest, state: ConversationState | None) -> Appended:
-        """Return the answer to a request that was carried out before (see `Space.replay`)."""
-        messages, conversation = self._space.replay(request, state)
+        """Return the answer to a request that was carried out before (see `Requests.replay`)."""
+        messages, conversation = self._space.requests.replay(request, state)
         cursor = self._space.cursor_of_request(request)
         return Appended(conversation, messages, cursor, duplicate=True)
 
@@ -466,14 +466,14 @@ class Conversations:
             {"id": conversation_id, "to": following_id, "max_turns": max_turns},
         )
         with self._space.exclusive(request=request_id):
-            if request and self._space.find_answered(request):
+            if request and self._space.answered_requests.find(request):
                 return
             record = (
                 KnownRequest(request.id, request.hash, conversation_id or following_id)
                 if request
                 else None
             )
-            with self._space.carrying_out(request):
+            with self._space.answered_requests.carrying_out(request):
                 if conversation_id and conversation_id != following_id:
                     number = self._space.read(conversation_id).number
                     if number is not None:
@@ -481,7 +481,7 @@ class Conversations:
                 elif record:
                     self._space.index.requests.add(record)
                 if record:
-                    self._space.share(record)
+                    self._space.answered_requests.share(record)
 
     def delete(
         self,
@@ -547,9 +547,9 @@ class Conversations:
         }
         request = key_of("DeleteMany", request_id, payload)
         with self._space.exclusive(request=request_id or "DeleteMany"):
-            if request and (record := self._space.find_answered(request)):
+            if request and (record := self._space.answered_requests.find(request)):
                 return Deleted.of(record.answer)
-            with self._space.carrying_out(request):
+            with self._space.answered_requests.carrying_out(request):
                 done = delete_matching(
                     *(self._space, chosen, anchors, limit),
                     force=force,
@@ -558,9 +558,9 @@ class Conversations:
                 )
                 if request and not done.failure:
                     record = KnownRequest(request.id, request.hash, "", answer=done.text)
-                    self._space.remember(record)
+                    self._space.answered_requests.remember(record)
             if request and done.failure:
-                self._space.give_up(request)
+                self._space.answered_requests.give_up(request)
             return done
 
 

@@ -203,16 +203,16 @@ class Receiving:
         flushed first, if the disk accepts them now.
         """
         self._space.flush_request(request.id)
-        return self._space.find_request(request)
+        return self._space.requests.find(request)
 
     def _again(self, previous: KnownRequest) -> Stored | Replied | None:
         try:
-            messages, conversation = self._space.replay(
+            messages, conversation = self._space.requests.replay(
                 previous, self._space.read(previous.conversation_id)
             )
             if messages:
                 return Stored(conversation, messages)
-            lines, conversation = self._space.replay_lines(previous)
+            lines, conversation = self._space.requests.replay_lines(previous)
         except ConversationNotFound:
             return None
         runs = [content for content in contents_of(lines) if isinstance(content, CommandRun)]

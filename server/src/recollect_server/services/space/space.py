@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
 from recollect_server.domain.conversation import AnchorSet, Began, Content, Conversation
@@ -58,7 +58,9 @@ class Space:
     `read`, `reading` and `writing` give the state of a conversation; `begin`, `append` and `record`
     write; `delete` removes. `exclusive` keeps other calls about the same things out. `subscribe`
     passes events on (`services.space.events`). Queries ask `index`, the projection of the logs.
-    `shared_work` divides work among the processes over one store.
+
+    `requests` and `answered_requests` know what was carried out before, `routes` where messages of
+    channels belong. `shared_work` divides work among the processes over one store.
 
     Locks are taken within, in the order that `services.space.locks` states. A method that needs the
     conversation's lock to be held says so; hold it by `reading` or `writing`.
@@ -110,8 +112,8 @@ class Space:
         self._projection = parts.projection
         self._overlay = self._projection.overlay
         self._pending, self._states = parts.pending, parts.states
-        self.routes, self._requests = parts.routes, parts.requests
-        self._answered = parts.answered
+        self.routes = parts.routes
+        self.requests, self.answered_requests = parts.requests, parts.answered
         self._writes = parts.writes
         self._deletions = Deletions(parts)
         self._redactions = Redactions(parts)
@@ -121,7 +123,7 @@ class Space:
             parts, store.sharing, moment, self._deletions, self._redactions
         )
         self.subscribe(Appended, self._appended)
-        self.subscribe(Reloaded, lambda event: self._requests.forget(event.conversation_id))
+        self.subscribe(Reloaded, lambda event: self.requests.forget(event.conversation_id))
         self.subscribe(CaughtUp, self._index_changed)
         self.subscribe(IndexReplaced, self._index_changed)
 
@@ -164,7 +166,7 @@ class Space:
     def _appended(self, event: Appended) -> None:
         if any(isinstance(content, AnchorSet) for content in contents_of(event.lines)):
             self.anchors.changed()
-        self._requests.follow(event.conversation_id, event.lines)
+        self.requests.follow(event.conversation_id, event.lines)
 
     def _index_changed(self, event: CaughtUp | IndexReplaced) -> None:
         if self._following and isinstance(event, IndexReplaced):
@@ -259,61 +261,16 @@ class Space:
 
     # Requests -----------------------------------------------------------------------------------
 
-    def find_request(
-        self, request: RequestKey, conversation_id: str | None = None
-    ) -> KnownRequest | None:
-        """Return the same request if it was carried out before. Hold its lock.
-
-        `conversation_id` is the conversation it was about, whose lock is held: its transcript is
-        read where the index cannot answer. Without it that raises IndexUnavailable. Raises
-        RequestIdReused if the payload was another, StorageUnavailable if its messages are pending.
-        """
-        return self._requests.find(request, conversation_id)
-
     def free(self, request: RequestKey | None, conversation_id: str = "") -> None:
         """Finish here what another process deleted, if it had this id or began with this request:
         both are free again. Raises IndexUnavailable. Hold no lock.
         """
         if not self._deletions.is_any_left or not self.is_shared:
             return
-        earlier = self._requests.known(request.id) if request else None
+        earlier = self.requests.known(request.id) if request else None
         self._deletions.finish_interrupted(
             {conversation_id, earlier.conversation_id if earlier else ""}
         )
-
-    def find_answered(self, request: RequestKey) -> KnownRequest | None:
-        """Return the same request, one that writes no line, if it was carried out before by any
-        process. Hold its lock. Raises as `find_request`.
-        """
-        return self._answered.find(request)
-
-    def carrying_out(self, request: RequestKey | None) -> AbstractContextManager[None]:
-        """Have the id of such a request in the block, which carries it out and remembers its
-        answer. Raises RequestIdReused, StorageUnavailable.
-        """
-        return self._answered.carrying_out(request)
-
-    def give_up(self, request: RequestKey) -> None:
-        """Let the id of such a request be free again, unless it has an answer. Raises nothing."""
-        self._answered.give_up(request)
-
-    def share(self, record: KnownRequest) -> None:
-        """Let other processes have the answer of such a request, which the index here has. Raises
-        StorageUnavailable.
-        """
-        self._answered.share(record)
-
-    def remember(self, record: KnownRequest) -> None:
-        """Keep the answer of such a request, for every process. Raises IndexUnavailable,
-        StorageUnavailable.
-        """
-        self._answered.remember(record)
-
-    def has_request(self, request_id: str) -> bool:
-        """Return True if a request of this id was carried out before by any process. Raises
-        IndexUnavailable, StorageUnavailable.
-        """
-        return self._requests.known(request_id) is not None or self._answered.has(request_id)
 
     def flush_request(self, request_id: str) -> None:
         """Try to write the pending messages of a request, if it has any. Hold no conversation's
@@ -322,23 +279,6 @@ class Space:
         if pending := self._overlay.pending(request_id):
             with self.writing(pending.conversation_id):
                 pass
-
-    def replay(
-        self, request: KnownRequest, state: ConversationState | None
-    ) -> tuple[list[Message], Conversation]:
-        """Return the messages that a request wrote, and the conversation as it was right after.
-
-        `state` is the conversation's, if it is at hand: the newest request, the one most often
-        repeated, is answered from it. Raises ConversationNotFound, StorageUnavailable.
-        """
-        return self._requests.replay(request, state)
-
-    def replay_lines(self, request: KnownRequest) -> tuple[list[Line], Conversation]:
-        """Return the lines that a request wrote, and the conversation as it was right after.
-
-        Raises ConversationNotFound, StorageUnavailable.
-        """
-        return self._requests.replay_lines(request)
 
     def cursor_of(self, done: Committed) -> str:
         """Return the position of a write in the live updates; empty if it is not known yet."""
@@ -406,14 +346,14 @@ class Space:
         """Append the events, if any, that `decide` makes of a conversation's state, or refuse.
 
         Return the conversation behind them. A request that was carried out before is answered as it
-        was then. Raises as `append` and `find_request`. Hold no conversation's lock.
+        was then. Raises as `append` and `Requests.find`. Hold no conversation's lock.
         """
         with self.writing(conversation_id, request=request.id if request else "") as state:
-            if request and (earlier := self.find_request(request, conversation_id)):
-                return self.replay(earlier, state)[1]
+            if request and (earlier := self.requests.find(request, conversation_id)):
+                return self.requests.replay(earlier, state)[1]
             events = decide(state)
             if not events:
-                self._answered.check_unanswered(request)
+                self.answered_requests.check_unanswered(request)
                 return state.conversation
             hit("event.begun")
             done = self.append(state, events, request)
@@ -562,7 +502,7 @@ class Space:
         changed nothing by then. Raises OSError; then it is suspended all the same.
         """
         self._states.shrink()
-        self._requests.shrink()
+        self.requests.shrink()
         self.routes.changed()
         self.publish(Suspended())
         self.index.suspend()
