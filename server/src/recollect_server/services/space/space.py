@@ -1,6 +1,5 @@
 """One owner's data, open: its logs, their index, and every verb that the services have for them."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
@@ -9,7 +8,6 @@ from recollect_server.domain.conversation import AnchorSet, Began, Content, Conv
 from recollect_server.domain.errors import (
     ConversationExists,
     ConversationNotFound,
-    IndexUnavailable,
     StorageUnavailable,
 )
 from recollect_server.domain.message import Message
@@ -49,8 +47,6 @@ from recollect_server.storage.logs.store import (
 E = TypeVar("E")
 R = TypeVar("R")
 
-_LOOK = 10.0  # seconds between two looks for what another process left half removed
-
 
 class Space:
     """One owner's data, behind verbs. Safe to call from any thread.
@@ -88,7 +84,6 @@ class Space:
         """
         self._reading = reading
         self._admit_conversation = admit_conversation
-        self._looked = time.monotonic()
         self.clock = clock
         self.telemetry = telemetry
         self._store = store
@@ -118,7 +113,7 @@ class Space:
         self._deletions = Deletions(parts)
         self._redactions = Redactions(parts)
         self._unindexing = Unindexing(parts)
-        self._upkeep = Upkeep(parts)
+        self._upkeep = Upkeep(parts, self._deletions, self._redactions)
         self._following = store.sharing and Following(
             parts, store.sharing, moment, self._deletions, self._redactions
         )
@@ -470,22 +465,12 @@ class Space:
             self._states.compare(conversation_id)
 
     def repair(self, stopping: Callable[[], bool]) -> bool:
-        """Repair what can be repaired of the index now. Return False if something is left to do.
+        """Finish what was interrupted, and repair what can be repaired of the index now. Return
+        False if something is left to do.
 
         Raises nothing. Hold no lock.
         """
-        if self._following:
-            self._find_interrupted()
-        finished = self._deletions.finish_interrupted()
-        return self._upkeep.repair(stopping) and finished
-
-    def _find_interrupted(self) -> None:
-        """Look at times for what another process began to remove and did not end."""
-        if (now := time.monotonic()) > self._looked + _LOOK:
-            self._looked = now
-            with suppress(StorageUnavailable, IndexUnavailable):
-                self._deletions.find_interrupted()
-                self._redactions.find_interrupted()
+        return self._upkeep.repair(stopping)
 
     # Suspended ----------------------------------------------------------------------------------
 
