@@ -17,6 +17,7 @@ from recollect_server.domain.filters import Filter
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
 from recollect_server.services.conversations import Appended, Conversations
+from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.logs.folder import FolderStore
@@ -40,7 +41,9 @@ class Life:
         except BaseException:
             self._lock.release()
             raise
-        self.conversations = Conversations(Space(self._logs, self.index, system_clock))
+        space = Space(self._logs, self.index, system_clock)
+        self.conversations = Conversations(space)
+        self.removals = Removals(space)
 
     def end(self) -> None:
         """Close the logs and the index."""
@@ -72,7 +75,7 @@ class Life:
                     name, call.texts[0], (), NoteRecord(CALLER), call.request_id
                 )
             case "delete":
-                return service.delete(name, 0, call.request_id)
+                return self.removals.delete(name, 0, call.request_id)
         raise ValueError(call.kind)
 
 

@@ -47,6 +47,7 @@ from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
+from recollect_server.services.removals import Removals
 from recollect_server.services.retention import Retention
 from recollect_server.services.space.events import (
     ChangedElsewhere,
@@ -263,6 +264,7 @@ class OpenSpace:
         tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
         tier_keeper = TierKeeper(tiers)
         conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
+        removals = Removals(space)
         identities = Identities(space, identity_ledger(logs))
         space.subscribe(ChangedElsewhere, lambda event: identities.changed(event.name))
         senders = RateLimiter(
@@ -274,11 +276,12 @@ class OpenSpace:
         services = SpaceServices(
             space,
             conversations,
+            removals,
             updates,
             Receiving(
                 space,
                 identities,
-                Commands(space, conversations, settings.model_names),
+                Commands(space, conversations, removals, settings.model_names),
                 senders,
                 self.external,
             ),

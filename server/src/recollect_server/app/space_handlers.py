@@ -21,6 +21,7 @@ from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.services.insight import Insight
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.recall import Recall
+from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
@@ -64,6 +65,7 @@ class SpaceServices:
 
     space: Space
     conversations: Conversations
+    removals: Removals
     updates: LiveUpdates
     receiving: Receiving
     identities: Identities
@@ -92,7 +94,7 @@ def space_handlers(
             StreamingHandlers(services.updates, streams, seal),
             ChangeHandlers(conversations, settings.model_names),
             NoteHandlers(conversations),
-            RemovalHandlers(conversations),
+            RemovalHandlers(services.removals),
         ),
         "RecallService": (recall_handlers(services.search, live, answers, seal),),
         "ChannelService": (

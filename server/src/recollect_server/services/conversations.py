@@ -1,6 +1,6 @@
-"""Conversations: begin, write, read, name, list and delete them."""
+"""Conversations: begin, write, read, name and list them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -39,10 +39,7 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.notes import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
-from recollect_server.services.bulk_deletion import Deleted, delete_matching
 from recollect_server.services.forks import lines_of_fork
-from recollect_server.services.space.deletion import Receipt, nobody
-from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import (
@@ -58,7 +55,6 @@ from recollect_server.storage.logs.lines import messages_of
 
 log = structlog.get_logger("recollect.conversations")
 
-_MAX_COPIES = 100  # conversations that a redaction names
 MAX_METADATA = 64 << 10
 """Bytes of a conversation's metadata as JSON."""
 
@@ -482,86 +478,6 @@ class Conversations:
                     self._space.index.requests.add(record)
                 if record:
                     self._space.answered_requests.share(record)
-
-    def delete(
-        self,
-        conversation_id: str,
-        anchors: int,
-        request_id: str,
-        *,
-        force: bool = False,
-        deleting: Callable[[str], None] = nobody,
-    ) -> Receipt:
-        """Delete a conversation permanently, with its text in every file. `anchors` decides about
-        its anchors; `deleting` is called with its id right before it goes.
-
-        Raises ConversationPinned for a pinned one without `force`.
-        """
-        payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
-        request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
-        return self._space.delete(conversation_id, anchors, request, force=force, deleting=deleting)
-
-    def redact(
-        self, conversation_id: str, sequence: int, turn: int, by: str, request_id: str
-    ) -> tuple[RedactionDone, list[str]]:
-        """Remove the text of the message of a line, or, where that is 0, of all messages of a turn.
-        Return also the conversations that may have copies of them.
-        """
-        payload = {"id": conversation_id, "sequence": sequence, "turn": turn}
-        done = self._space.redact(
-            conversation_id,
-            sequence=sequence,
-            turn=turn,
-            by=by,
-            request=key_of("RedactMessage", request_id, payload),
-        )
-        first = min(message.turn_number for message in done.messages)
-        copies = self._space.index.conversations.copies(conversation_id, first, _MAX_COPIES)
-        return done, copies
-
-    def delete_many(
-        self,
-        chosen: Filter,
-        anchors: int,
-        limit: int,
-        request_id: str,
-        *,
-        force: bool,
-        dry_run: bool,
-        deleting: Callable[[str], None] = nobody,
-    ) -> Deleted:
-        """Delete the conversations that match, the longest unchanged first, at most `limit`.
-
-        With `dry_run` nothing is deleted, and the answer says what would be. One that `delete`
-        would refuse is left, with the reason. `deleting` is called with the id of each right before
-        it goes. What was deleted before a failure stays deleted, and the receipt says why it ends
-        there: it is not remembered, and a repeat of the request goes on with the rest. A failure
-        before anything was deleted is raised.
-        """
-        payload = {
-            "chosen": asdict(chosen),
-            "anchors": anchors,
-            "limit": limit,
-            "force": force,
-            "dry_run": dry_run,
-        }
-        request = key_of("DeleteMany", request_id, payload)
-        with self._space.exclusive(request=request_id or "DeleteMany"):
-            if request and (record := self._space.answered_requests.find(request)):
-                return Deleted.of(record.answer)
-            with self._space.answered_requests.carrying_out(request):
-                done = delete_matching(
-                    *(self._space, chosen, anchors, limit),
-                    force=force,
-                    dry_run=dry_run,
-                    deleting=deleting,
-                )
-                if request and not done.failure:
-                    record = KnownRequest(request.id, request.hash, "", answer=done.text)
-                    self._space.answered_requests.remember(record)
-            if request and done.failure:
-                self._space.answered_requests.give_up(request)
-            return done
 
 
 def _payload_of(by: NoteRecord) -> dict[str, str]:

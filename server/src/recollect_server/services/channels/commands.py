@@ -38,6 +38,7 @@ from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.routing import place_of
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversations import Conversations
+from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, RequestKey
@@ -89,11 +90,16 @@ class Commands:
     """Runs commands. Raises the errors of `domain.errors`; safe to call from any thread."""
 
     def __init__(
-        self, space: Space, conversations: Conversations, models: tuple[str, ...] = ()
+        self,
+        space: Space,
+        conversations: Conversations,
+        removals: Removals,
+        models: tuple[str, ...] = (),
     ) -> None:
         """`models` are those that may be chosen; none: any."""
         self._space = space
         self._conversations = conversations
+        self._removals = removals
         self._models = models
 
     def run(self, call: CommandCall, said_in: str | None, beginning: Beginning) -> Replied:
@@ -175,7 +181,7 @@ class Commands:
             return
         try:
             if run.cleared:
-                self._conversations.delete(run.before, DELETE_ANCHORS, "", force=True)
+                self._removals.delete(run.before, DELETE_ANCHORS, "", force=True)
                 return
             self._conversations.queue_notes(run.before)
             with self._space.writing(run.before) as state:
