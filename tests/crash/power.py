@@ -16,6 +16,7 @@ from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
+from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Appended, Conversations
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
@@ -43,6 +44,7 @@ class Life:
             raise
         space = Space(self._logs, self.index, system_clock)
         self.conversations = Conversations(space)
+        self.notes = ConversationNotes(space)
         self.removals = Removals(space)
 
     def end(self) -> None:
@@ -71,7 +73,7 @@ class Life:
             case "rename":
                 return service.rename(name, call.texts[0], call.request_id)
             case "abbreviate":
-                return service.record_abbreviation(
+                return self.notes.record_abbreviation(
                     name, call.texts[0], (), NoteRecord(CALLER), call.request_id
                 )
             case "delete":

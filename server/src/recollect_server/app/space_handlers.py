@@ -14,6 +14,7 @@ from recollect_server.services.context.own import Window
 from recollect_server.services.context.own_tiers import Choosing
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights
+from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
@@ -65,6 +66,7 @@ class SpaceServices:
 
     space: Space
     conversations: Conversations
+    notes: ConversationNotes
     removals: Removals
     updates: LiveUpdates
     receiving: Receiving
@@ -90,10 +92,10 @@ def space_handlers(
     return {
         "ConversationService": (
             WriteHandlers(conversations, limits, seal, clock),
-            ReadHandlers(conversations, working_context, answers, seal),
+            ReadHandlers(conversations, services.notes, working_context, answers, seal),
             StreamingHandlers(services.updates, streams, seal),
             ChangeHandlers(conversations, settings.model_names),
-            NoteHandlers(conversations),
+            NoteHandlers(conversations, services.notes),
             RemovalHandlers(services.removals),
         ),
         "RecallService": (recall_handlers(services.search, live, answers, seal),),

@@ -37,7 +37,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.routing import place_of
 from recollect_server.domain.time import to_text
-from recollect_server.services.conversations import Conversations
+from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
@@ -92,13 +92,13 @@ class Commands:
     def __init__(
         self,
         space: Space,
-        conversations: Conversations,
+        notes: ConversationNotes,
         removals: Removals,
         models: tuple[str, ...] = (),
     ) -> None:
         """`models` are those that may be chosen; none: any."""
         self._space = space
-        self._conversations = conversations
+        self._notes = notes
         self._removals = removals
         self._models = models
 
@@ -183,7 +183,7 @@ class Commands:
             if run.cleared:
                 self._removals.delete(run.before, DELETE_ANCHORS, "", force=True)
                 return
-            self._conversations.queue_notes(run.before)
+            self._notes.queue(run.before)
             with self._space.writing(run.before) as state:
                 if state.conversation.pinned:
                     self._space.append(state, [Continued(conversation_id, self._space.clock())])
