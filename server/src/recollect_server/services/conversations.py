@@ -48,8 +48,7 @@ from recollect_server.storage.logs.lines import messages_of
 
 log = structlog.get_logger("recollect.conversations")
 
-MAX_METADATA = 64 << 10
-"""Bytes of a conversation's metadata as JSON."""
+_MAX_METADATA = 64 << 10  # bytes of a conversation's metadata as JSON
 
 
 @frozen
@@ -71,7 +70,7 @@ class Page:
 
 
 class Conversations:
-    """The work of ConversationService. Raises the errors of `domain.errors`; safe to call from any
+    """The conversations of a space. Raises the errors of `domain.errors`; safe to call from any
     thread.
     """
 
@@ -314,10 +313,10 @@ class Conversations:
 
         def event(state: ConversationState) -> list[Content]:
             after = merged(state.conversation.metadata, changes)
-            if (size := len(orjson.dumps(after))) > MAX_METADATA:
+            if (size := len(orjson.dumps(after))) > _MAX_METADATA:
                 raise InvalidField.of(
                     "metadata",
-                    f"would be {size} bytes as JSON with what is there; at most {MAX_METADATA} are allowed",
+                    f"would be {size} bytes as JSON with what is there; at most {_MAX_METADATA} are allowed",
                 )
             return [MetaUpdated(self._space.clock(), metadata=changes)]
 
