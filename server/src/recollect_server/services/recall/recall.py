@@ -24,8 +24,7 @@ from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import NO_TERMS
 
-# conversations that are scored beside twice as many as are asked for: by other legs others may be
-# better
+# Conversations scored beyond twice the limit, because another retriever may rank them higher.
 _SPARE = 50
 # Bytes of a query that are embedded, some 130 words: more would take the model most of the time
 # that a search may take. 5 of the 728 questions of RealMem are longer.
