@@ -3,6 +3,7 @@ they know nothing of those.
 
 - `space` holds one owner's data open, and every write of a conversation goes through it. It imports
   no other service.
+- `turns` reads the turns of a conversation.
 - Calls: `conversations`, `conversation_notes`, `removals`, `working_context`, `anchors`, and the
   packages `recall`, `context`, `channels`, `external` and `streaming`. `tiers` records which
   conversations were used lately.

@@ -42,7 +42,7 @@ from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, RequestKey
-from recollect_server.services.working_context import turns_of
+from recollect_server.services.turns import turns_of
 from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 log = structlog.get_logger("recollect.commands")

@@ -19,7 +19,7 @@ from recollect_server.services.recall.showing import Showing
 from recollect_server.services.recall.similar_words import SimilarWords
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import Turns, page_of_turns
+from recollect_server.services.turns import Turns, page_of_turns
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import NO_TERMS

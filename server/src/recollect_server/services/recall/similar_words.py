@@ -25,7 +25,7 @@ from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.retrievers import Array
 from recollect_server.services.space.space import Space
-from recollect_server.services.working_context import read_several
+from recollect_server.services.turns import read_several
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Messages
