@@ -11,8 +11,7 @@ from recollect_server.domain.errors import ConversationNotFound, StorageUnavaila
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
-from recollect_server.services.streaming.log import Interest
-from recollect_server.services.streaming.watching import Log, Place
+from recollect_server.services.streaming.watching import Interest, Log, Place
 from recollect_server.services.turns import read_places
 from recollect_server.services.working_context import Limits, WorkingContext
 from recollect_server.storage.logs.store import START
