@@ -150,7 +150,7 @@ class Embedding:
         return self._is_elsewhere
 
     @property
-    def well(self) -> bool:
+    def is_well(self) -> bool:
         """Return whether the last try met no failure."""
         return not self._failure
 
