@@ -48,7 +48,7 @@ class Snapshots:
     def __init__(self, log: Log, limits: Live[Limits]) -> None:
         self._log = log
         self._limits = limits
-        self._guard = threading.Lock()  # guards `_kept`; nothing slow happens under it
+        self._guard = threading.Lock()  # guards `_cache`; nothing slow happens under it
         self._cache: OrderedDict[tuple[Interest, Choice, int, bool], Snapshot] = OrderedDict()
 
     def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:
