@@ -2,7 +2,6 @@
 without losing a call.
 """
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -156,7 +155,6 @@ class Server:
                     described.full_name, self._reflection.handlers(described)
                 )
         self._listeners = Listeners(options.addresses, options.tls, options.refusal)
-        self._stopped = threading.Event()
 
     def start(self) -> list[str]:
         """Listen, and return the addresses to call. Raises CannotListen."""
@@ -195,7 +193,6 @@ class Server:
             self._reflection_pool,
         ):
             pool.shutdown(wait=True)
-        self._stopped.set()
 
     @property
     def health(self) -> health.Health:
@@ -206,10 +203,6 @@ class Server:
         """Return the load of each pool of threads, by its name."""
         pools = {"call": self._pool, "write": self._writers, "search": self._searchers}
         return {name: pool.load() for name, pool in pools.items()}
-
-    def wait(self) -> None:
-        """Wait until the server is stopped."""
-        self._stopped.wait()
 
     def _methods(self, service: ServiceDescriptor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}

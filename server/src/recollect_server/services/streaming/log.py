@@ -86,16 +86,6 @@ class UpdateLog:
         space.subscribe(CursorsLost, lambda _: self._reset())
         space.subscribe(Suspended, lambda _: self._shrink())
 
-    @property
-    def epoch(self) -> str:
-        """Of the index that is used now."""
-        return self._index.log.epoch
-
-    @property
-    def latest(self) -> int:
-        """The last cursor that was told."""
-        return self._ring.latest
-
     def watch(self) -> None:
         """Count one watcher more. Call `unwatch` once at its end."""
         with self._guard:
