@@ -100,6 +100,17 @@ def test_an_excerpt_never_takes_more_than_its_tokens(text: str, tokens: int, que
     assert shown == text or stripped in text
 
 
+@pytest.mark.parametrize("tokens", range(8, 80))
+def test_an_excerpt_whose_last_word_is_asked_for_ends_with_a_whole_word(tokens: int) -> None:
+    text = (
+        "We compare the options beforehand and will prioritize those that provide detailed numbers "
+        "on batteries and prioritization of detailedness, resilience and consumption, among others "
+    ) * 4
+    shown = excerpt(text, tokens, words_of("Which options prioritize detailed consumption?"))
+    words = set(re.findall(r"\w+", text))
+    assert set(re.findall(r"\w+", shown)) <= words
+
+
 def test_an_excerpt_of_wide_characters_ends_with_a_whole_word() -> None:
     wide = "“It’s a naïve façade” – she said so. "
     text = FILLING * 10 + wide * 3 + "The zebra never crosses Wilhelmstraße " * 12 + FILLING * 10

@@ -5,6 +5,7 @@ The work is linear in the text: each word is looked for by its beginning, which 
 forms too, and one window is moved over the matches.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -35,6 +36,7 @@ _COMMON = 0.2
 _MARKS = len(f"{MARK} {MARK} ".encode())
 _REPAIR = 0.35
 """Share of an excerpt that the fences of code and the header of a table may take."""
+_REST_OF_WORD = re.compile(r"\w{1,32}")
 
 Match = tuple[int, int, str]
 """The first character of a match, one past the last, and the word."""
@@ -204,4 +206,9 @@ def _end(text: str, start: int, last: int, limit: int) -> int:
     if ends := [behind + match.end() for match in SENTENCE_END.finditer(text[behind:limit])]:
         return ends[-1]
     space = text.rfind(" ", behind, limit)
-    return space if space > start else limit
+    if space > start:
+        return space
+    # The limit may stand in the last of the words: the excerpt has all of it, or none.
+    if (rest := _REST_OF_WORD.match(text, limit)) and not UNSPACED_RUN.match(text, limit):
+        return rest.end()
+    return limit
