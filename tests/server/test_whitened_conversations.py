@@ -114,6 +114,8 @@ def test_with_both_models_they_are_compared_so_while_hardly_any_message_is_in_an
     until(lambda: not is_whitened())
     service.delete(fifth)
     until(is_whitened)
+    legs, gathered = compared[-1]
+    assert not np.allclose(legs.vector, gathered.conversation_legs.vector, atol=0.01)
 
 
 @pytest.mark.parametrize(
