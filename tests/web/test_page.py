@@ -244,11 +244,14 @@ _IS_VISIBLE = """(text) => [...document.querySelectorAll('.message .text')].some
   const frame = document.querySelector('.transcript').getBoundingClientRect();
   return box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
 })"""
+# Behind the last row turns may still be on their way. As long as there are any, the page offers to go
+# to the newest.
 _SCROLL_THROUGH = """async () => {
   const list = document.querySelector('.transcript');
   const seen = [];
   let still = 0;
-  while (still < 12) {
+  const until = Date.now() + 60000;
+  while (still < 12 && Date.now() < until) {
     for (const it of document.querySelectorAll('.message.user .text')) {
       const number = Number(it.textContent.match(/question (\\d+)/)[1]);
       if (!seen.includes(number)) seen.push(number);
@@ -256,8 +259,9 @@ _SCROLL_THROUGH = """async () => {
     const before = list.scrollTop;
     list.scrollTop += 300;
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-    still = list.scrollTop === before ? still + 1 : 0;
-    if (still) await new Promise((done) => setTimeout(done, 30));
+    const isOver = list.scrollTop === before && !document.querySelector('.to-end');
+    still = isOver ? still + 1 : 0;
+    if (list.scrollTop === before) await new Promise((done) => setTimeout(done, 30));
   }
   return seen;
 }"""
