@@ -47,7 +47,7 @@ def test_administrators_see_spaces_but_never_the_password(
         ]
         assert [it.name for it in admin.list_spaces().spaces] == ["ada"]
         assert admin.get_stats(space="ada").space.messages == 1
-        with pytest.raises(FailedPrecondition, match="are in a database. Back it up with pg_dump") as one:
+        with pytest.raises(FailedPrecondition, match="Back it up with pg_dump") as one:
             admin.backup()
         assert one.value.reason == "ERROR_REASON_NO_BACKUP_FOLDER"
         with pytest.raises(InvalidArgument, match="store") as changed:

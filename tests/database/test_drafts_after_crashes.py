@@ -1,4 +1,4 @@
-"""Drafts over replicas when PostgreSQL is killed, which empties their table and gives the numbers of
+"""Drafts over replicas when PostgreSQL is killed: it empties their table, and gives the numbers of
 transactions that left nothing durable to others.
 """
 
@@ -24,9 +24,7 @@ def transactions(url: str) -> Iterator[None]:
 
     def use() -> None:
         with suppress(psycopg.OperationalError), psycopg.connect(url, autocommit=True) as it:
-            it.execute(
-                "DO $$ BEGIN LOOP PERFORM pg_current_xact_id(); ROLLBACK; END LOOP; END $$"
-            )
+            it.execute("DO $$ BEGIN LOOP PERFORM pg_current_xact_id(); ROLLBACK; END LOOP; END $$")
 
     thread = threading.Thread(target=use)
     thread.start()

@@ -244,8 +244,8 @@ _IS_VISIBLE = """(text) => [...document.querySelectorAll('.message .text')].some
   const frame = document.querySelector('.transcript').getBoundingClientRect();
   return box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
 })"""
-# Behind the last row turns may still be on their way. As long as there are any, the page offers to go
-# to the newest.
+# Behind the last row turns may still be on their way: as long as there are any, the page offers to
+# go to the newest.
 _SCROLL_THROUGH = """async () => {
   const list = document.querySelector('.transcript');
   const seen = [];

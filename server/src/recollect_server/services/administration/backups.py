@@ -74,7 +74,7 @@ class BackupAdministration:
         self._guard = threading.Lock()  # one at a time: they compete for the disk
 
     def check_folder(self) -> Path:
-        """Return the folder that holds the backups. Raises NoBackupFolder if calls can make none."""
+        """Return the folder that holds the backups. Raises NoBackupFolder if calls make none."""
         self._folder_of(self._default)  # no setting helps where the logs are in a database
         if self._folder is None:
             raise NoBackupFolder(

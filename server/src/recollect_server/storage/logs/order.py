@@ -212,8 +212,8 @@ class Order(Protocol):
         """Let other processes have a part of a draft; `begins`: instead of what they have of the
         draft. Return the ceiling: everything that was written before has a lower transaction.
 
-        Parts are not durable, and gone after an hour. `whole` returns the draft with the part, which
-        is published where nothing is left of the parts before.
+        Parts are not durable, and gone after an hour. `whole` returns the draft with the part,
+        which is published where nothing is left of the parts before.
         """
 
     def parts(self, conversation_id: str = "", draft_id: str = "") -> tuple[list[Part], int]:
