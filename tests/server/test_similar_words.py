@@ -13,7 +13,7 @@ from tests.postgres import Postgres
 from tests.server.conftest import Connect, Service, agent, transcript, user
 from tests.waiting import until_embedded
 
-QUESTION = "Which occupation does Nora have?"
+QUESTION = "Which doctor does Nora know?"
 DOCTOR, BAKER = "Nora became a physician last year", "Nora became a little tired last year"
 TALK = [
     DOCTOR,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.inference.pieces import read_pieces
+from recollect_server.inference.pieces import pieces_of
 from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights, look
 
 PIECE = 254
@@ -111,7 +111,7 @@ class _Model:
             (begin, *self.tokenizer.encode(prefix, add_special_tokens=False).ids)
             for prefix in (profile.passage, profile.question)
         )
-        self.pieces = read_pieces(weights.folder, self.tokenizer)
+        self.pieces = pieces_of(model, self.tokenizer)
         self.passage_marks: Piece = passage
         self.question_marks: Piece = question
         self.passage_centre: NDArray[np.float32] = centres[0]

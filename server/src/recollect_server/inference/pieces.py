@@ -1,26 +1,22 @@
 """Words compared one by one: how near each word of a question comes to any word of a text.
 
-`pieces.npy` beside a model has a static vector for each of its word pieces (`models/pieces.py`
-makes it). A word's vector is the sum of its pieces', so words are compared without a run of the
-model.
+A model begins with a vector for each of its word pieces, before it reads them in their order. A
+word's vector is the sum of its pieces', so words are compared without a run of the model.
 """
 
-import hashlib
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
-from recollect_server.inference.weights import SUMS
-
-log = structlog.get_logger("recollect.meaning")
-
-FILE = "pieces.npy"
+_TABLE = b"word_emb__q"  # as models/convert.py names it
+# Numbers of the fields of an ONNX file (onnx.proto, which is protobuf)
+_GRAPH, _INITIALIZER, _DATA_TYPE, _NAME, _RAW_DATA = 7, 5, 2, 8, 9
+_INT8 = 3  # a tensor's data type
 _WORD = re.compile(r"\w+")
+_MARK = re.compile(r"\[.+\]")
 _MOST_WORDS = 64  # words of a question that are compared
 _MOST_PIECES = 128  # pieces of a text that are looked at, from its beginning
 _MOST_CHARACTERS = 6 * _MOST_PIECES
@@ -32,12 +28,12 @@ class PieceVectors:
     def __init__(self, table: NDArray[np.int8], tokenizer: Any) -> None:
         """`table` has a row for each piece of the tokenizer."""
         self._table = table
-        lengths = np.linalg.norm(table.astype(np.float32), axis=1)
-        self._scale: NDArray[np.float32] = (1 / np.where(lengths > 0, lengths, 1)).astype(
-            np.float32
-        )
+        lengths = np.sqrt(np.einsum("ij,ij->i", table, table, dtype=np.float32))
+        self._scale: NDArray[np.float32] = np.reciprocal(np.where(lengths > 0, lengths, np.inf))
         self._tokenizer = tokenizer
         self._vocabulary: dict[str, int] = tokenizer.get_vocab()
+        # Marks are near to nothing: every unknown character is the same one.
+        self._scale[[at for name, at in self._vocabulary.items() if _MARK.fullmatch(name)]] = 0
 
     def nearest(self, words: Sequence[str], texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the highest cosine of each word to any piece of each text, of shape [words,
@@ -83,23 +79,42 @@ class PieceVectors:
         ]
 
 
-def read_pieces(folder: Path, tokenizer: Any) -> PieceVectors | None:
-    """Return the vectors of the pieces of the model in a folder. None if it has none, or if the
-    file is not the one that its sums name: then words are not compared.
+def pieces_of(model: bytes, tokenizer: Any) -> PieceVectors | None:
+    """Return the vectors of the pieces in an ONNX file. None if it has none that are quantised as
+    those of the shipped model: then words are not compared.
     """
-    try:
-        sums = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
-        if not any(line.endswith(f"  {FILE}") for line in sums):
-            return None
-        body = (folder / FILE).read_bytes()
-        if f"{hashlib.sha256(body).hexdigest()}  {FILE}" not in sums:
-            log.warning("pieces_refused", reason=f"{FILE} is not the file that {SUMS} names")
-            return None
-        table = np.load(folder / FILE)
-    except (OSError, ValueError) as error:
-        log.warning("pieces_unread", reason=str(error))
-        return None
-    if table.ndim != 2 or len(table) != tokenizer.get_vocab_size():
-        log.warning("pieces_refused", reason=f"{FILE} is of another model")
-        return None
-    return PieceVectors(table, tokenizer)
+    count = tokenizer.get_vocab_size()
+    for graph in _values(memoryview(model), _GRAPH):
+        for tensor in _values(graph, _INITIALIZER):
+            if [*_values(tensor, _NAME)] == [_TABLE] and [*_values(tensor, _DATA_TYPE)] == [_INT8]:
+                values = np.concatenate(
+                    [np.frombuffer(it, np.int8) for it in _values(tensor, _RAW_DATA)]
+                )
+                if len(values) % count == 0:
+                    return PieceVectors(values.reshape(count, -1), tokenizer)
+    return None
+
+
+def _values(message: memoryview, field: int) -> Iterator[Any]:
+    """Yield the values of a field of a protobuf message: numbers, or views of bytes."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        value: int | memoryview
+        if key & 7 == 0:
+            value, at = _varint(message, at)
+        else:
+            size, at = _varint(message, at) if key & 7 == 2 else (8 if key & 7 == 1 else 4, at)
+            value, at = message[at : at + size], at + size
+        if key >> 3 == field:
+            yield value
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """Return the number that begins at a byte, and where it ends."""
+    value = shift = 0
+    while True:
+        value |= (message[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if message[at - 1] < 128:
+            return value, at
