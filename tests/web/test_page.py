@@ -238,6 +238,23 @@ def test_a_long_conversation_opens_at_its_end_and_is_jumped_through(
     page.close()
 
 
+def test_the_end_of_a_transcript_stays_in_view_where_its_room_shrinks(
+    stage: Stage, window: Browsing
+) -> None:
+    it = conversation(stage, "Long", *(f"question {turn}." for turn in range(1, 40)))
+    page = window.tab(f"/c/{it}", wait="text=question 39.")
+    last = "About question 39.: noted."
+    wait(page, _IS_VISIBLE, last)
+    page.set_viewport_size({"width": 1280, "height": 450})  # as where a keyboard comes up
+    wait(page, "innerHeight === 450")
+    wait(page, _IS_VISIBLE, last)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.fill("textarea", "a line\n" * 12)
+    wait(page, "document.querySelector('textarea').clientHeight > 100")
+    wait(page, _IS_VISIBLE, last)
+    page.close()
+
+
 _IS_VISIBLE = """(text) => [...document.querySelectorAll('.message .text')].some((it) => {
   if (it.textContent !== text) return false;
   const box = it.getBoundingClientRect();
