@@ -185,12 +185,12 @@ def test_a_server_that_is_written_to_and_redacted_is_verified_without_a_false_al
 def test_a_delete_that_ends_while_its_conversation_is_verified_is_no_false_alarm(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    complete, is_going_on = Deletions._complete, threading.Event()
-    begun = threading.Event()
+    complete = Deletions._complete
+    beginning, release = threading.Event(), threading.Event()
 
     def held(*arguments: Any) -> Any:
-        begun.set()
-        assert is_going_on.wait(30)
+        beginning.set()
+        assert release.wait(30)
         return complete(*arguments)
 
     with Client(server.target) as client:
@@ -198,12 +198,12 @@ def test_a_delete_that_ends_while_its_conversation_is_verified_is_no_false_alarm
         monkeypatch.setattr(Deletions, "_complete", held)
         delete = threading.Thread(target=client.conversations.delete, args=(deleted,))
         delete.start()
-        assert begun.wait(30)
+        assert beginning.wait(30)
         (opened,) = server.app.spaces.open_now()
         is_taken = opened._logs.is_taken
 
         def looked_up(log: str) -> bool:
-            is_going_on.set()
+            release.set()
             delete.join(30)  # between two looks of the verification
             return is_taken(log)
 
@@ -211,7 +211,7 @@ def test_a_delete_that_ends_while_its_conversation_is_verified_is_no_false_alarm
         try:
             assert verified(client).problems == ()
         finally:
-            is_going_on.set()
+            release.set()
             delete.join()
 
 
