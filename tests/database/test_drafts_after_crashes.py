@@ -65,6 +65,7 @@ def test_a_draft_that_begins_behind_a_crash_of_postgresql_is_seen_on_every_repli
         proxy.is_cut = False
         one.publish(name, "d", 4, "two")
         far.until(lambda: draft_of(far) == "One two")
+        assert far.error is None
 
 
 def test_a_draft_whose_parts_a_crash_of_postgresql_took_is_whole_on_every_replica(

@@ -252,6 +252,7 @@ def test_the_end_of_a_transcript_stays_in_view_where_its_room_shrinks(
     page.fill("textarea", "a line\n" * 12)
     wait(page, "document.querySelector('textarea').clientHeight > 100")
     wait(page, _IS_VISIBLE, last)
+    assert not page.is_visible(".to-end")
     page.close()
 
 
