@@ -25,7 +25,7 @@ from recollect_server.domain.live import Holder
 from recollect_server.domain.time import system_clock
 from recollect_server.services.context.inquiry import Task
 from recollect_server.services.context.own import Weighing
-from recollect_server.services.context.own_tiers import Choosing, OwnTiers
+from recollect_server.services.context.own_tiers import Choosing, OwnTiers, room_of_warm
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.space.space import Space
@@ -154,7 +154,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
             task = Task(conversation, "", weighing)
             head, hot, in_memory = own.hot(task, budget)
             middle = time.perf_counter()
-            own.warm(task, head, hot, [], budget)
+            own.earlier(task, head, hot, []).packed(room_of_warm(budget, hot))
             ended = time.perf_counter()
             if in_memory:
                 hot_times.append(middle - began)

@@ -22,7 +22,7 @@ from recollect.v1 import channel_service_pb2 as api
 from recollect.v1.channel_pb2 import EmailOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect_server.domain.routing import Place, mail_number
-from recollect_server.services.space.overlay import Overlay
+from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.index import Index
 from ulid import ULID
@@ -181,7 +181,7 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
             fill(index, contacts, threads, mails)
             index.close()
             index = Index(Path(folder))  # it knows from here on which Message-IDs it has
-            routes = Routes(Overlay(), lambda _: True, lambda _: False)
+            routes = Routes(Projection(index), lambda _: True, lambda _: False)
             size = sum(it.stat().st_size for it in Path(folder).iterdir()) >> 20
             print(
                 f"{contacts} contacts, {threads} threads with {mails} Message-IDs, index of {size} MiB"
@@ -189,13 +189,13 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
 
             def contact(chosen: int) -> bool:
                 return (
-                    routes.pinned(index, Place("whatsapp", str(490_000_000 + chosen % contacts)))
+                    routes.pinned(Place("whatsapp", str(490_000_000 + chosen % contacts)))
                     is not None
                 )
 
             def reply(chosen: int) -> bool:
                 ids = [f"new.{chosen}@x", name(chosen % mails)]
-                return len(routes.threads(index, map(mail_number, ids))) == 1
+                return len(routes.threads(map(mail_number, ids))) == 1
 
             def long_reply(chosen: int) -> bool:
                 ids = [
@@ -205,7 +205,7 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
                         for step in range(min(20, mails // threads))
                     ),
                 ]
-                return len(routes.threads(index, map(mail_number, ids))) >= 1
+                return len(routes.threads(map(mail_number, ids))) >= 1
 
             return [
                 look_up("a contact's conversation", calls, contact),
@@ -214,7 +214,7 @@ def routing(contacts: int, threads: int, mails: int, calls: int) -> list[Figure]
                 look_up(
                     "a thread nobody knows",
                     calls,
-                    lambda it: not routes.threads(index, [mail_number(f"{it}@nobody")]),
+                    lambda it: not routes.threads([mail_number(f"{it}@nobody")]),
                 ),
             ]
         finally:

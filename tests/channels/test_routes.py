@@ -13,7 +13,7 @@ from recollect_server.domain.conversation import Began, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import Place
 from recollect_server.services.space import overlay
-from recollect_server.services.space.overlay import Overlay
+from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
@@ -68,9 +68,13 @@ def index(tmp_path: Path) -> Iterator[CountedIndex]:
 
 
 @pytest.fixture
-def routes() -> Routes:
+def routes(index: CountedIndex) -> Routes:
     """Return routes where every conversation exists and is pinned."""
-    return Routes(Overlay(), lambda _: True, lambda _: True)
+    return routes_of(index)
+
+
+def routes_of(index: Index) -> Routes:
+    return Routes(Projection(index), lambda _: True, lambda _: True)
 
 
 def say(index: Index, routes: Routes | None, *names: int) -> str:
@@ -90,10 +94,10 @@ def test_the_index_is_asked_for_an_id_once(index: CountedIndex, routes: Routes) 
     first = say(index, routes, 7)
     say(index, routes, 8)
     for _ in range(3):
-        assert routes.threads(index, [7, 9]) == {first}
+        assert routes.threads([7, 9]) == {first}
     assert index.lookups == 1
     second = say(index, routes, 7)
-    assert routes.threads(index, [7, 9]) == {first, second}
+    assert routes.threads([7, 9]) == {first, second}
     assert index.lookups == 1
 
 
@@ -102,23 +106,23 @@ def test_what_is_said_and_taken_in_while_the_index_is_asked_is_not_lost(
 ) -> None:
     names: list[str] = []
     index.meanwhile = lambda: names.extend((say(index, routes, 7), say(index, routes, 8)))
-    routes.threads(index, [7])
-    assert routes.threads(index, [7]) == {names[0]}
+    routes.threads([7])
+    assert routes.threads([7]) == {names[0]}
 
 
 def test_an_index_that_learned_of_others_is_asked_anew(index: CountedIndex, routes: Routes) -> None:
-    assert routes.threads(index, [7]) == set()
+    assert routes.threads([7]) == set()
     name = say(index, None, 7)
     routes.changed()
-    assert routes.threads(index, [7]) == {name}
+    assert routes.threads([7]) == {name}
 
 
-def test_an_index_that_is_opened_again_knows_the_ids_it_has(tmp_path: Path, routes: Routes) -> None:
+def test_an_index_that_is_opened_again_knows_the_ids_it_has(tmp_path: Path) -> None:
     index = Index(tmp_path)
     name = say(index, None, 7)
     index.close()
     index = Index(tmp_path)
-    assert routes.threads(index, [7]) == {name}
+    assert routes_of(index).threads([7]) == {name}
     index.close()
 
 

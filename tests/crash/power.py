@@ -16,7 +16,9 @@ from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
+from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Appended, Conversations
+from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.logs.folder import FolderStore
@@ -40,7 +42,10 @@ class Life:
         except BaseException:
             self._lock.release()
             raise
-        self.conversations = Conversations(Space(self._logs, self.index, system_clock))
+        space = Space(self._logs, self.index, system_clock)
+        self.conversations = Conversations(space)
+        self.notes = ConversationNotes(space)
+        self.removals = Removals(space)
 
     def end(self) -> None:
         """Close the logs and the index."""
@@ -68,11 +73,11 @@ class Life:
             case "rename":
                 return service.rename(name, call.texts[0], call.request_id)
             case "abbreviate":
-                return service.record_abbreviation(
+                return self.notes.record_abbreviation(
                     name, call.texts[0], (), NoteRecord(CALLER), call.request_id
                 )
             case "delete":
-                return service.delete(name, 0, call.request_id)
+                return self.removals.delete(name, 0, call.request_id)
         raise ValueError(call.kind)
 
 

@@ -10,7 +10,8 @@ import grpc
 import psycopg
 import pytest
 from recollect_server.app import CannotStart
-from recollect_server.storage.postgres.database import Connection, Database
+from recollect_server.storage.postgres.connections import Connection
+from recollect_server.storage.postgres.database import Database
 
 from tests.conftest import Start
 from tests.postgres import Pooler, Postgres, pooled

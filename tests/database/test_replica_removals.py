@@ -11,7 +11,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.conversation import Unindexed
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.filters import Filter
-from recollect_server.services.conversations import Conversations
+from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 from recollect_server.storage.postgres.store import PostgresStore
@@ -312,7 +312,7 @@ def test_deleting_many_passes_over_what_another_server_deletes_meanwhile(
         if name == names[1]:
             replicas.one.delete(name)
 
-    done = Conversations(space).delete_many(
+    done = Removals(space).delete_many(
         Filter(), DELETE_ANCHORS, 10, "", force=False, dry_run=False, deleting=deleting
     )
     assert (done.conversations, done.failure) == ([names[0], names[2]], "")

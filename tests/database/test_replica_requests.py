@@ -166,7 +166,7 @@ def test_of_two_requests_with_one_id_at_the_same_moment_one_is_carried_out(
     one, two = replicas.one, replicas.two
     other = one.told("butter")
     space = replicas.servers[1].app.spaces.open_now()[0]._space
-    find = space._requests.known
+    find = space.requests.known
 
     def overtaken(late: Call, early: Call) -> None:
         """Make a call at one server, and the other at the other one behind its look for repeats."""
@@ -180,7 +180,7 @@ def test_of_two_requests_with_one_id_at_the_same_moment_one_is_carried_out(
             answers.append(early(one, left, request))
             return earlier
 
-        monkeypatch.setattr(space._requests, "known", be_overtaken)
+        monkeypatch.setattr(space.requests, "known", be_overtaken)
         refused = failure_of(partial(late, two, other, request))
         assert (refused.code, refused.reason) == ("ALREADY_EXISTS", "REQUEST_ID_REUSED")
         assert len(answers) == 1
@@ -216,8 +216,8 @@ def test_a_request_whose_server_was_killed_is_carried_out_by_another_one_and_by_
     one, two = replicas.one, replicas.two
     name, other = one.told("apricot"), one.told("butter")
     space = replicas.servers[0].app.spaces.open_now()[0]._space
-    monkeypatch.setattr(space._answered, "share", lambda _: 1 / 0)
-    monkeypatch.setattr(space._answered, "give_up", lambda _: None)  # as after a kill
+    monkeypatch.setattr(space.answered_requests, "share", lambda _: 1 / 0)
+    monkeypatch.setattr(space.answered_requests, "give_up", lambda _: None)  # as after a kill
     assert code_of(partial(_switch, one, name, "r1")) == "INTERNAL"
     assert code_of(lambda: two.append(other, user("zebra"), request_id="r1")) == "ALREADY_EXISTS"
     assert code_of(partial(_switch, two, other, "r1")) == "ALREADY_EXISTS"

@@ -15,9 +15,9 @@ from recollect.v1.external_communication_pb2 import CommunicationUpdate
 from recollect.v1.update_pb2 import Update
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
-from recollect_server.services.streaming.log import Interest
 from recollect_server.services.streaming.shared import SharedLog
 from recollect_server.services.streaming.snapshot import Choice
+from recollect_server.services.streaming.watching import Interest
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry
 from structlog.testing import capture_logs

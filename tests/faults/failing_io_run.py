@@ -23,6 +23,7 @@ from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
 from recollect_server.services.conversations import Conversations
+from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import recover, unheard
 from recollect_server.storage.index.migrations import expected_tables
@@ -38,6 +39,7 @@ class Life:
         self.folder = folder
         self.space = Space(folder, self.index, system_clock)
         self.conversations = Conversations(self.space)
+        self.removals = Removals(self.space)
 
     def do(self, what: str, call: Callable[[], object], **about: object) -> object:
         """Make a call, and repeat it once if it is refused."""
@@ -98,7 +100,7 @@ class Life:
         if deleted:
             self.do(
                 "delete",
-                lambda: self.conversations.delete(deleted, 0, "delete"),
+                lambda: self.removals.delete(deleted, 0, "delete"),
                 id=deleted,
                 request="delete",
             )

@@ -19,11 +19,8 @@ from recollect_server.storage.logs.store import (
     LogNotFound,
     LogUnavailable,
 )
-from recollect_server.storage.postgres.database import (
-    Database,
-    DatabaseRefused,
-    DatabaseUnavailable,
-)
+from recollect_server.storage.postgres.connections import DatabaseRefused, DatabaseUnavailable
+from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.logs.conftest import Opened

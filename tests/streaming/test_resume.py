@@ -13,9 +13,10 @@ from recollect_server import app
 from recollect_server.domain.live import Holder
 from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
-from recollect_server.services.streaming import log
-from recollect_server.services.streaming.log import News, UpdateLog
+from recollect_server.services.streaming import log, ring
+from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.shared import SharedLog
+from recollect_server.services.streaming.watching import News
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
@@ -167,7 +168,7 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
 def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
     subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch, entries: int
 ) -> None:
-    monkeypatch.setattr(log, "_RING_ENTRIES", entries)
+    monkeypatch.setattr(ring, "_RING_ENTRIES", entries)
     monkeypatch.setattr(log, "_PART", 5)
     whole = subscribe().ready()
     names = [service.create().id for _ in range(4)]

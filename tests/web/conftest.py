@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Client
+from recollect import Client, Message
 from recollect_server import app
 from recollect_server.settings import Settings
 
@@ -21,6 +21,12 @@ CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 COLOURS = "color-contrast"
 """The one rule of axe whose outcome depends on the theme."""
+ROW = "[data-list] .row-link"
+"""Rows of the list of conversations."""
+TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
+  [...document.querySelectorAll('*')].filter((it) => it.getBoundingClientRect().right > innerWidth)
+    .map((it) => it.outerHTML.slice(0, 80))"""
+"""The beginnings of the elements that are wider than the screen."""
 _FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -133,6 +139,15 @@ class Stage:
     bridge: Bridge
     client: Client
     settings: Settings
+
+    def conversation(self, title: str, *texts: str, channel: str = "web", **fields: Any) -> str:
+        """Begin a conversation with a title, and turns of one message and an answer."""
+        it = self.client.conversations.create(channel, **fields)
+        for text in texts:
+            messages = [Message.user(text), Message.assistant(f"About {text}: noted.")]
+            self.client.conversations.append_turn(it.id, messages)
+        self.client.conversations.rename(it.id, title)
+        return it.id
 
 
 @pytest.fixture(scope="module")

@@ -196,3 +196,55 @@ def test_each_task_is_done_without_a_pointer(
     page.wait_for_selector(f"#row-{ids['long']}")
     assert not stage.client.conversations.get(ids["long"]).archived
     page.close()
+
+
+def test_everything_works_by_keyboard(stage: Stage, window: Browsing) -> None:
+    first = stage.conversation("Keyboard one", "one")
+    second = stage.conversation("Keyboard two", "two")
+    page = window.tab()
+    page.wait_for_selector(f"#row-{second}")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.keyboard.press("s")
+    wait(page, f"document.activeElement.id === 'row-{second}'")
+    page.keyboard.press("ArrowDown")
+    wait(page, f"document.activeElement.id === 'row-{first}'")
+    # of the list, one element alone is a stop of Tab
+    assert page.locator("[data-list] a[tabindex='0']").count() == 1
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.keyboard.press("F2")
+    page.wait_for_selector("input[aria-label='New title']")
+    page.keyboard.type("Renamed by keys")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"#row-{first} >> text=Renamed by keys")
+    assert stage.client.conversations.get(first).title == "Renamed by keys"
+    wait(page, f"document.activeElement.id === 'row-{first}'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1 >> text=Renamed by keys")
+    for end in ("Enter", "Escape"):
+        page.focus("h1 [aria-label=Rename]")
+        page.keyboard.press("Enter")
+        wait(page, "document.activeElement.matches('.view-title input')")
+        page.keyboard.press(end)
+        wait(page, "document.activeElement.matches('h1 [aria-label=Rename]')")
+    page.focus("[aria-controls=details]")
+    page.keyboard.press("Enter")
+    page.focus(".details-close")
+    page.keyboard.press("Enter")
+    wait(page, "document.activeElement.ariaExpanded === 'false'")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="detached")
+    page.keyboard.press("/")
+    page.wait_for_selector("[role=search] input[type=search]:focus")
+    page.keyboard.type("one")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".result")
+    page.keyboard.press("Escape")  # leaves the field, so that shortcuts work again
+    page.keyboard.press("g")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.close()

@@ -1,5 +1,6 @@
-"""`make serve` starts the page beside the server, and ends it with the server."""
+"""`make serve` starts the page beside the server, and ends it with the server; what it serves."""
 
+import gzip
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from tests.waiting import until
 from tests.web.conftest import Http
 
 SCRIPT = Path(__file__).parents[2] / "scripts/serve.py"
+STATIC = Path(__file__).parents[2] / "client/src/recollect/web/static"
 
 
 def test_the_page_stands_beside_the_server_and_ends_with_it(tmp_path: Path) -> None:
@@ -82,3 +84,20 @@ def test_the_page_is_served_on_when_nobody_reads_its_addresses_any_more() -> Non
             assert process.poll() is None
         finally:
             process.terminate()
+
+
+def test_the_bundle_stays_small() -> None:
+    # what the page loads before anybody opens a view: its files, and those that they import
+    files = {"page.js", "page.css", "worker.js"}
+    while True:
+        sources = [(STATIC / "assets" / it).read_text() for it in files if it.endswith(".js")]
+        imports = {it for text in sources for it in _IMPORT.findall(text)}
+        if imports <= files:
+            break
+        files |= imports
+    assert len(files) > 3
+    size = sum(len(gzip.compress((STATIC / "assets" / it).read_bytes(), 9)) for it in files)
+    assert size < 90_000
+
+
+_IMPORT = re.compile(r'(?:from|import) ?"\./([^"]+)"')

@@ -1,6 +1,4 @@
-"""Options that several commands take, and the types of their values. And the kinds of values that
-several of them take.
-"""
+"""Options that several commands take, and the types of their values."""
 
 import errno
 import os

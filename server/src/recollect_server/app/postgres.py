@@ -20,12 +20,12 @@ from recollect_server.storage.logs.moves import MoveMark, refusal
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger
-from recollect_server.storage.postgres.database import (
-    Database,
+from recollect_server.storage.postgres.connections import (
     DatabaseBusy,
     DatabaseRefused,
     DatabaseUnavailable,
 )
+from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.spaces import PostgresSpaces, awaited_spaces

@@ -37,6 +37,7 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.checkpoints import Checkpoints
+from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
@@ -47,6 +48,7 @@ from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.recall.recall import Recall
+from recollect_server.services.removals import Removals
 from recollect_server.services.retention import Retention
 from recollect_server.services.space.events import (
     ChangedElsewhere,
@@ -262,7 +264,9 @@ class OpenSpace:
         self._meaning = meaning = self._open_meaning(space, logs)
         tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
         tier_keeper = TierKeeper(tiers)
-        conversations = Conversations(space, notes_by_rule=abbreviator(settings) == "extractive")
+        conversations = Conversations(space)
+        notes = ConversationNotes(space, by_rule=abbreviator(settings) == "extractive")
+        removals = Removals(space)
         identities = Identities(space, identity_ledger(logs))
         space.subscribe(ChangedElsewhere, lambda event: identities.changed(event.name))
         senders = RateLimiter(
@@ -274,11 +278,13 @@ class OpenSpace:
         services = SpaceServices(
             space,
             conversations,
+            notes,
+            removals,
             updates,
             Receiving(
                 space,
                 identities,
-                Commands(space, conversations, settings.model_names),
+                Commands(space, notes, removals, settings.model_names),
                 senders,
                 self.external,
             ),

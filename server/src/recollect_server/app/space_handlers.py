@@ -14,6 +14,7 @@ from recollect_server.services.context.own import Window
 from recollect_server.services.context.own_tiers import Choosing
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights
+from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
@@ -21,6 +22,7 @@ from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.services.insight import Insight
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.recall import Recall
+from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
@@ -64,6 +66,8 @@ class SpaceServices:
 
     space: Space
     conversations: Conversations
+    notes: ConversationNotes
+    removals: Removals
     updates: LiveUpdates
     receiving: Receiving
     identities: Identities
@@ -88,11 +92,11 @@ def space_handlers(
     return {
         "ConversationService": (
             WriteHandlers(conversations, limits, seal, clock),
-            ReadHandlers(conversations, working_context, answers, seal),
+            ReadHandlers(conversations, services.notes, working_context, answers, seal),
             StreamingHandlers(services.updates, streams, seal),
             ChangeHandlers(conversations, settings.model_names),
-            NoteHandlers(conversations),
-            RemovalHandlers(conversations),
+            NoteHandlers(conversations, services.notes),
+            RemovalHandlers(services.removals),
         ),
         "RecallService": (recall_handlers(services.search, live, answers, seal),),
         "ChannelService": (

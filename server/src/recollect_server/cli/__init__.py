@@ -8,12 +8,12 @@
 
 import gc
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
 
 import click
+from recollect.cli.commands import Commands
 
 from recollect_server import __version__
 
@@ -35,37 +35,10 @@ _MODULES = {
 _MOVED = ("import", "export")
 """Commands of earlier versions that are commands of `recollect` now."""
 
-_ANY_LENGTH = 1000
-"""Characters of the sentence of a command."""
 _INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended, as shells have it."""
 _NO_MEMORY = ("failed to map segment", "Cannot allocate memory")
 """Messages of the loader of shared libraries where memory is too small."""
-
-
-class Commands(click.Group):
-    """Group whose help says of each command what its first sentence says, however long: click cuts
-    it to what a line has room for.
-    """
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands."""
-        named = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, it.get_short_help_str(_ANY_LENGTH)) for name, it in named if it]
-            )
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is meant. Raises UsageError, with the names that it may have."""
-        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            near = get_close_matches(args[0], self.list_commands(ctx), 3)
-            names = ", ".join(near or self.list_commands(ctx))
-            advice = f"do you mean {names}?" if near else f"there are {names}"
-            raise click.UsageError(f"No such command {args[0]!r}: {advice}", ctx)
-        return super().resolve_command(ctx, args)
 
 
 class _Commands(Commands):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from recollect.cli.commands import Commands
 
 from recollect_server.app.backup_keys import backup_keys
-from recollect_server.cli import Commands
 from recollect_server.cli.folder import list_problems, said_plainly, shown, warn
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.keys import Keyring, new_key

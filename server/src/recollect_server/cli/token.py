@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from recollect.cli.commands import Commands
 
 from recollect_server.app import CannotStart
 from recollect_server.app.stores import opened_tokens
-from recollect_server.cli import Commands
 from recollect_server.cli.folder import format_known
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings

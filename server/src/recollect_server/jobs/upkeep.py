@@ -92,7 +92,7 @@ class Follower(Job):
         if time.monotonic() > self._prune_at:
             self._prune_at = time.monotonic() + _PRUNE_CHANGES_SECONDS
             with suppress(StorageUnavailable):
-                self._space.prune_changes()
+                self._space.shared_work.prune_changes()
         return _FOLLOW_WATCHED_SECONDS if self._is_watched() else _FOLLOW_SECONDS
 
 
@@ -225,7 +225,7 @@ class EmbedderJob(Job):
         if mark == self._mark and time.monotonic() < self._look_at:
             return _EMBED_SECONDS
         worked = self._embedding.tend()
-        is_well = self._embedding.well
+        is_well = self._embedding.is_well
         is_done = is_well and not worked and not self._embedding.is_elsewhere
         self._mark = mark if is_done else None
         self._look_at = time.monotonic() + _LOOK_SECONDS

@@ -3,8 +3,10 @@ they know nothing of those.
 
 - `space` holds one owner's data open, and every write of a conversation goes through it. It imports
   no other service.
-- Calls: `conversations`, `working_context`, `anchors`, and the packages `recall`, `context`,
-  `channels`, `external` and `streaming`. `tiers` records which conversations were used lately.
+- `turns` reads the turns of a conversation.
+- Calls: `conversations`, `conversation_notes`, `removals`, `working_context`, `anchors`, and the
+  packages `recall`, `context`, `channels`, `external` and `streaming`. `tiers` records which
+  conversations were used lately.
 - The server as a whole: `spaces` opens and closes the spaces of their owners, `tokens` are the
   callers' credentials.
 - Background work: `notes` writes titles, notes and summaries, `upkeep` keeps files and index sound.

@@ -21,7 +21,7 @@ from recollect_server.domain.errors import (
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
-from recollect_server.services.working_context import message_at
+from recollect_server.services.turns import message_at
 from recollect_server.storage.logs.record import Entry, Stamp
 from recollect_server.storage.logs.store import LogConflict
 
@@ -177,7 +177,7 @@ class Anchors:
                 raise AnchorNotFound(entry.content.key)
         previous = self._file.request(request.id)
         try:
-            elsewhere = not previous and self._space.has_request(request.id)
+            elsewhere = not previous and self._space.answered_requests.is_used(request.id)
         except IndexUnavailable:
             elsewhere = False
         if elsewhere or (previous and previous.stamp.request_hash != request.hash):

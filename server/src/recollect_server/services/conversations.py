@@ -1,8 +1,7 @@
-"""Conversations: begin, write, read, name, list and delete them."""
+"""Conversations: begin, write, read, name and list them."""
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -10,17 +9,12 @@ import structlog
 from ulid import ULID
 
 from recollect_server.domain.conversation import (
-    CALLER,
-    Abbreviated,
     Began,
-    Compressed,
     Content,
     Continued,
     Conversation,
     MetaUpdated,
-    NoteRecord,
     Party,
-    TitleAssigned,
     fold,
     merged,
 )
@@ -36,13 +30,9 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
-from recollect_server.domain.notes import notes_due
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
-from recollect_server.services.bulk_deletion import Deleted, delete_matching
 from recollect_server.services.forks import lines_of_fork
-from recollect_server.services.space.deletion import Receipt, nobody
-from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import (
@@ -58,9 +48,7 @@ from recollect_server.storage.logs.lines import messages_of
 
 log = structlog.get_logger("recollect.conversations")
 
-_MAX_COPIES = 100  # conversations that a redaction names
-MAX_METADATA = 64 << 10
-"""Bytes of a conversation's metadata as JSON."""
+_MAX_METADATA = 64 << 10  # bytes of a conversation's metadata as JSON
 
 
 @frozen
@@ -79,19 +67,15 @@ class Page:
 
     conversations: list[Conversation]
     next: tuple[int, str] | None
-    failures: dict[str, str]
-    """Reasons of the last failed notes, by conversation."""
 
 
 class Conversations:
-    """The work of ConversationService. Raises the errors of `domain.errors`; safe to call from any
+    """The conversations of a space. Raises the errors of `domain.errors`; safe to call from any
     thread.
     """
 
-    def __init__(self, space: Space, *, notes_by_rule: bool = False) -> None:
-        """`notes_by_rule`: the server writes notes without a model, which replaces no others."""
+    def __init__(self, space: Space) -> None:
         self._space = space
-        self._notes_by_rule = notes_by_rule
 
     # Reading --------------------------------------------------------------------------------------
 
@@ -106,51 +90,7 @@ class Conversations:
         rows = rows[:size]
         last = rows[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
-        failures = self.note_failures([stored.conversation.id for stored in rows])
-        return Page(
-            [self._space.current(stored.conversation) for stored in rows], following, failures
-        )
-
-    def note_failures(self, conversation_ids: list[str]) -> dict[str, str]:
-        """Return why the last try to write notes failed, for those of the conversations where it
-        did.
-
-        Empty where the index cannot answer: Get does without it.
-        """
-        with suppress(IndexUnavailable):
-            return self._space.index.notes.failures(conversation_ids)
-        return {}
-
-    def regenerate_notes(
-        self, chosen: Filter, writers: tuple[str, ...], *, dry_run: bool, request_id: str
-    ) -> tuple[int, int]:
-        """Queue notes to be written anew. Return how many conversations are queued, and how many
-        that match keep their notes.
-
-        `writers`: those of the present notes, an empty one where none is recorded; none: all but
-        callers. Raises ConversationNotFound for one that the filter names.
-        """
-        payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
-        request = key_of("RegenerateNotes", request_id, payload)
-        with self._space.exclusive(request=request_id or "RegenerateNotes"):
-            if request and (record := self._space.find_answered(request)):
-                queued, others = orjson.loads(record.answer)
-                return queued, others
-            if chosen.conversation_id:
-                self.get(chosen.conversation_id)
-            with self._space.carrying_out(request):
-                there = self._space.index.notes.choose(chosen, writers, by_rule=self._notes_by_rule)
-                counts = len(there.numbers), there.others
-                record = (
-                    KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode())
-                    if request
-                    else None
-                )
-                if record or not dry_run:
-                    self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
-                if record:
-                    self._space.share(record)
-                return counts
+        return Page([self._space.current(stored.conversation) for stored in rows], following)
 
     # Writing --------------------------------------------------------------------------------------
 
@@ -243,7 +183,7 @@ class Conversations:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the
         place's lock.
         """
-        newest = self._space.pinned_at(place)
+        newest = self._space.routes.pinned(place)
         return {
             *self._space.index.routing.pinned(place, settled=True),
             *([newest] if newest else []),
@@ -292,7 +232,7 @@ class Conversations:
             payload["in_reply_to_turn"] = in_reply_to_turn
         request = key_of("AppendTurn", request_id, payload)
         with self._space.writing(conversation_id, request=request_id) as state:
-            if request and (previous := self._space.find_request(request, conversation_id)):
+            if request and (previous := self._space.requests.find(request, conversation_id)):
                 return self._repeated(previous, state)
             if expected_turn is not None and expected_turn != state.conversation.turn_count:
                 if self._space.pending_messages(conversation_id):
@@ -318,38 +258,16 @@ class Conversations:
 
     def _begun(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request if it began a conversation before. Raises RequestIdReused."""
-        previous = self._space.find_request(request)
+        previous = self._space.requests.find(request)
         if previous and previous.first_sequence > 1:
             raise RequestIdReused(request.id)  # by a message that was redacted since
         return previous
 
     def _repeated(self, request: KnownRequest, state: ConversationState | None) -> Appended:
-        """Return the answer to a request that was carried out before (see `Space.replay`)."""
-        messages, conversation = self._space.replay(request, state)
+        """Return the answer to a request that was carried out before (see `Requests.replay`)."""
+        messages, conversation = self._space.requests.replay(request, state)
         cursor = self._space.cursor_of_request(request)
         return Appended(conversation, messages, cursor, duplicate=True)
-
-    def assign_title(
-        self,
-        conversation_id: str,
-        title: str,
-        topics: tuple[str, ...],
-        by: NoteRecord,
-        request_id: str,
-    ) -> Conversation:
-        """Name a conversation as the server itself does: a name that was given by hand stands."""
-        payload = {
-            "id": conversation_id,
-            "title": title,
-            "automatic": True,
-            "topics": topics,
-        } | _payload_of(by)
-        request = key_of("Rename", request_id, payload)
-        return self._space.record(
-            conversation_id,
-            lambda _: [TitleAssigned(title, topics, self._space.clock(), by.writer, by.model)],
-            request,
-        )
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Set a title that the server never replaces."""
@@ -395,184 +313,14 @@ class Conversations:
 
         def event(state: ConversationState) -> list[Content]:
             after = merged(state.conversation.metadata, changes)
-            if (size := len(orjson.dumps(after))) > MAX_METADATA:
+            if (size := len(orjson.dumps(after))) > _MAX_METADATA:
                 raise InvalidField.of(
                     "metadata",
-                    f"would be {size} bytes as JSON with what is there; at most {MAX_METADATA} are allowed",
+                    f"would be {size} bytes as JSON with what is there; at most {_MAX_METADATA} are allowed",
                 )
             return [MetaUpdated(self._space.clock(), metadata=changes)]
 
         return self._space.record(conversation_id, event, request)
-
-    def record_compression(
-        self, conversation_id: str, through: int, summary: str, request_id: str
-    ) -> Conversation:
-        """Record that a summary replaces the turns up to `through`."""
-        request = key_of(
-            "RecordCompression",
-            request_id,
-            {"id": conversation_id, "through": through, "summary": summary},
-        )
-
-        def event(state: ConversationState) -> list[Content]:
-            conversation = state.conversation
-            if not max(1, conversation.compressed_through) <= through <= conversation.turn_count:
-                raise InvalidField.of(
-                    "compressed_through",
-                    f"is {through}; a summary may cover from turn {max(1, conversation.compressed_through)} (what the last one"
-                    f" covers) to turn {conversation.turn_count} (the newest)",
-                )
-            return [Compressed(through, summary, self._space.clock())]
-
-        return self._space.record(conversation_id, event, request)
-
-    def record_abbreviation(
-        self,
-        conversation_id: str,
-        text: str,
-        topics: tuple[str, ...],
-        by: NoteRecord,
-        request_id: str,
-    ) -> Conversation:
-        """Record notes that the caller wrote, or brings: then `by` says who did."""
-        payload = {"id": conversation_id, "text": text, "topics": topics} | _payload_of(by)
-        request = key_of("RecordAbbreviation", request_id, payload)
-        return self._space.record(
-            conversation_id,
-            lambda _: [Abbreviated(text, self._space.clock(), topics or None, by.writer, by.model)],
-            request,
-        )
-
-    def queue_notes(self, conversation_id: str) -> None:
-        """Queue the notes of a conversation that is left.
-
-        One that is gone, or an index that refuses, is passed over: notes that are not queued are
-        written once the conversation has been idle for a while.
-        """
-        with suppress(ConversationNotFound, StorageUnavailable, IndexUnavailable):
-            state = self._space.read(conversation_id)
-            if state.number is not None and notes_due(state.conversation):
-                self._space.index.notes.want(state.number, None)
-
-    def leave(
-        self, conversation_id: str, following_id: str, max_turns: int, request_id: str
-    ) -> None:
-        """Queue the abbreviation of the conversation that a switch leaves. Do nothing if it is
-        unset or the following one.
-        """
-        request = key_of(
-            "Switch",
-            request_id,
-            {"id": conversation_id, "to": following_id, "max_turns": max_turns},
-        )
-        with self._space.exclusive(request=request_id):
-            if request and self._space.find_answered(request):
-                return
-            record = (
-                KnownRequest(request.id, request.hash, conversation_id or following_id)
-                if request
-                else None
-            )
-            with self._space.carrying_out(request):
-                if conversation_id and conversation_id != following_id:
-                    number = self._space.read(conversation_id).number
-                    if number is not None:
-                        self._space.index.notes.want(number, record)
-                elif record:
-                    self._space.index.requests.add(record)
-                if record:
-                    self._space.share(record)
-
-    def delete(
-        self,
-        conversation_id: str,
-        anchors: int,
-        request_id: str,
-        *,
-        force: bool = False,
-        deleting: Callable[[str], None] = nobody,
-    ) -> Receipt:
-        """Delete a conversation permanently, with its text in every file. `anchors` decides about
-        its anchors; `deleting` is called with its id right before it goes.
-
-        Raises ConversationPinned for a pinned one without `force`.
-        """
-        payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
-        request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
-        return self._space.delete(conversation_id, anchors, request, force=force, deleting=deleting)
-
-    def redact(
-        self, conversation_id: str, sequence: int, turn: int, by: str, request_id: str
-    ) -> tuple[RedactionDone, list[str]]:
-        """Remove the text of the message of a line, or, where that is 0, of all messages of a turn.
-        Return also the conversations that may have copies of them.
-        """
-        payload = {"id": conversation_id, "sequence": sequence, "turn": turn}
-        done = self._space.redact(
-            conversation_id,
-            sequence=sequence,
-            turn=turn,
-            by=by,
-            request=key_of("RedactMessage", request_id, payload),
-        )
-        first = min(message.turn_number for message in done.messages)
-        copies = self._space.index.conversations.copies(conversation_id, first, _MAX_COPIES)
-        return done, copies
-
-    def delete_many(
-        self,
-        chosen: Filter,
-        anchors: int,
-        limit: int,
-        request_id: str,
-        *,
-        force: bool,
-        dry_run: bool,
-        deleting: Callable[[str], None] = nobody,
-    ) -> Deleted:
-        """Delete the conversations that match, the longest unchanged first, at most `limit`.
-
-        With `dry_run` nothing is deleted, and the answer says what would be. One that `delete`
-        would refuse is left, with the reason. `deleting` is called with the id of each right before
-        it goes. What was deleted before a failure stays deleted, and the receipt says why it ends
-        there: it is not remembered, and a repeat of the request goes on with the rest. A failure
-        before anything was deleted is raised.
-        """
-        payload = {
-            "chosen": asdict(chosen),
-            "anchors": anchors,
-            "limit": limit,
-            "force": force,
-            "dry_run": dry_run,
-        }
-        request = key_of("DeleteMany", request_id, payload)
-        with self._space.exclusive(request=request_id or "DeleteMany"):
-            if request and (record := self._space.find_answered(request)):
-                return Deleted.of(record.answer)
-            with self._space.carrying_out(request):
-                done = delete_matching(
-                    *(self._space, chosen, anchors, limit),
-                    force=force,
-                    dry_run=dry_run,
-                    deleting=deleting,
-                )
-                if request and not done.failure:
-                    record = KnownRequest(request.id, request.hash, "", answer=done.text)
-                    self._space.remember(record)
-            if request and done.failure:
-                self._space.give_up(request)
-            return done
-
-
-def _payload_of(by: NoteRecord) -> dict[str, str]:
-    """Return what a record adds to the payload of a request. The caller's own notes have the
-    payload of earlier versions.
-    """
-    return (
-        {}
-        if by.writer in ("", CALLER) and not by.model
-        else {"writer": by.writer, "writer_model": by.model}
-    )
 
 
 def check_writable(conversation: Conversation, channels: Iterable[str]) -> None:

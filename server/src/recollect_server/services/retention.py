@@ -73,7 +73,7 @@ class Retention:
 
     def alone(self) -> AbstractContextManager[bool]:
         """Enter to carry the rules out, if no other process does now."""
-        return self._space.alone(Purpose.RETENTION)
+        return self._space.shared_work.alone(Purpose.RETENTION)
 
     def carry_out(self, limit: int) -> int:
         """Delete or unindex at most `limit` of those that are due. Return how many were."""

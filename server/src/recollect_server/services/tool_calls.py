@@ -8,7 +8,7 @@ from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
-from recollect_server.services.working_context import turns_of
+from recollect_server.services.turns import turns_of
 
 
 def with_turns(

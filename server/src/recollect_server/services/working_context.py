@@ -1,53 +1,34 @@
 """The working context: what the agent's model sees of a conversation now, and pages of what it saw
-before.
-
-Read from the transcript each time, with the index only saying where; without the index the whole
-transcript is read.
+before. Its turns are read each time (`turns`).
 """
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import wraps
-from heapq import heappop, heappush
-from itertools import pairwise
-from operator import itemgetter
-from typing import Concatenate, ParamSpec, TypeVar
+from dataclasses import dataclass, field
 
 import structlog
 
-from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
+from recollect_server.domain.budget import message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
-    StorageUnavailable,
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
-from recollect_server.domain.message import Message, Role, reading_order
+from recollect_server.domain.message import Message, reading_order
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
-from recollect_server.storage.index.messages import Place, newest_within
-from recollect_server.storage.logs.lines import Line, messages_of
-from recollect_server.storage.logs.store import LogNotFound, Position
+from recollect_server.services.turns import (
+    KeptMessages,
+    Turns,
+    message_at,
+    read_turns,
+    unindexed_lines,
+)
+from recollect_server.storage.logs.store import LogNotFound
 
 log = structlog.get_logger("recollect.working_context")
 
 _LAST = 1 << 31  # no turn has a higher number
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Messages of whole turns, in reading order, and how many lines among them were damaged and
-    left out.
-    """
-
-    messages: list[Message]
-    damaged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +36,7 @@ class Loaded:
     """Answer of Load."""
 
     conversation: Conversation | None = None
-    turns: Turns = Turns([])
+    turns: Turns = field(default_factory=lambda: Turns([]))
     has_more: bool = False
     compression_summary: str = ""
     cut_before: int = 0
@@ -158,9 +139,9 @@ class WorkingContext:
                 return reading_order(message) < reading_order(at)
             return not before_sequence or message.sequence < before_sequence
 
-        newest = _Kept(limits.max_bytes, newest=True)
+        newest = KeptMessages(limits.max_bytes, newest=True)
         damaged = 0
-        for line in _unindexed(self._space, head):
+        for line in unindexed_lines(self._space, head):
             damaged += line.entry is None
             if (
                 line.entry
@@ -179,298 +160,3 @@ class WorkingContext:
             max_bytes=limits.max_bytes,
         )
         return Turns(chosen, damaged), len(chosen) < newest.count, cut
-
-
-class _Kept:
-    """Of messages in the order of their lines, the newest (or the first) in reading order that so
-    many bytes hold, and one more.
-    """
-
-    def __init__(self, max_bytes: int, *, newest: bool) -> None:
-        self.count = 0
-        # a heap: on top the one to give up next
-        self._heap: list[tuple[int, int, int, Message]] = []
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._sign = 1 if newest else -1
-
-    def add(self, message: Message, length: int) -> None:
-        """Take in the next message."""
-        self.count += 1
-        heappush(
-            self._heap,
-            (self._sign * message.turn_number, self._sign * message.sequence, length, message),
-        )
-        self._bytes += length
-        while len(self._heap) > 2 and self._bytes - self._heap[0][2] > self._max_bytes:
-            self._bytes -= heappop(self._heap)[2]
-
-    def in_order(self) -> list[tuple[Message, int]]:
-        """Return those that are kept in reading order, each with its bytes."""
-        return sorted(
-            ((it[3], it[2]) for it in self._heap), key=lambda entry: reading_order(entry[0])
-        )
-
-    def within(self) -> list[Message]:
-        """Return those that the bytes hold, one at the least; for the newest."""
-        messages = [message for message, _ in self.in_order()]
-        return messages[1:] if len(messages) > 1 and self._bytes > self._max_bytes else messages
-
-
-def _of_conversation(
-    read: Callable[Concatenate[Space, ConversationState, P], T],
-) -> Callable[Concatenate[Space, ConversationState, P], T]:
-    """Raise ConversationNotFound if the conversation is deleted between its head and its lines."""
-
-    @wraps(read)
-    def reading(
-        space: Space, head: ConversationState, /, *arguments: P.args, **named: P.kwargs
-    ) -> T:
-        try:
-            return read(space, head, *arguments, **named)
-        except LogNotFound:
-            raise ConversationNotFound(head.conversation.id) from None
-
-    return reading
-
-
-@_of_conversation
-def page_of_turns(
-    space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int
-) -> tuple[Turns, bool]:
-    """Return the messages of these turns behind line `after`, up to `max_bytes`, and whether there
-    are more.
-
-    Turns are whole, unless the first alone is larger (see `storage.index.messages.page_of_turns`).
-    """
-    if head.indexed and head.number is not None:
-        try:
-            places, more = space.index.messages.page_of_turns(
-                head.number, first, last, after, max_bytes
-            )
-            return read_turns(
-                space, head, places, None if after else first, None if more else last
-            ), more
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    at = message_at(space, head, after) if after else None
-    bounded = _Kept(max_bytes, newest=False)
-    damaged = 0
-    for line in _unindexed(space, head):
-        damaged += line.entry is None
-        if (
-            not line.entry
-            or not isinstance(message := line.entry.content, Message)
-            or not first <= message.turn_number <= last
-        ):
-            continue
-        if reading_order(message) > reading_order(at) if at else message.sequence > after:
-            bounded.add(message, line.length)
-    messages, more = first_turns(
-        ((it.turn_number, length, it) for it, length in bounded.in_order()), max_bytes
-    )
-    return Turns(messages, damaged), more
-
-
-@_of_conversation
-def turns_of(
-    space: Space,
-    head: ConversationState,
-    first: int,
-    last: int,
-    max_bytes: int = 0,
-    *,
-    is_locked: bool = False,
-) -> Turns:
-    """Return the messages of the turns from `first` to `last`; if they exceed `max_bytes` (0: no
-    limit), the newest, at least one.
-
-    `is_locked`: the caller holds the conversation's lock.
-    """
-    if head.indexed and head.number is not None:
-        try:
-            rows = space.index.messages.of_turns(head.number, first, last)
-            places = newest_within(rows, max_bytes)
-            opening = first if len(places) == len(rows) else None
-            return read_turns(space, head, places, opening, last, is_locked=is_locked)
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    newest = _Kept(max_bytes or sys.maxsize, newest=True)
-    damaged = 0
-    for line in _unindexed(space, head):
-        damaged += line.entry is None
-        if (
-            line.entry
-            and isinstance(message := line.entry.content, Message)
-            and first <= message.turn_number <= last
-        ):
-            newest.add(message, line.length)
-    return Turns(newest.within(), damaged)
-
-
-@_of_conversation
-def turns_among(
-    space: Space, head: ConversationState, turns: list[int], lines: list[int], max_bytes: int = 0
-) -> Turns:
-    """Return the messages of these turns, and of the turns of these lines; if they exceed
-    `max_bytes` (0: no limit), the newest.
-
-    Turns ascending; lines that are no messages give none.
-    """
-    if head.indexed and head.number is not None:
-        try:
-            places = newest_within(
-                space.index.messages.of_turns_and_lines(head.number, turns, lines), max_bytes
-            )
-            _check_taken_in(space, head)
-            return read_places(space, head.conversation.id, places)
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    messages, damaged = _all_messages(space, head)
-    numbers = {*turns, *(message.turn_number for message in messages if message.sequence in lines)}
-    return Turns([message for message in messages if message.turn_number in numbers], damaged)
-
-
-@_of_conversation
-def message_at(space: Space, head: ConversationState, sequence: int) -> Message | None:
-    """Return the message of a line, or None if the line holds none. Raises StorageUnavailable."""
-    if head.indexed and head.number is not None:
-        try:
-            messages = read_places(
-                space,
-                head.conversation.id,
-                space.index.messages.of_lines(head.number, sequence, sequence),
-            ).messages
-            _check_taken_in(space, head)
-            return messages[0] if messages else None
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    return next(
-        (message for message in _all_messages(space, head)[0] if message.sequence == sequence), None
-    )
-
-
-def read_turns(
-    space: Space,
-    head: ConversationState,
-    places: list[Place],
-    first: int | None,
-    last: int | None,
-    *,
-    is_locked: bool = False,
-) -> Turns:
-    """Return the messages at these places, which the index says are all of some turns, and count
-    damaged lines among them.
-
-    They begin with turn `first` (0: with any, None: within one) and end with turn `last` (None:
-    before it). Where a message seems to be left out the conversation is compared with its
-    transcript, under its lock, which the caller holds if `is_locked`. Raises IndexUnavailable if
-    the index is wrong, or did not take in what was acknowledged; StorageUnavailable.
-    """
-    turns = read_places(space, head.conversation.id, places)
-    if turns.messages:
-        opening, newest = turns.messages[0], turns.messages[-1]
-        seems_whole = first is None or (
-            first in (0, opening.turn_number)
-            and (opening.role is Role.USER or opening.turn_number == 1)
-        )
-        range_of_turns = (opening.turn_number, newest.turn_number if last is None else last)
-    else:
-        seems_whole = turns.damaged > 0 or None in (first, last) or (first or 0) > (last or 0)
-        range_of_turns = (0, 0)
-    end = head.size if last is not None else 0
-    damaged, left_out = _around(space, head.conversation.id, places, end, range_of_turns)
-    _check_taken_in(space, head)
-    if left_out or not seems_whole:
-        space.compare(head.conversation.id, is_locked=is_locked)
-    return Turns(turns.messages, turns.damaged + damaged)
-
-
-def _around(
-    space: Space, conversation_id: str, places: list[Place], size: int, turns: tuple[int, int]
-) -> tuple[int, bool]:
-    """Look at the lines between these places, and behind the last one up to the next message or
-    byte `size`.
-
-    They are events, lines that the index could not read, and other turns': between a message and a
-    late one of the same turn are other messages too, and from the first of these on the lines are
-    other turns'. Return how many lines between the places are damaged, and whether there is a
-    message of the turns from one to another, which the index then leaves out.
-    """
-    damaged = 0
-    left_out = False
-    ordered = sorted(places, key=itemgetter(1))
-    gaps = [
-        (sequence, offset + length, after[1])
-        for (sequence, offset, length), after in pairwise(ordered)
-    ]
-    if ordered:
-        sequence, offset, length = ordered[-1]
-        gaps.append((sequence, offset + length, size))
-    for at, (sequence, start, end) in enumerate(gaps, start=1):
-        for line in (
-            space.lines(conversation_id, Position(sequence, start), end) if start < end else ()
-        ):
-            content = line.entry.content if line.entry else None
-            if isinstance(content, Message):
-                left_out = left_out or turns[0] <= content.turn_number <= turns[1]
-                break
-            damaged += line.entry is None and at < len(gaps)
-    return damaged, left_out
-
-
-def _check_taken_in(space: Space, head: ConversationState) -> None:
-    """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read,
-    and before it answered.
-    """
-    if space.is_lagging(head.conversation.id):
-        raise IndexUnavailable("the index did not take in the newest lines")
-
-
-def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turns:
-    """Return the messages at these places of a transcript. Raises StorageUnavailable."""
-    if not places:
-        return Turns([])
-    lines = space.lines_at(conversation_id, places)
-    messages = messages_of(lines)
-    return Turns(messages, len(lines) - len(messages))
-
-
-def read_found(space: Space, conversation_id: str, places: list[Place]) -> list[Message] | None:
-    """Return the messages at these places; None if the conversation was deleted since the index
-    named it. Raises StorageUnavailable.
-    """
-    try:
-        return read_places(space, conversation_id, places).messages
-    except LogNotFound:
-        return None
-
-
-def read_several(
-    space: Space, places: Mapping[str, list[Place]]
-) -> dict[str, list[Message] | StorageUnavailable]:
-    """Return for each conversation its messages at places, or why they cannot be read; none of one
-    that was deleted since the index named it.
-    """
-    messages: dict[str, list[Message] | StorageUnavailable] = {}
-    for name, lines in space.lines_of_several(places).items():
-        if isinstance(lines, LogNotFound):
-            messages[name] = []
-        else:
-            messages[name] = lines if isinstance(lines, StorageUnavailable) else messages_of(lines)
-    return messages
-
-
-def _unindexed(space: Space, head: ConversationState) -> Iterator[Line]:
-    """Yield the whole lines of a conversation, from its transcript alone. Raises
-    StorageUnavailable.
-    """
-    for line in space.lines(head.conversation.id):
-        if line.sequence > head.lines:
-            return
-        yield line
-
-
-def _all_messages(space: Space, head: ConversationState) -> tuple[list[Message], int]:
-    lines = list(_unindexed(space, head))
-    return sorted(messages_of(lines), key=reading_order), sum(line.entry is None for line in lines)

@@ -1,7 +1,8 @@
 """The gRPC layer, which alone knows gRPC and protobuf. Only `app` imports it, and `cli` its checks.
 
 A handler does four things: check, call, convert, return. Each service has a module of handlers, as
-`recall_service`, or a package, as `conversations`, and every handler runs inside `handling`.
+`recall_service`, or a package, as `conversations`. Every handler runs inside `handling`, most in
+the space of their caller (`in_spaces`); `call_log` has a line for calls that fail or take long.
 
 - Requests: `checks` (with `checks_message`, `checks_channel`) refuses wrong fields by name, `wire`
   names the field that even protobuf cannot read, `pages` reads page tokens.

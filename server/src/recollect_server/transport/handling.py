@@ -1,18 +1,11 @@
-"""Wrappers around every handler: parse the request, admit the caller, run the handler of its space,
-map errors to a status, log the call.
-
-The log line names the method, the code, the milliseconds and the conversation or communication,
-never a text. It is `info` for calls that fail, take long or administer the server (`CallLog`), and
-`debug` for all others.
+"""Wrappers around every handler: parse the request, admit the caller, run the handler, map errors
+to a status, log the call (`call_log`).
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
-from logging import DEBUG
-from types import TracebackType
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import grpc
@@ -29,16 +22,14 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import (
     CallerGone,
     Denied,
-    IndexSuspended,
     RecollectError,
     Unauthenticated,
 )
-from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.principal import Principal
-from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Metadata, Telemetry
+from recollect_server.domain.telemetry import CALL
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
-from recollect_server.services.spaces.spaces import Spaces
+from recollect_server.transport.call_log import ADMINISTRATIVE, CallLog, code_of
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.pool import UNREAD
@@ -69,6 +60,11 @@ Admit = Callable[[MethodDescriptor, grpc.ServicerContext], Principal]
 """Returns the caller of a call that has begun (see `gate`). Raises what refuses it."""
 
 _ANYBODY = Principal()
+
+RECORDING = frozenset({"ConversationService.Delete", "ConversationService.DeleteMany"})
+"""Administrative calls that record each conversation right before it goes: none is missing in the
+audit, whatever fails or is killed then.
+"""
 
 
 def admit_anybody(_method: MethodDescriptor, _context: grpc.ServicerContext) -> Principal:
@@ -127,126 +123,6 @@ def _nothing() -> None:
 
 NO_RULES = Rules()
 
-_STORING = frozenset(
-    {
-        "ConversationService.Create",
-        "ConversationService.AppendTurn",
-        "ConversationService.UpdateMetadata",
-        "ConversationService.Fork",
-        "ConversationService.RecordCompression",
-        "ConversationService.RecordAbbreviation",
-        "RecallService.SetAnchor",
-        "ChannelService.Receive",
-        "ExternalCommunicationService.RecordReply",
-        "ExternalCommunicationService.RegisterContact",
-        "CheckpointService.PutRecords",
-    }
-)
-"""Calls that add text to a space: a space that is full refuses them."""
-
-_APPEND = "ConversationService.AppendTurn"
-"""The call that a suspended space takes without being resumed."""
-
-_PARTLY = frozenset(
-    {"RecallService.Search", "RecallService.BuildContext", "RecallService.FetchContext"}
-)
-"""Calls that a space which takes long to open answers by what is read of it, and that say so."""
-
-ADMINISTRATIVE = frozenset(
-    {
-        "ConversationService.Delete",
-        "ConversationService.DeleteMany",
-        "ConversationService.RedactMessage",
-        "ConversationService.RegenerateNotes",
-        "RecallService.DeleteAnchor",
-        "CheckpointService.RemoveRecords",
-        "CheckpointService.DeleteThread",
-        "ChannelService.AddOwnerIdentity",
-        "ChannelService.RemoveOwnerIdentity",
-        "ChannelService.LinkIdentities",
-        "ChannelService.UnlinkIdentity",
-        "ExternalCommunicationService.RegisterContact",
-        "ExternalCommunicationService.SetTrust",
-        "AdminService.SetSetting",
-        "AdminService.Backup",
-        "AdminService.CreateSpace",
-        "AdminService.DeleteSpace",
-        "AdminService.CreateToken",
-        "AdminService.RevokeToken",
-        "AdminService.RotateToken",
-    }
-)
-"""Calls that delete data or change who is trusted: each has a line in the log at `info`."""
-
-RECORDING = frozenset({"ConversationService.Delete", "ConversationService.DeleteMany"})
-"""Those of them that record each conversation right before it goes: none is missing in the audit,
-whatever fails or is killed then.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class CallLog:
-    """The rule for which calls are logged at `info`, and the telemetry that counts all."""
-
-    slow: Live[float] = field(default_factory=lambda: Holder(1.0))
-    """Seconds; a call that takes longer has a line. Of a stream, the time to open it."""
-    quiet: bool = False
-    """True to log every call at `debug`: health checks and reflection."""
-    telemetry: Telemetry = UNMEASURED
-
-    def around(self, method: str, context: grpc.ServicerContext) -> "_Call":
-        """Return a context for the work of a call: its lines have its ids, and it may be traced."""
-        return _Call(self.telemetry, method, context)
-
-    def write(
-        self,
-        method: str,
-        request: "ProtoMessage | Malformed | None",
-        answer: ProtoMessage | None,
-        failed: status_pb2.Status | None,
-        seconds: float,
-    ) -> None:
-        """Log a call that is over, or a stream that is open. `method` is `Service.Method`."""
-        if self.telemetry is not UNMEASURED:
-            self.telemetry.call(method, "OK" if failed is None else _CODES[failed.code], seconds)
-        is_notable = failed is not None or seconds > self.slow.now or method in ADMINISTRATIVE
-        if is_notable and not self.quiet:
-            log.info("call", **_fields(method, request, answer, failed, seconds))
-        elif log.is_enabled_for(DEBUG):  # the fields cost more than the check
-            log.debug("call", **_fields(method, request, answer, failed, seconds))
-
-
-class _Call:
-    """The work of one call, in one thread."""
-
-    __slots__ = ("_before", "_context", "_method", "_telemetry", "_trace")
-
-    def __init__(self, telemetry: Telemetry, method: str, context: grpc.ServicerContext) -> None:
-        self._telemetry = telemetry
-        self._method = method
-        self._context = context
-        self._trace: AbstractContextManager[object] | None = None
-
-    def __enter__(self) -> None:
-        ids = CallIds(self._metadata)
-        self._before = CALL.set(ids)
-        if self._telemetry is not UNMEASURED:
-            self._trace = self._telemetry.trace(self._method, ids, self._metadata)
-            self._trace.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._trace is not None:
-            self._trace.__exit__(kind, error, traceback)
-        CALL.reset(self._before)
-
-    def _metadata(self) -> Metadata:
-        return self._context.invocation_metadata() or ()
-
 
 class Malformed:
     """Bytes that are not the message expected. Reading them must not raise: grpcio would answer
@@ -268,70 +144,9 @@ def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
     return deadline
 
 
-def _reads(method: MethodDescriptor) -> bool:
+def is_read(method: MethodDescriptor) -> bool:
+    """Return True if the contract says of a method that it changes nothing."""
     return bool(method.GetOptions().idempotency_level == MethodOptions.NO_SIDE_EFFECTS)
-
-
-def handler_of(name: str, parts: Sequence[object]) -> Any:
-    """Return the handler of a method: each part has those of some of a service's methods. Raises
-    NotImplementedError if none has it.
-    """
-    for part in parts:
-        if (handler := getattr(part, name, None)) is not None:
-            return handler
-    raise NotImplementedError(f"no part of the service has a handler of {name}")
-
-
-def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
-    """Return a handler of a unary method that runs the one of its caller's space."""
-    service, name = method.containing_service.name, method.name
-    reads, stores = _reads(method), f"{service}.{name}" in _STORING
-    appends = f"{service}.{name}" == _APPEND
-    partly = f"{service}.{name}" in _PARTLY
-
-    def handle(space: Any, request: Any, call: Call) -> ProtoMessage | None:
-        if stores:
-            space.quota.admit(size=call.size)
-        handler: Handler = handler_of(name, space.handlers[service])
-        answer: ProtoMessage | None = space.carry_out(
-            lambda: handler(request, call), appends=appends
-        )
-        return answer
-
-    def run(request: Any, call: Call) -> ProtoMessage | None:
-        space_name = call.principal.space
-        # Work that needs the index of a suspended space says so before it has changed anything.
-        with (
-            suppress(IndexSuspended),
-            spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space,
-        ):
-            return handle(space, request, call)
-        with spaces.use(space_name, reads=reads) as space:
-            return handle(space, request, call)
-
-    return run
-
-
-def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHandler:
-    """Return a handler of a streaming method that runs the one of its caller's space, which stays
-    open as long as the stream does.
-    """
-    service, name = method.containing_service.name, method.name
-
-    def run(request: Any, call: Call, send: Send) -> None:
-        lease = spaces.use(call.principal.space, holds=True)
-        try:
-            handler: StreamHandler = handler_of(name, lease.space.handlers[service])
-            lease.space.follow()
-            handler(request, call, send)
-        except BaseException:
-            lease.end()
-            raise
-        # The callback runs on the thread that serves all calls; ending a lease waits for nothing.
-        if not call.context.add_callback(lease.end):
-            lease.end()
-
-    return run
 
 
 def unary(
@@ -344,7 +159,7 @@ def unary(
     rules: Rules = NO_RULES,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Return the handler of a unary method, wrapped and run by the pool."""
-    name, read, reads = _name(method), _reader(request_type), _reads(method)
+    name, read, reads = _name(method), _reader(request_type), is_read(method)
 
     def admitted(method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
         # it waited for a thread longer than its caller waited for it
@@ -482,45 +297,7 @@ def _outcome(failed: status_pb2.Status) -> str:
     """Return the code and the reason of a failure: `PERMISSION_DENIED TRUST_REQUIRED`."""
     info = error_details_pb2.ErrorInfo()
     reasons = [info.reason for detail in failed.details if detail.Unpack(info)]
-    return " ".join([_CODES[failed.code], *reasons]).replace("ERROR_REASON_", "")
-
-
-def _fields(
-    method: str,
-    request: ProtoMessage | Malformed | None,
-    answer: ProtoMessage | None,
-    failed: status_pb2.Status | None,
-    seconds: float,
-) -> dict[str, Any]:
-    """Return the fields of a call's line."""
-    code = "OK" if failed is None else _CODES[failed.code]
-    fields: dict[str, Any] = {"method": method, "code": code, "ms": int(seconds * 100_000) / 100}
-    conversation = getattr(request, "conversation_id", "") or _conversation_of(answer)
-    if conversation:
-        fields["conversation"] = conversation[:64]
-    elif communication := getattr(request, "communication_id", ""):
-        fields["communication"] = communication[:64]
-    if failed is not None:
-        fields["reason"] = failed.message[:300]
-    return fields
-
-
-def _conversation_of(answer: ProtoMessage | None) -> str:
-    """Return the id of the conversation in an answer, or in a part of it; empty if there is
-    none.
-    """
-    for name in ("conversation", "command_reply"):
-        part: Any = getattr(answer, name, None)
-        if conversation_id := getattr(part, "id", "") or getattr(
-            getattr(part, "conversation", None), "id", ""
-        ):
-            return str(conversation_id)
-    return ""
-
-
-_CODES = {code.value[0]: code.name for code in grpc.StatusCode}
-CODES = tuple(_CODES.values())
-"""Names of the codes of gRPC."""
+    return " ".join([code_of(failed), *reasons]).replace("ERROR_REASON_", "")
 
 
 def _reader(request_type: type[ProtoMessage]) -> Callable[[bytes], ProtoMessage | Malformed]:

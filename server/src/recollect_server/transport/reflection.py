@@ -19,13 +19,13 @@ from grpc_reflection.v1alpha import reflection_pb2 as pb
 from grpc_reflection.v1alpha.reflection import ReflectionServicer
 
 from recollect_server.domain.errors import Unauthenticated
+from recollect_server.transport.call_log import CallLog
 from recollect_server.transport.errors import malformed, status_of
 from recollect_server.transport.gate import Ended
 from recollect_server.transport.handling import (
     NO_RULES,
     Admit,
     Call,
-    CallLog,
     Rules,
     Send,
     streaming,

@@ -2,7 +2,6 @@
 without losing a call.
 """
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,18 +27,16 @@ from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.transport import health, reflection
 from recollect_server.transport.access_service import AccessHandlers
+from recollect_server.transport.call_log import CallLog
 from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Ended, Gate
 from recollect_server.transport.handling import (
     NO_RULES,
-    CallLog,
     Rules,
-    handler_of,
-    in_space,
-    in_space_for_long,
     streaming,
     unary,
 )
+from recollect_server.transport.in_spaces import handler_of, in_space, in_space_for_long
 from recollect_server.transport.listening import Listeners
 from recollect_server.transport.pool import CallPool, PoolLoad
 
@@ -158,7 +155,6 @@ class Server:
                     described.full_name, self._reflection.handlers(described)
                 )
         self._listeners = Listeners(options.addresses, options.tls, options.refusal)
-        self._stopped = threading.Event()
 
     def start(self) -> list[str]:
         """Listen, and return the addresses to call. Raises CannotListen."""
@@ -197,7 +193,6 @@ class Server:
             self._reflection_pool,
         ):
             pool.shutdown(wait=True)
-        self._stopped.set()
 
     @property
     def health(self) -> health.Health:
@@ -208,10 +203,6 @@ class Server:
         """Return the load of each pool of threads, by its name."""
         pools = {"call": self._pool, "write": self._writers, "search": self._searchers}
         return {name: pool.load() for name, pool in pools.items()}
-
-    def wait(self) -> None:
-        """Wait until the server is stopped."""
-        self._stopped.wait()
 
     def _methods(self, service: ServiceDescriptor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}

@@ -37,11 +37,12 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.routing import place_of
 from recollect_server.domain.time import to_text
-from recollect_server.services.conversations import Conversations
+from recollect_server.services.conversation_notes import ConversationNotes
+from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState, RequestKey
-from recollect_server.services.working_context import turns_of
+from recollect_server.services.turns import turns_of
 from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 log = structlog.get_logger("recollect.commands")
@@ -89,11 +90,16 @@ class Commands:
     """Runs commands. Raises the errors of `domain.errors`; safe to call from any thread."""
 
     def __init__(
-        self, space: Space, conversations: Conversations, models: tuple[str, ...] = ()
+        self,
+        space: Space,
+        notes: ConversationNotes,
+        removals: Removals,
+        models: tuple[str, ...] = (),
     ) -> None:
         """`models` are those that may be chosen; none: any."""
         self._space = space
-        self._conversations = conversations
+        self._notes = notes
+        self._removals = removals
         self._models = models
 
     def run(self, call: CommandCall, said_in: str | None, beginning: Beginning) -> Replied:
@@ -175,9 +181,9 @@ class Commands:
             return
         try:
             if run.cleared:
-                self._conversations.delete(run.before, DELETE_ANCHORS, "", force=True)
+                self._removals.delete(run.before, DELETE_ANCHORS, "", force=True)
                 return
-            self._conversations.queue_notes(run.before)
+            self._notes.queue(run.before)
             with self._space.writing(run.before) as state:
                 if state.conversation.pinned:
                     self._space.append(state, [Continued(conversation_id, self._space.clock())])

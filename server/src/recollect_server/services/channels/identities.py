@@ -133,7 +133,7 @@ class Identities:
     def _known(self, request: RequestKey) -> _Answer | None:
         previous = self._answered.get(request.id)
         if (previous and previous[0] != request.hash) or (
-            not previous and self._space.has_request(request.id)
+            not previous and self._space.answered_requests.is_used(request.id)
         ):
             raise RequestIdReused(request.id)
         return previous[1] if previous else None

@@ -203,16 +203,16 @@ class Receiving:
         flushed first, if the disk accepts them now.
         """
         self._space.flush_request(request.id)
-        return self._space.find_request(request)
+        return self._space.requests.find(request)
 
     def _again(self, previous: KnownRequest) -> Stored | Replied | None:
         try:
-            messages, conversation = self._space.replay(
+            messages, conversation = self._space.requests.replay(
                 previous, self._space.read(previous.conversation_id)
             )
             if messages:
                 return Stored(conversation, messages)
-            lines, conversation = self._space.replay_lines(previous)
+            lines, conversation = self._space.requests.replay_lines(previous)
         except ConversationNotFound:
             return None
         runs = [content for content in contents_of(lines) if isinstance(content, CommandRun)]
@@ -276,13 +276,13 @@ class Receiving:
             newest = self._space.index.conversations.select(Filter(channels=(WEB,)), 1)
             return newest[0].conversation.id if newest else None
         place = place_of(inbound.channel, party_of(inbound))
-        return self._space.pinned_at(place) if place.known else None
+        return self._space.routes.pinned(place) if place.known else None
 
     def _threads(self, headers: Headers) -> set[str]:
         """Return the conversations of an e-mail's thread, by the ids that its headers name; none on
         other channels. Several if these threads turn out to be one only now.
         """
-        return self._space.threads(map(mail_number, headers.ids)) if headers.ids else set()
+        return self._space.routes.threads(map(mail_number, headers.ids)) if headers.ids else set()
 
     def _ordered(self, inbound: Inbound, headers: Headers, command: Command | None) -> Lock:
         """Return the lock that orders the messages of a place, for a `with`.
@@ -339,9 +339,9 @@ class Receiving:
             places = claimed(channel, conversation.party, call.mail)
             call = replace(call, claim=self._space.claim(places))
             in_use = (
-                self._space.pinned_at(place)
+                self._space.routes.pinned(place)
                 if place.known
-                else self._space.successor(conversation_id)
+                else self._space.routes.successor(conversation_id)
             )
             # it keeps its place: a new one begins beside it
             if in_use not in (None, conversation_id):

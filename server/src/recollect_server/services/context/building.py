@@ -114,7 +114,7 @@ class ContextBuilder:
         shares = _shares(settled, task, holding.anchors, include_group=include_group)
         tiers = self._own.packed(task, shares.tiers, holding.anchors)
         deadline.check()
-        group = self.group(task, tiers.head, shares.group) if include_group else []
+        group = self._group(task, tiers.head, shares.group) if include_group else []
         tiers, cold, recalled, last = self._with_past(
             task, tiers, shares, group, may_lend=not budget.cold, explain=explain
         )
@@ -174,7 +174,7 @@ class ContextBuilder:
         room = max(0, min(budget.cold + tiers.warm.left, left))
         task.deadline.check()
         lent = int(_LENT * sum(it.tokens for it in tiers.warm.packed)) if may_lend else 0
-        recalled, last = self.recall(
+        recalled, last = self._recall(
             task,
             tiers.head,
             tiers.shown(task.conversation_id, lent),
@@ -182,18 +182,18 @@ class ContextBuilder:
             own_room=budget.cold,
             explain=explain,
         )
-        cold = self.cold(task, recalled, last, room + lent, tiers.lines)
+        cold = self._cold(task, recalled, last, room + lent, tiers.lines)
         # what fits the message is worth more than all of the earlier turns
         if (excess := cold.used - room) > 0:
             before = tiers.warm.used
             tiers = tiers.with_warm(max(0, before - excess))
             room += before - tiers.warm.used
-            cold = self.cold(task, recalled, last, room, tiers.lines)
+            cold = self._cold(task, recalled, last, room, tiers.lines)
         if last and any(it.conversation_id == last.conversation_id for it in cold.packed):
             last = None  # its abbreviation stands beside what is recalled of it
         return tiers, cold, recalled, last
 
-    def group(self, task: Task, head: ConversationState | None, room: int) -> list[GroupMessage]:
+    def _group(self, task: Task, head: ConversationState | None, room: int) -> list[GroupMessage]:
         """Return the newest messages of the group's other members that there is room for, oldest
         first.
         """
@@ -222,7 +222,7 @@ class ContextBuilder:
                     break
         return chosen[::-1]
 
-    def recall(
+    def _recall(
         self,
         task: Task,
         head: ConversationState | None,
@@ -267,7 +267,7 @@ class ContextBuilder:
         degraded |= recalled.degraded
         return recalled, last
 
-    def cold(
+    def _cold(
         self,
         task: Task,
         recalled: past.Past,

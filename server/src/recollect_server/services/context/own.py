@@ -11,7 +11,7 @@ from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import Weights, evenly, overlap
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
-from recollect_server.services.working_context import Turns, turns_among, turns_of
+from recollect_server.services.turns import Turns, turns_among, turns_of
 
 WARM_TURNS = 50
 """Earlier turns that are all looked at, unless a setting says otherwise. Of more, some are

@@ -123,7 +123,7 @@ class OwnTiers:
         head, hot, in_memory = self.hot(task, budget)
         task.deadline.check()
         earlier = self.earlier(task, head, hot, anchors)
-        warm, summary = earlier.packed(_room_of_warm(budget, hot))
+        warm, summary = earlier.packed(room_of_warm(budget, hot))
         return Own(head, hot, in_memory, earlier, warm, summary)
 
     def hot(self, task: Task, budget: Budget) -> tuple[ConversationState | None, Packed, bool]:
@@ -202,17 +202,6 @@ class OwnTiers:
         preference = replace(preference, similarity=similarity)
         return Earlier(summary, weighing.form, candidates, preference)
 
-    def warm(
-        self,
-        task: Task,
-        head: ConversationState | None,
-        hot: Packed,
-        anchors: list[Anchor],
-        budget: Budget,
-    ) -> tuple[Packed, str]:
-        """Return the warm tier alone, with what is given of the summary."""
-        return self.earlier(task, head, hot, anchors).packed(_room_of_warm(budget, hot))
-
     def condensed(self, task: Task, head: ConversationState | None) -> int:
         """Return how many messages the summary of a conversation stands for; 0 where the index
         cannot tell.
@@ -228,7 +217,7 @@ class OwnTiers:
             return 0
 
 
-def _room_of_warm(budget: Budget, hot: Packed) -> int:
+def room_of_warm(budget: Budget, hot: Packed) -> int:
     """Return the tokens that the hot tier leaves for the warm one."""
     return max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
 

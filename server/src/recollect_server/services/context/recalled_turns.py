@@ -17,7 +17,7 @@ from recollect_server.services.context.relevance import words_of
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import read_several
+from recollect_server.services.turns import read_several
 from recollect_server.storage.index.messages import Place, TurnName
 
 _FURTHER = 0.5

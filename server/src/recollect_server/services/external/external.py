@@ -462,7 +462,7 @@ class External:
 
     def _known(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request if it was carried out before. Raises RequestIdReused."""
-        record = self._space.find_request(request)
+        record = self._space.requests.find(request)
         if record and is_conversation_id(record.conversation_id):
             raise RequestIdReused(request.id)  # by a message that was redacted since
         return record

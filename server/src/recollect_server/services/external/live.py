@@ -21,8 +21,8 @@ from recollect_server.domain.external import (
 from recollect_server.domain.update import Heartbeat
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import CommunicationChanged
-from recollect_server.services.streaming.log import Batch, News, Position, Renewed
-from recollect_server.services.streaming.watching import Place
+from recollect_server.services.streaming.log import Position
+from recollect_server.services.streaming.watching import Batch, News, Place, Renewed
 from recollect_server.storage.index.external import ExternalChanges
 from recollect_server.storage.index.external_rows import ExternalRow, ExternalUpdate
 from recollect_server.storage.index.index import Index

@@ -28,8 +28,9 @@ from recollect_server.domain.external import (
 )
 from recollect_server.services.external.live import LISTED, OURS, CommunicationWatcher, cursor_text
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.streaming.log import Batch, News, Position, Renewed
+from recollect_server.services.streaming.log import Position
 from recollect_server.services.streaming.replaying import Replaying
+from recollect_server.services.streaming.watching import Batch, News, Renewed
 from recollect_server.storage.index.external_rows import update_of
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import (

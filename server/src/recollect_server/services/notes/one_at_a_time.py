@@ -32,19 +32,19 @@ class OneAtATime:
 
     def due(self, limit: int) -> list[Waiting]:
         """Return the conversations that wait; none if another process takes their notes."""
-        with self._space.alone(Purpose.NOTES) as may:
+        with self._space.shared_work.alone(Purpose.NOTES) as may:
             return self._task.due(limit) if may else []
 
     def failed(self) -> list[Waiting]:
         """Return the conversations to be tried again; none likewise."""
-        with self._space.alone(Purpose.NOTES) as may:
+        with self._space.shared_work.alone(Purpose.NOTES) as may:
             return self._task.failed() if may else []
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Write the notes behind what other processes wrote. A conversation that one of them goes
         on with just then is looked at again.
         """
-        with self._space.alone(Purpose.NOTES) as may:
+        with self._space.shared_work.alone(Purpose.NOTES) as may:
             if not may:
                 return Outcome.WENT_ON
             self._space.follow()

@@ -74,15 +74,11 @@ class Candidates:
         return fitting
 
     def best_messages(self) -> list[int]:
-        """Return the indices of the messages, best first. Ties are ordered by conversation and
-        line, which a rebuilt index does not change.
-        """
-        by_id = sorted(range(len(self.conversations)), key=lambda at: self.conversations[at].id)
-        rank = np.empty(len(by_id), np.int64)
-        rank[by_id] = np.arange(len(by_id))
-        keys = (self.messages.sequences, rank[self.message_legs.conversation], -self.order.messages)
-        best: list[int] = np.lexsort(keys).tolist()
-        return best
+        """Return the indices of the messages, best first (see `best_first`)."""
+        owners = self.message_legs.conversation
+        best = best_first(self.order.messages, self.messages, owners, self.conversations)
+        order: list[int] = best.tolist()
+        return order
 
     def best_conversations(self) -> list[int]:
         """Return the indices of the conversations, best first. Ties are ordered by the
@@ -90,6 +86,19 @@ class Candidates:
         """
         order = self.order.conversations.tolist()
         return sorted(range(len(order)), key=lambda at: (-order[at], self.conversations[at].id))
+
+
+def best_first(
+    scores: Array, messages: Messages, owners: NDArray[np.int64], conversations: list[Outline]
+) -> NDArray[np.int64]:
+    """Return the indices of messages, those with the highest scores first. Ties are ordered by
+    conversation and line, which a rebuilt index does not change. `owners` are the indices of their
+    conversations.
+    """
+    by_id = sorted(range(len(conversations)), key=lambda at: conversations[at].id)
+    rank = np.empty(len(by_id), np.int64)
+    rank[by_id] = np.arange(len(by_id))
+    return np.lexsort((messages.sequences, rank[owners], -scores))
 
 
 def legs_of_messages(candidates: Candidates) -> dict[str, Array]:

@@ -77,7 +77,7 @@ class Embedding:
         self._waiting: dict[str, _Waiting] = {}  # those that changed last are last
         self._planner = Planner(meaning)
         self._texts = TextReader(space)
-        self._shared = SharedVectors(space)
+        self._shared = SharedVectors(space.shared_work)
         self._is_elsewhere = False
         self._newest_first = False
         self._pace = Pace(space, stopping)
@@ -150,7 +150,7 @@ class Embedding:
         return self._is_elsewhere
 
     @property
-    def well(self) -> bool:
+    def is_well(self) -> bool:
         """Return whether the last try met no failure."""
         return not self._failure
 

@@ -8,7 +8,7 @@ import numpy as np
 from recollect_server.domain.embedding import marks_of
 from recollect_server.domain.message import Message
 from recollect_server.services.space.space import Space
-from recollect_server.services.working_context import read_found
+from recollect_server.services.turns import read_found
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors.store import ABBREVIATION, hash_of
 

@@ -19,13 +19,12 @@ from recollect_server.services.recall.showing import Showing
 from recollect_server.services.recall.similar_words import SimilarWords
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import Turns, page_of_turns
+from recollect_server.services.turns import Turns, page_of_turns
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.words import NO_TERMS
 
-# conversations that are scored beside twice as many as are asked for: by other legs others may be
-# better
+# Conversations scored beyond twice the limit, because another retriever may rank them higher.
 _SPARE = 50
 # Bytes of a query that are embedded, some 130 words: more would take the model most of the time
 # that a search may take. 5 of the 728 questions of RealMem are longer.

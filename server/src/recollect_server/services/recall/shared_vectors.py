@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.services.recall.embedding_texts import Text
-from recollect_server.services.space.space import Space
+from recollect_server.services.space.shared_work import SharedWork
 from recollect_server.storage.logs.store import Purpose
 
 _LEASE = 10.0  # seconds; a turn of its work is shorter but for a slow machine
@@ -24,31 +24,30 @@ class SharedVectors:
     calls it. Raises nothing: from a store that is away nothing is taken, and nobody embeds.
     """
 
-    def __init__(self, space: Space) -> None:
-        self._space = space
+    def __init__(self, work: SharedWork) -> None:
+        self._work = work
         self.moment = ""
         """The moment of the last `begin`; empty where nobody shares, or the store was away."""
 
     def begin(self) -> None:
         """Note the moment: texts are read from now on."""
         self.moment = ""
-        if self._space.is_shared:
-            with suppress(StorageUnavailable):
-                self.moment = self._space.moment()
+        with suppress(StorageUnavailable):
+            self.moment = self._work.moment()
 
     def may_embed(self, model: str) -> bool:
         """Return whether this process is the one that embeds with a model now."""
-        with self._space.alone(f"{Purpose.EMBEDDING} {model}", _LEASE) as may:
+        with self._work.alone(f"{Purpose.EMBEDDING} {model}", _LEASE) as may:
             return may
 
     def take(self, model: str, texts: Sequence[Text]) -> dict[bytes, NDArray[np.int8]]:
         """Return the vectors that another process made, by the hash of the text."""
-        if not texts or not self._space.is_shared:
+        if not texts:
             return {}
         bodies: dict[bytes, bytes] = {}
         with suppress(StorageUnavailable):
             names = [(it.conversation_id, it.hash) for it in texts]
-            bodies = self._space.shared_vectors(model, names)
+            bodies = self._work.vectors(model, names)
         return {
             text_hash: np.frombuffer(body, np.int8).reshape(-1, DIMENSIONS)
             for text_hash, body in bodies.items()
@@ -74,4 +73,4 @@ class SharedVectors:
                 ].tobytes()
         for name, bodies in by_log.items():
             with suppress(StorageUnavailable):
-                self._space.share_vectors(model, name, bodies, moment)
+                self._work.keep_vectors(model, name, bodies, moment)

@@ -13,7 +13,7 @@ from recollect_server.domain.snippets import LENGTH, Passages, passage_at, plain
 from recollect_server.domain.text import composed
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.space.space import Space
-from recollect_server.services.working_context import read_several
+from recollect_server.services.turns import read_several
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.words import QueryTerms

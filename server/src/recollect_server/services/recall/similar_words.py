@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.inference.embedder import CannotEmbed
+from recollect_server.services.recall.candidates import best_first
 from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.retrievers import Array
 from recollect_server.services.space.space import Space
-from recollect_server.services.working_context import read_several
+from recollect_server.services.turns import read_several
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.search import Messages
@@ -61,7 +62,8 @@ class SimilarWords:
         is_english = terms.only_english and not is_foreign(question)
         if not terms.rarities or not is_english or len(messages) < 2:
             return np.zeros(0)
-        best = np.sort(_best(scores, messages, owners, conversations))
+        ranked = best_first(np.round(scores, _DIGITS), messages, owners, conversations)
+        best = np.sort(ranked[:COMPARED])
         texts = self._texts(messages, best, owners, conversations)
         nearest = None
         with suppress(CannotEmbed):
@@ -98,19 +100,6 @@ class SimilarWords:
             texts.get((name, place[0]), "")
             for name, place in zip(names, places.values(), strict=True)
         ]
-
-
-def _best(
-    scores: Array, messages: Messages, owners: NDArray[np.int64], conversations: list[Outline]
-) -> NDArray[np.int64]:
-    """Return the messages that look best. Ties are ordered by conversation and line, which a new
-    index does not change.
-    """
-    by_id = sorted(range(len(conversations)), key=lambda at: conversations[at].id)
-    rank = np.empty(len(by_id), np.int64)
-    rank[by_id] = np.arange(len(by_id))
-    keys = messages.sequences, rank[owners], -np.round(scores, _DIGITS)
-    return np.lexsort(keys)[:COMPARED]
 
 
 def _with_neighbours(nearest: Array, ids: NDArray[np.int64]) -> Array:

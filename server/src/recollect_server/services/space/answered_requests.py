@@ -31,9 +31,9 @@ class AnsweredRequests:
 
     def find(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request, one that writes no line, if it was carried out before by any
-        process. Raises RequestIdReused, IndexUnavailable, StorageUnavailable.
+        process. Hold its lock. Raises RequestIdReused, IndexUnavailable, StorageUnavailable.
         """
-        if earlier := self._requests.find(request, None):
+        if earlier := self._requests.find(request):
             if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
                 raise RequestIdReused(request.id)
             return earlier
@@ -80,10 +80,12 @@ class AnsweredRequests:
         sharing = self._store.sharing
         return sharing is not None and sharing.is_begun(request.id, request.hash)
 
-    def has(self, request_id: str) -> bool:
-        """Return whether a process carried out, or began, such a request of this id. Raises
-        StorageUnavailable.
+    def is_used(self, request_id: str) -> bool:
+        """Return True if any process carried out a request of this id, or began one that writes no
+        line. Raises IndexUnavailable, StorageUnavailable.
         """
+        if self._requests.known(request_id) is not None:
+            return True
         sharing = self._store.sharing
         return sharing is not None and sharing.answer(request_id) is not None
 

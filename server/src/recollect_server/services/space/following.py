@@ -8,9 +8,8 @@ redactions of others remove here what they remove there.
 A process that was away for long, whose changes were pruned, compares the lengths of all logs. So
 does one that finds that a copy of the store took over, which may lack what this process had taken
 in: where the index has more of a log than both histories have, it is made anew, and what is
-remembered of the log is forgotten. One
-that another process took for gone may find that a text was deleted whose words it still has: then
-its index is made anew.
+remembered of the log is forgotten. One that another process took for gone may find that a text was
+deleted whose words it still has: then its index is made anew.
 
 States of a query, of which one runs at a time: begun, done. A caller waits for one that began after
 its call, so callers that wait at once share one.

@@ -63,7 +63,7 @@ def build_parts(
     projection = Projection(index, unverified, telemetry)
     pending = PendingWrites(projection.overlay)
     states = States(transcripts, projection, pending, clock, publish, may_index=may_index)
-    routes = Routes(projection.overlay, store.has, states.is_pinned)
+    routes = Routes(projection, store.has, states.is_pinned)
     requests = Requests(transcripts, projection, states, anchors)
     return Parts(
         store,

@@ -240,8 +240,13 @@ class Requests:
         self._recent = RecentRequests()
         self._replays = Replays(transcripts)
 
-    def find(self, request: RequestKey, conversation_id: str | None) -> KnownRequest | None:
-        """Return the same request if it was carried out before (see `Space.find_request`)."""
+    def find(self, request: RequestKey, conversation_id: str | None = None) -> KnownRequest | None:
+        """Return the same request if it was carried out before. Hold its lock.
+
+        `conversation_id` is the conversation it was about, whose lock is held: its transcript is
+        read where the index cannot answer. Without it that raises IndexUnavailable. Raises
+        RequestIdReused if the payload was another, StorageUnavailable if its messages are pending.
+        """
         try:
             earlier = self.known(request.id, conversation_id)
         except IndexUnavailable:
@@ -295,8 +300,10 @@ class Requests:
     def replay(
         self, request: KnownRequest, state: ConversationState | None
     ) -> tuple[list[Message], Conversation]:
-        """Return the messages that a request wrote, and the conversation as it was right after (see
-        `Space.replay`).
+        """Return the messages that a request wrote, and the conversation as it was right after.
+
+        `state` is the conversation's, if it is at hand: the newest request, the one most often
+        repeated, is answered from it. Raises ConversationNotFound, StorageUnavailable.
         """
         if (
             state
@@ -316,7 +323,10 @@ class Requests:
         return messages_of(lines), conversation
 
     def replay_lines(self, request: KnownRequest) -> tuple[list[Line], Conversation]:
-        """Return the lines that a request wrote, and the conversation as it was right after."""
+        """Return the lines that a request wrote, and the conversation as it was right after.
+
+        Raises ConversationNotFound, StorageUnavailable.
+        """
         return self._replays.lines(request)
 
     def follow(self, conversation_id: str, lines: list[Line]) -> None:

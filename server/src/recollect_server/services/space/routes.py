@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from recollect_server.domain.conversation import Continued, Conversation
 from recollect_server.domain.routing import Place, place_of
-from recollect_server.services.space.overlay import Key, Overlay
+from recollect_server.services.space.overlay import Key
+from recollect_server.services.space.projection import Projection
 from recollect_server.storage.index.index import Index
 
 K = TypeVar("K")
@@ -27,13 +28,17 @@ class Routes:
     """
 
     def __init__(
-        self, overlay: Overlay, exists: Callable[[str], bool], is_pinned: Callable[[str], bool]
+        self,
+        projection: Projection,
+        exists: Callable[[str], bool],
+        is_pinned: Callable[[str], bool],
     ) -> None:
         """`exists` tells whether there is a conversation of that id.
 
         `is_pinned` tells whether there is, and it is known to be pinned: nothing continues it then.
         """
-        self._overlay = overlay
+        self._projection = projection
+        self._overlay = projection.overlay
         self._exists = exists
         self._is_pinned = is_pinned
         self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
@@ -90,7 +95,7 @@ class Routes:
                 place: pinned for place, pinned in self._pins.items() if pinned != conversation_id
             }
 
-    def pinned(self, index: Index, place: Place) -> str | None:
+    def pinned(self, place: Place) -> str | None:
         """Return the conversation that messages of a place join.
 
         Hold the place's lock: nobody else pins one there meanwhile.
@@ -101,19 +106,21 @@ class Routes:
             cached = self._pins.get(place)
         if cached is not None:
             return cached
-        pinned = index.routing.pinned(place, settled=False)
+        pinned = self._projection.index.routing.pinned(place, settled=False)
         if not pinned:
             return None
         with self._guard:
             _cache(self._pins, place, pinned[0])
         return pinned[0]
 
-    def threads(self, index: Index, names: Iterable[int]) -> set[str]:
-        """Return the conversations that messages with these ids belong to."""
+    def threads(self, mails: Iterable[int]) -> set[str]:
+        """Return the conversations that e-mails with these ids belong to
+        (`domain.routing.mail_number`).
+        """
         threads: set[str] = set()
         conversations: dict[int, tuple[str, ...]] = {}
         ages = self._ages
-        for name in names:
+        for name in mails:
             with self._guard:
                 cached = self._mails.get(name)
             if cached is not None:
@@ -121,7 +128,8 @@ class Routes:
             else:
                 conversations[name] = self._overlay.conversations_of(name)
         if conversations:
-            for name, conversation_id in index.routing.mail(conversations, settled=False):
+            routing = self._projection.index.routing
+            for name, conversation_id in routing.mail(conversations, settled=False):
                 conversations[name] += (conversation_id,)
             with self._guard:
                 for name, them in conversations.items():
@@ -133,19 +141,20 @@ class Routes:
         return {
             end
             for it in threads
-            if self._is_pinned(end := it) or self._exists(end := self.end(index, it))
+            if self._is_pinned(end := it) or self._exists(end := self.successor(it))
         }
 
-    def end(self, index: Index, conversation_id: str) -> str:
-        """Return the conversation that takes what comes in for this one: itself, or one that
+    def successor(self, conversation_id: str) -> str:
+        """Return the conversation that takes what comes in for this one: itself, or the last that
         continues it.
 
         One that is gone has nothing behind it: the last that is there takes it.
         """
+        routing = self._projection.index.routing
         chain = [conversation_id]
         while len(chain) < _MAX_STEPS:
             added = self._overlay.conversations_of(chain[-1])
-            following = added[-1] if added else index.routing.continued(chain[-1], settled=False)
+            following = added[-1] if added else routing.continued(chain[-1], settled=False)
             if following is None or following in chain or not self._exists(following):
                 break
             chain.append(following)

@@ -1,19 +1,16 @@
 """One owner's data, open: its logs, their index, and every verb that the services have for them."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
 from recollect_server.domain.conversation import AnchorSet, Began, Content, Conversation
 from recollect_server.domain.errors import (
     ConversationExists,
     ConversationNotFound,
-    IndexUnavailable,
     StorageUnavailable,
 )
 from recollect_server.domain.message import Message
-from recollect_server.domain.routing import Place as ChannelPlace
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.deletion import Deletions, Receipt, nobody
@@ -26,10 +23,10 @@ from recollect_server.services.space.events import (
     Suspended,
 )
 from recollect_server.services.space.following import Following
-from recollect_server.services.space.leases import Leases
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.parts import build_parts
 from recollect_server.services.space.redaction import RedactionDone, Redactions
+from recollect_server.services.space.shared_work import SharedWork
 from recollect_server.services.space.state import Committed, ConversationState, RequestKey
 from recollect_server.services.space.unindexing import Unindexing
 from recollect_server.services.space.upkeep import Upkeep
@@ -45,15 +42,10 @@ from recollect_server.storage.logs.store import (
     LogStore,
     LogUnavailable,
     Position,
-    Purpose,
 )
 
 E = TypeVar("E")
 R = TypeVar("R")
-
-_LEASE = 60.0  # seconds of a lease; a turn of its work is shorter but for a slow model
-_CHANGES_AGE, _MOST_CHANGES = 86_400.0, 100_000  # seconds and number of changes that are kept
-_LOOK = 10.0  # seconds between two looks for what another process left half removed
 
 
 class Space:
@@ -62,6 +54,9 @@ class Space:
     `read`, `reading` and `writing` give the state of a conversation; `begin`, `append` and `record`
     write; `delete` removes. `exclusive` keeps other calls about the same things out. `subscribe`
     passes events on (`services.space.events`). Queries ask `index`, the projection of the logs.
+
+    `requests` and `answered_requests` know what was carried out before, `routes` where messages of
+    channels belong. `shared_work` divides work among the processes over one store.
 
     Locks are taken within, in the order that `services.space.locks` states. A method that needs the
     conversation's lock to be held says so; hold it by `reading` or `writing`.
@@ -89,11 +84,10 @@ class Space:
         """
         self._reading = reading
         self._admit_conversation = admit_conversation
-        self._looked = time.monotonic()
         self.clock = clock
         self.telemetry = telemetry
         self._store = store
-        self._leases = Leases(store.sharing) if store.sharing else None
+        self.shared_work = SharedWork(store.sharing)
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
         parts = build_parts(
@@ -113,18 +107,18 @@ class Space:
         self._projection = parts.projection
         self._overlay = self._projection.overlay
         self._pending, self._states = parts.pending, parts.states
-        self._routes, self._requests = parts.routes, parts.requests
-        self._answered = parts.answered
+        self.routes = parts.routes
+        self.requests, self.answered_requests = parts.requests, parts.answered
         self._writes = parts.writes
         self._deletions = Deletions(parts)
         self._redactions = Redactions(parts)
         self._unindexing = Unindexing(parts)
-        self._upkeep = Upkeep(parts)
+        self._upkeep = Upkeep(parts, self._deletions, self._redactions)
         self._following = store.sharing and Following(
             parts, store.sharing, moment, self._deletions, self._redactions
         )
         self.subscribe(Appended, self._appended)
-        self.subscribe(Reloaded, lambda event: self._requests.forget(event.conversation_id))
+        self.subscribe(Reloaded, lambda event: self.requests.forget(event.conversation_id))
         self.subscribe(CaughtUp, self._index_changed)
         self.subscribe(IndexReplaced, self._index_changed)
 
@@ -167,13 +161,13 @@ class Space:
     def _appended(self, event: Appended) -> None:
         if any(isinstance(content, AnchorSet) for content in contents_of(event.lines)):
             self.anchors.changed()
-        self._requests.follow(event.conversation_id, event.lines)
+        self.requests.follow(event.conversation_id, event.lines)
 
     def _index_changed(self, event: CaughtUp | IndexReplaced) -> None:
         if self._following and isinstance(event, IndexReplaced):
             self._following.compare_all()
         self.anchors.changed()
-        self._routes.changed()
+        self.routes.changed()
 
     # Other processes ----------------------------------------------------------------------------
 
@@ -198,42 +192,6 @@ class Space:
     def is_removing(self) -> bool:
         """True if something of a deleted conversation is left to remove here."""
         return self._deletions.is_any_left
-
-    def alone(self, purpose: str, seconds: float = _LEASE) -> AbstractContextManager[bool]:
-        """Yield True if work may be done now that one process does at a time: a `Purpose`. Once
-        another process may, what is appended within raises StorageUnavailable. Another one may
-        after so many seconds in which this one did not ask.
-        """
-        return self._leases.hold(str(purpose), seconds) if self._leases else nullcontext(True)
-
-    def moment(self) -> str:
-        """Return the present moment of a store that processes share. Raises StorageUnavailable."""
-        sharing = self._store.sharing
-        return sharing.moment() if sharing else ""
-
-    def shared_vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
-        """Return vectors that a process made, of texts by conversation and hash. Raises
-        StorageUnavailable.
-        """
-        sharing = self._store.sharing
-        return sharing.vectors(model, texts) if sharing else {}
-
-    def share_vectors(
-        self, model: str, conversation_id: str, vectors: Mapping[bytes, bytes], moment: str
-    ) -> None:
-        """Let other processes have the vectors of texts that were read since a moment. Raises
-        StorageUnavailable.
-        """
-        if sharing := self._store.sharing:
-            sharing.keep_vectors(model, conversation_id, vectors, moment)
-
-    def prune_changes(self) -> int:
-        """Remove old changes, which other processes have taken in or will not ask for. Return how
-        many. Raises StorageUnavailable.
-        """
-        with self.alone(Purpose.PRUNING) as may:
-            sharing = self._store.sharing
-            return sharing.prune_changes(_CHANGES_AGE, _MOST_CHANGES) if may and sharing else 0
 
     def claim(self, places: Sequence[str]) -> Claim:
         """Return the claim of who is about to begin a log at places, and take in what other
@@ -296,39 +254,7 @@ class Space:
         stuck = self._pending.of(conversation_id)
         return [message for batch in stuck.batches for message in batch.messages] if stuck else []
 
-    # Routes of channels -------------------------------------------------------------------------
-
-    def pinned_at(self, place: ChannelPlace) -> str | None:
-        """Return the conversation that messages of a place join. Hold the place's lock.
-
-        This and the next two raise IndexUnavailable.
-        """
-        return self._routes.pinned(self.index, place)
-
-    def threads(self, mails: Iterable[int]) -> set[str]:
-        """Return the conversations that e-mails with these ids belong to
-        (`domain.routing.mail_number`).
-        """
-        return self._routes.threads(self.index, mails)
-
-    def successor(self, conversation_id: str) -> str:
-        """Return the conversation that takes what comes in for this one: itself, or the last that
-        continues it.
-        """
-        return self._routes.end(self.index, conversation_id)
-
     # Requests -----------------------------------------------------------------------------------
-
-    def find_request(
-        self, request: RequestKey, conversation_id: str | None = None
-    ) -> KnownRequest | None:
-        """Return the same request if it was carried out before. Hold its lock.
-
-        `conversation_id` is the conversation it was about, whose lock is held: its transcript is
-        read where the index cannot answer. Without it that raises IndexUnavailable. Raises
-        RequestIdReused if the payload was another, StorageUnavailable if its messages are pending.
-        """
-        return self._requests.find(request, conversation_id)
 
     def free(self, request: RequestKey | None, conversation_id: str = "") -> None:
         """Finish here what another process deleted, if it had this id or began with this request:
@@ -336,44 +262,10 @@ class Space:
         """
         if not self._deletions.is_any_left or not self.is_shared:
             return
-        earlier = self._requests.known(request.id) if request else None
+        earlier = self.requests.known(request.id) if request else None
         self._deletions.finish_interrupted(
             {conversation_id, earlier.conversation_id if earlier else ""}
         )
-
-    def find_answered(self, request: RequestKey) -> KnownRequest | None:
-        """Return the same request, one that writes no line, if it was carried out before by any
-        process. Hold its lock. Raises as `find_request`.
-        """
-        return self._answered.find(request)
-
-    def carrying_out(self, request: RequestKey | None) -> AbstractContextManager[None]:
-        """Have the id of such a request in the block, which carries it out and remembers its
-        answer. Raises RequestIdReused, StorageUnavailable.
-        """
-        return self._answered.carrying_out(request)
-
-    def give_up(self, request: RequestKey) -> None:
-        """Let the id of such a request be free again, unless it has an answer. Raises nothing."""
-        self._answered.give_up(request)
-
-    def share(self, record: KnownRequest) -> None:
-        """Let other processes have the answer of such a request, which the index here has. Raises
-        StorageUnavailable.
-        """
-        self._answered.share(record)
-
-    def remember(self, record: KnownRequest) -> None:
-        """Keep the answer of such a request, for every process. Raises IndexUnavailable,
-        StorageUnavailable.
-        """
-        self._answered.remember(record)
-
-    def has_request(self, request_id: str) -> bool:
-        """Return True if a request of this id was carried out before by any process. Raises
-        IndexUnavailable, StorageUnavailable.
-        """
-        return self._requests.known(request_id) is not None or self._answered.has(request_id)
 
     def flush_request(self, request_id: str) -> None:
         """Try to write the pending messages of a request, if it has any. Hold no conversation's
@@ -382,23 +274,6 @@ class Space:
         if pending := self._overlay.pending(request_id):
             with self.writing(pending.conversation_id):
                 pass
-
-    def replay(
-        self, request: KnownRequest, state: ConversationState | None
-    ) -> tuple[list[Message], Conversation]:
-        """Return the messages that a request wrote, and the conversation as it was right after.
-
-        `state` is the conversation's, if it is at hand: the newest request, the one most often
-        repeated, is answered from it. Raises ConversationNotFound, StorageUnavailable.
-        """
-        return self._requests.replay(request, state)
-
-    def replay_lines(self, request: KnownRequest) -> tuple[list[Line], Conversation]:
-        """Return the lines that a request wrote, and the conversation as it was right after.
-
-        Raises ConversationNotFound, StorageUnavailable.
-        """
-        return self._requests.replay_lines(request)
 
     def cursor_of(self, done: Committed) -> str:
         """Return the position of a write in the live updates; empty if it is not known yet."""
@@ -466,14 +341,14 @@ class Space:
         """Append the events, if any, that `decide` makes of a conversation's state, or refuse.
 
         Return the conversation behind them. A request that was carried out before is answered as it
-        was then. Raises as `append` and `find_request`. Hold no conversation's lock.
+        was then. Raises as `append` and `Requests.find`. Hold no conversation's lock.
         """
         with self.writing(conversation_id, request=request.id if request else "") as state:
-            if request and (earlier := self.find_request(request, conversation_id)):
-                return self.replay(earlier, state)[1]
+            if request and (earlier := self.requests.find(request, conversation_id)):
+                return self.requests.replay(earlier, state)[1]
             events = decide(state)
             if not events:
-                self._answered.check_unanswered(request)
+                self.answered_requests.check_unanswered(request)
                 return state.conversation
             hit("event.begun")
             done = self.append(state, events, request)
@@ -590,22 +465,12 @@ class Space:
             self._states.compare(conversation_id)
 
     def repair(self, stopping: Callable[[], bool]) -> bool:
-        """Repair what can be repaired of the index now. Return False if something is left to do.
+        """Finish what was interrupted, and repair what can be repaired of the index now. Return
+        False if something is left to do.
 
         Raises nothing. Hold no lock.
         """
-        if self._following:
-            self._find_interrupted()
-        finished = self._deletions.finish_interrupted()
-        return self._upkeep.repair(stopping) and finished
-
-    def _find_interrupted(self) -> None:
-        """Look at times for what another process began to remove and did not end."""
-        if (now := time.monotonic()) > self._looked + _LOOK:
-            self._looked = now
-            with suppress(StorageUnavailable, IndexUnavailable):
-                self._deletions.find_interrupted()
-                self._redactions.find_interrupted()
+        return self._upkeep.repair(stopping)
 
     # Suspended ----------------------------------------------------------------------------------
 
@@ -622,8 +487,8 @@ class Space:
         changed nothing by then. Raises OSError; then it is suspended all the same.
         """
         self._states.shrink()
-        self._requests.shrink()
-        self._routes.changed()
+        self.requests.shrink()
+        self.routes.changed()
         self.publish(Suspended())
         self.index.suspend()
 

@@ -1,9 +1,11 @@
-"""Upkeep of the index of a space that is open: compared with the logs, caught up, made anew.
+"""Upkeep of a space that is open: its index is compared with the logs, caught up and made anew, and
+what was interrupted is finished.
 
 Calls go on meanwhile. Until the index is whole again the service answers from the transcripts what
 it can, and searches say that they are degraded.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,6 +19,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.deletion_steps import (
     bring_up_forgotten,
     finish_delete,
@@ -25,7 +28,7 @@ from recollect_server.services.space.deletion_steps import (
 from recollect_server.services.space.events import IndexReplaced
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
-from recollect_server.services.space.redaction import finish_redaction
+from recollect_server.services.space.redaction import Redactions, finish_redaction
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
@@ -33,11 +36,16 @@ from recollect_server.storage.logs.store import Kind
 
 log = structlog.get_logger("recollect.index")
 
+_LOOK = 10.0  # seconds between two looks for what another process left half removed
+
 
 class Upkeep:
-    """Upkeep of a space's index. Hold no lock."""
+    """Upkeep of a space. Hold no lock."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, deletions: Deletions, redactions: Redactions) -> None:
+        self._deletions = deletions
+        self._redactions = redactions
+        self._looked = time.monotonic()
         self._store = parts.store
         self._kinds = parts.kinds
         self._anchors = parts.anchors
@@ -49,10 +57,26 @@ class Upkeep:
         self._publish = parts.publish
 
     def repair(self, stopping: Callable[[], bool]) -> bool:
-        """Repair what can be repaired now. Return False if something is left to do.
+        """Finish what was interrupted, and repair what can be repaired of the index now. Return
+        False if something is left to do.
 
         Raises nothing.
         """
+        if self._store.sharing:
+            self._find_interrupted()
+        finished = self._deletions.finish_interrupted()
+        return self._repair_index(stopping) and finished
+
+    def _find_interrupted(self) -> None:
+        """Look at times for what another process began to remove and did not end."""
+        if (now := time.monotonic()) > self._looked + _LOOK:
+            self._looked = now
+            with suppress(StorageUnavailable, IndexUnavailable):
+                self._deletions.find_interrupted()
+                self._redactions.find_interrupted()
+
+    def _repair_index(self, stopping: Callable[[], bool]) -> bool:
+        """Repair the index. Return False if something is left to do. Raises nothing."""
         projection = self._projection
         try:
             if (reason := projection.index.lost()) and not self._renew(reason, stopping):

@@ -7,11 +7,11 @@ from recollect_server.domain.errors import ConversationReadOnly, IndexUnavailabl
 from recollect_server.domain.live import Live
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
-from recollect_server.services.streaming.log import Encode, Interest, News, UpdateLog
+from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.shared import SharedLog
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.streaming.subscription import Subscription
-from recollect_server.services.streaming.watching import Log
+from recollect_server.services.streaming.watching import Encode, Interest, Log, News
 from recollect_server.services.working_context import Limits
 from recollect_server.storage.logs.order import Part
 

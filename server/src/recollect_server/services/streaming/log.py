@@ -9,13 +9,10 @@ behind every earlier cursor.
 
 import re
 import threading
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
-from typing import Generic, TypeVar
 
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.update import Deleted, Redacted, Update, Updated
@@ -23,106 +20,23 @@ from recollect_server.services.space.events import CursorsLost, IndexReplaced, S
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.reading import Placed, read, told
+from recollect_server.services.streaming.ring import Entry, Ring
+from recollect_server.services.streaming.watching import (
+    About,
+    Batch,
+    Encode,
+    Interest,
+    News,
+    Renewed,
+)
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.log import Newest
-from recollect_server.storage.logs.order import Key, Mark, Part
+from recollect_server.storage.logs.order import Mark, Part
 
 _POSITION = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
-_RING_BYTES = 32 << 20
-_RING_ENTRIES = 50_000
 _PART = 500  # changes read from the index at once
 _PART_BYTES = 4 << 20  # of their messages: whoever missed much is read for a part at a time
 _LONGEST_REST = 1.0  # seconds: whoever calls `advance` rests less between two calls
-
-C = TypeVar("C", int, Key)
-"""A place in a log."""
-
-Encode = Callable[[Update], bytes]
-About = tuple[str, str]
-"""Subject of an update: the conversation's id, and its channel (empty: not known any more)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interest:
-    """Filter of a watcher; an empty part matches all."""
-
-    conversation_ids: frozenset[str] = frozenset()
-    channels: frozenset[str] = frozenset()
-
-    def wants(self, about: About) -> bool:
-        """Return whether the filter matches."""
-        conversation_id, channel = about
-        return (not self.conversation_ids or conversation_id in self.conversation_ids) and (
-            not self.channels or not channel or channel in self.channels
-        )
-
-    def wants_any(self, them: Collection[About]) -> bool:
-        """Return whether the filter matches any of them."""
-        return self.everything or any(map(self.wants, them))
-
-    @property
-    def everything(self) -> bool:
-        """Return whether the filter excludes nothing."""
-        return not self.conversation_ids and not self.channels
-
-
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[C]):
-    """An update as it is sent."""
-
-    cursor: C
-    about: About
-    data: bytes
-    mark: Mark | None = None
-    """The cursor as a position in an order that processes share."""
-
-
-class Ring(Generic[C]):
-    """The newest updates of a log, in memory. Whoever owns it guards it."""
-
-    def __init__(self, latest: C) -> None:
-        self._entries: list[Entry[C]] = []
-        self._bytes = 0
-        self.after: C = latest
-        """It has everything behind this cursor up to `latest`."""
-        self.latest: C = latest
-
-    def run(self, cursor: C, most: int) -> tuple[list[Entry[C]], C] | None:
-        """Return the oldest entries behind a cursor, and the cursor behind them; None if it does
-        not reach back to it.
-        """
-        if cursor < self.after:
-            return None
-        start = bisect_right(self._entries, cursor, key=attrgetter("cursor"))
-        run = self._entries[start : start + most]
-        return run, run[-1].cursor if start + most < len(self._entries) else self.latest
-
-    def extend(self, new: list[Entry[C]], deleted: dict[str, C], latest: C) -> None:
-        """Append new entries up to a cursor. `deleted`: the cursor of the deletion of each deleted
-        conversation.
-        """
-        self.latest = latest
-        self._entries += new
-        self._bytes += sum(len(entry.data) for entry in new)
-        if deleted:  # as in the log itself: of what is deleted, only that stays
-            self._entries = [
-                entry
-                for entry in self._entries
-                if entry.about[0] not in deleted or entry.cursor >= deleted[entry.about[0]]
-            ]
-            self._bytes = sum(len(entry.data) for entry in self._entries)
-        while self._bytes > _RING_BYTES or len(self._entries) > _RING_ENTRIES:
-            # at once: a list gives up its front slowly
-            half = self._entries[: len(self._entries) // 2 + 1]
-            del self._entries[: len(half)]
-            self._bytes -= sum(len(entry.data) for entry in half)
-            self.after = half[-1].cursor
-
-    def clear(self, latest: C) -> None:
-        """Keep nothing, and go on behind a cursor."""
-        self._entries.clear()
-        self._bytes = 0
-        self.after = self.latest = latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,29 +54,6 @@ class Position:
         """Return the position that a text names in the form of `str`; None if it names none."""
         match = _POSITION.fullmatch(text)
         return cls(match[1], int(match[2])) if match else None
-
-
-@dataclass(slots=True)
-class Batch:
-    """Updates that follow each other, encoded: the same one for all who are sent the same."""
-
-    updates: list[bytes]
-    packed: dict[int, list[bytes]] = field(default_factory=dict)
-    """As elements of a stream, by how many updates each holds: kept here by whoever makes them."""
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """Changes since the last call of `advance`."""
-
-    about: Collection[About]
-    updates: int
-    everyone: bool
-    """True if the index is another one now: it concerns every watcher."""
-
-
-class Renewed(Exception):
-    """The index is another one, or its log no longer reaches back: begin again."""
 
 
 class UpdateLog:
@@ -194,16 +85,6 @@ class UpdateLog:
         space.subscribe(IndexReplaced, lambda event: self._attach(event.index))
         space.subscribe(CursorsLost, lambda _: self._reset())
         space.subscribe(Suspended, lambda _: self._shrink())
-
-    @property
-    def epoch(self) -> str:
-        """Of the index that is used now."""
-        return self._index.log.epoch
-
-    @property
-    def latest(self) -> int:
-        """The last cursor that was told."""
-        return self._ring.latest
 
     def watch(self) -> None:
         """Count one watcher more. Call `unwatch` once at its end."""

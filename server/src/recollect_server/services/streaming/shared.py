@@ -22,20 +22,18 @@ from recollect_server.services.space import events
 from recollect_server.services.space.events import Appended, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts, Growth
-from recollect_server.services.streaming.log import (
+from recollect_server.services.streaming.log import Position, end_drafts
+from recollect_server.services.streaming.reading import kind_of
+from recollect_server.services.streaming.replaying import Replaying
+from recollect_server.services.streaming.ring import Entry, Ring
+from recollect_server.services.streaming.watching import (
     About,
     Batch,
     Encode,
-    Entry,
     Interest,
     News,
-    Position,
     Renewed,
-    Ring,
-    end_drafts,
 )
-from recollect_server.services.streaming.reading import kind_of
-from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.incoming import updates_of
 from recollect_server.storage.index.index import Index

@@ -11,9 +11,9 @@ from recollect_server.domain.errors import ConversationNotFound, StorageUnavaila
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
-from recollect_server.services.streaming.log import Interest
-from recollect_server.services.streaming.watching import Log, Place
-from recollect_server.services.working_context import Limits, WorkingContext, read_places
+from recollect_server.services.streaming.watching import Interest, Log, Place
+from recollect_server.services.turns import read_places
+from recollect_server.services.working_context import Limits, WorkingContext
 from recollect_server.storage.logs.store import START
 
 _CONVERSATIONS = 50
@@ -48,7 +48,7 @@ class Snapshots:
     def __init__(self, log: Log, limits: Live[Limits]) -> None:
         self._log = log
         self._limits = limits
-        self._guard = threading.Lock()  # guards `_kept`; nothing slow happens under it
+        self._guard = threading.Lock()  # guards `_cache`; nothing slow happens under it
         self._cache: OrderedDict[tuple[Interest, Choice, int, bool], Snapshot] = OrderedDict()
 
     def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:

@@ -4,14 +4,8 @@ no update.
 
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
-from recollect_server.services.streaming.log import (
-    Batch,
-    Interest,
-    News,
-    Renewed,
-)
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
-from recollect_server.services.streaming.watching import Log
+from recollect_server.services.streaming.watching import Batch, Interest, Log, News, Renewed
 
 
 class Subscription:

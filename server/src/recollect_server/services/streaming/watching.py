@@ -1,20 +1,71 @@
 """Protocols of what can be watched, and of a watcher: the conversations of a space, by `live` and
 `subscription`, and its external communications, by `services.external.live`. Senders need not know
-which.
+which. And what all of them pass on: filters, news, batches of updates.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from recollect_server.domain.update import Update
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
-from recollect_server.services.streaming.log import About, Batch, Encode, Interest, News
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.log import Newest
 from recollect_server.storage.logs.order import Part
 
 Place = Any
 """A place in an update log, which alone knows what it is. Its text is the cursor."""
+Encode = Callable[[Update], bytes]
+About = tuple[str, str]
+"""Subject of an update: the conversation's id, and its channel (empty: not known any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Filter of a watcher; an empty part matches all."""
+
+    conversation_ids: frozenset[str] = frozenset()
+    channels: frozenset[str] = frozenset()
+
+    def wants(self, about: About) -> bool:
+        """Return whether the filter matches."""
+        conversation_id, channel = about
+        return (not self.conversation_ids or conversation_id in self.conversation_ids) and (
+            not self.channels or not channel or channel in self.channels
+        )
+
+    def wants_any(self, them: Collection[About]) -> bool:
+        """Return whether the filter matches any of them."""
+        return self.everything or any(map(self.wants, them))
+
+    @property
+    def everything(self) -> bool:
+        """Return whether the filter excludes nothing."""
+        return not self.conversation_ids and not self.channels
+
+
+@dataclass(slots=True)
+class Batch:
+    """Updates that follow each other, encoded: the same one for all who are sent the same."""
+
+    updates: list[bytes]
+    packed: dict[int, list[bytes]] = field(default_factory=dict)
+    """As elements of a stream, by how many updates each holds: kept here by whoever makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Changes since the last call of `advance`."""
+
+    about: Collection[About]
+    updates: int
+    everyone: bool
+    """True if the index is another one now: it concerns every watcher."""
+
+
+class Renewed(Exception):
+    """The index is another one, or its log no longer reaches back: begin again."""
 
 
 class Log(Protocol):

@@ -108,11 +108,6 @@ class Database:
         """Mark the index as lost: its content is wrong. It goes on until it is given up."""
         self._lost = reason
 
-    @property
-    def given_up(self) -> bool:
-        """Return whether reads and additions are refused."""
-        return bool(self._given_up)
-
     def give_up(self, reason: str) -> bool:
         """Refuse every further read and addition. Return False if that was done before."""
         first, self._given_up = not self._given_up, reason

@@ -301,11 +301,6 @@ class Index:
         """Mark the index as lost: its content is wrong. It goes on until it is given up."""
         self._database.condemn(reason)
 
-    @property
-    def given_up(self) -> bool:
-        """Return whether reads and additions are refused."""
-        return self._database.given_up
-
     def give_up(self, reason: str) -> bool:
         """Refuse every further read and addition. Return False if that was done before."""
         return self._database.give_up(reason)

@@ -52,7 +52,6 @@ _IS_NAME = {
 }
 _OTHERS = tuple(kind for kind in Kind if kind is not Kind.CONVERSATION)
 
-
 KEPT = "kept"
 """File in the folder of a space that somebody made, and that stays without logs."""
 
@@ -67,13 +66,13 @@ class FolderStore:
         (setting `durability: os`).
         """
         self.root = root
+        """Folder of the conversations, where the index and the vectors are kept too."""
         self.sharing: Sharing | None = None
         self.order: Order | None = None
-        """Nothing: one process has the folder."""
-        """Folder of the conversations, where the index and the vectors are kept too."""
+        """Both None: one process has the folder."""
         self._writer = LogWriter(sync=sync)
-        self._always_synced = self._writer if sync else LogWriter(sync=True)
         # What is forgotten must not come back after a power failure, whatever `sync` says.
+        self._always_synced = self._writer if sync else LogWriter(sync=True)
 
     @classmethod
     def of(cls, data_dir: Path, space: str, *, sync: bool = True) -> "FolderStore":

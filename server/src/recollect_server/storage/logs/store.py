@@ -3,8 +3,7 @@
 A log is an append-only sequence of checksummed JSON lines (see the package's documentation). Its
 name says what it is: `conv-…` a conversation, `ext-…` a communication with a third party,
 `thread-…` a thread of checkpoints, and one of `LEDGERS` a ledger. The lines are the only truth; the
-index is derived from them and can always
-be made anew.
+index is derived from them and can always be made anew.
 
 A store belongs to one space. `FolderStore` (in `folder`) keeps each log in a JSONL file of a folder
 that one process owns; `PostgresStore` (in `storage.postgres`) in tables. Beside the logs a store

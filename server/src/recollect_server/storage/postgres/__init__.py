@@ -1,14 +1,14 @@
 """The PostgreSQL store: the same lines as rows, in a database that any number of servers use.
 
-`database` holds the connections and the schema; `store` is the log store of a space on them, by the
-statements of `rows`, and `sharing` what the servers ("replicas") share of it. `migrations` has the
-steps of the schema as SQL, in the order of their numbers: each is applied once, whole or not at
-all, and never changed after a release.
+`database` holds a pool of `connections`; `store` is the log store of a space on them, by the
+statements of `rows`, and `sharing` what the servers ("replicas") share of it. `schema` applies the
+steps in `migrations`, which are SQL, in the order of their numbers: each once, whole or not at all.
+None is ever changed after a release.
 
 All replicas are equal. Whoever appends names the end of the log that it knows, so of two that
 append at the same time one is told of a conflict and tries again behind the other. Each has a
 number, which its changes name.
 
-Needs the extra `recollect-server[postgres]` (psycopg and psycopg-pool), which no
-other package knows.
+Needs the extra `recollect-server[postgres]` (psycopg and psycopg-pool), which no other package
+knows.
 """

@@ -1,5 +1,5 @@
-"""A database of PostgreSQL that any number of server processes use: its connections, its schema,
-and the number of this process among them.
+"""A database of PostgreSQL that any number of server processes use: its pool of connections, and
+the number of this process among them.
 """
 
 import logging
@@ -10,27 +10,34 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib import resources
 from typing import Any, TypeVar
 
 import psycopg
 import structlog
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from recollect_server.domain.store_url import without_password
+from recollect_server.storage.postgres.connections import (
+    Connection,
+    DatabaseBusy,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    configure,
+    connected,
+    conninfo_of,
+    enter,
+    said,
+)
 from recollect_server.storage.postgres.follower import Follower, sever
+from recollect_server.storage.postgres.schema import LOCK, lock_schema, migrate
 
 T = TypeVar("T")
-Connection = psycopg.Connection[Any]
 
 log = structlog.get_logger("recollect.postgres")
 # The pool tells each refused connection there; what it means to a call is said by the call.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
-_LOCK = 7018351  # of this program's advisory locks; the second number tells them apart
-_ALONE, _SCHEMA = 1, 3
-_OLDEST = 160000
+_ALONE = 1  # the second number of the advisory lock of who is alone (see `schema.LOCK`)
 _TRANSACTION_TIMEOUT = 170000  # the first version that has it
 _CONNECTIONS = 10
 _PATIENCE = 2.0  # seconds that a call waits for a connection
@@ -43,43 +50,7 @@ _LAST_PATIENCE = 0.5  # seconds that a call waits for a connection once the serv
 _LAST_ANSWER = 3.0  # seconds that PostgreSQL has for a call then
 _GONE = "1 hour"  # without a sign of life; then a replica's number is forgotten
 
-# Of each connection, unless the URL says otherwise: a server that is gone is noticed in seconds.
-_DEFAULTS = {
-    "application_name": "recollect-server",
-    "connect_timeout": "3",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "15000",
-    "target_session_attrs": "read-write",
-}
-# What a role or a database has set must not weaken what an answer promises; `remote_apply` stays.
-# Behind a pooler nothing is set, for its sessions are also those of others: there the schema's
-# functions and triggers do the same for one transaction (migrations/0008_poolers.sql).
-_SESSION = """
-    SELECT CASE WHEN pg_backend_pid() = %s THEN concat(
-               set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-                   WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false),
-               set_config('default_transaction_isolation', 'read committed', false),
-               set_config('lock_timeout', '10s', false),
-               set_config('idle_in_transaction_session_timeout', '60s', false)) END,
-           current_setting('default_transaction_isolation')
-"""
-
-
 _ENDED = "PostgreSQL does not answer, and the server stops"
-
-
-class DatabaseUnavailable(Exception):
-    """PostgreSQL cannot be reached, or refused a statement. The text says why."""
-
-
-class DatabaseBusy(DatabaseUnavailable):
-    """All connections are in use by calls; PostgreSQL can be reached."""
-
-
-class DatabaseRefused(Exception):
-    """The database cannot be used as it is. The text says why, and what to do."""
 
 
 class Database:
@@ -196,7 +167,7 @@ class Database:
         nobody in, or, to be alone, anybody at all.
         """
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, _SCHEMA])
+            lock_schema(connection)
             if is_alone:
                 self._holder = self._connected()
                 # A transaction that stays open: a pooler leaves it its session.
@@ -370,46 +341,13 @@ class Database:
         enter(connection)
 
 
-def conninfo_of(url: str) -> str:
-    """Return the parameters of connections to a database. Raises DatabaseRefused."""
-    try:
-        given = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        # Its own text may hold the password.
-        raise DatabaseRefused(f"{without_password(url)} is no URL of PostgreSQL") from None
-    missing = {key: value for key, value in _DEFAULTS.items() if key not in given}
-    return make_conninfo(url, **missing)
-
-
-def connected(conninfo: str, configured: Callable[[Connection], None]) -> Connection:
-    """Return a new connection, which commits each statement. Raises psycopg.Error,
-    DatabaseRefused.
-    """
-    connection: Connection = psycopg.connect(conninfo, autocommit=True)
-    try:
-        configured(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def said(error: BaseException) -> str:
-    """Return the text of an error of PostgreSQL on one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = (lines[0] if lines else type(error).__name__).rstrip(".")
-    for opening in ("connection is bad: ", "connection failed: "):
-        text = text.removeprefix(opening)
-    return f"PostgreSQL: {text}"
-
-
 def _is_locked(connection: Connection, function: str) -> bool:
     """Take the lock of who is alone with a function of PostgreSQL, until the transaction ends.
     Return False where another one keeps it.
     """
     connection.execute(f"SET LOCAL lock_timeout = {_KEPT}".encode())
     try:
-        connection.execute(f"SELECT {function}(%s, %s)".encode(), [_LOCK, _ALONE])
+        connection.execute(f"SELECT {function}(%s, %s)".encode(), [LOCK, _ALONE])
     except psycopg.errors.LockNotAvailable:
         return False
     return True
@@ -438,87 +376,3 @@ def _horizon_age(connection: Connection) -> float:
         " WHERE backend_xid IS NOT NULL"
     ).fetchone()
     return 0.0 if row is None or row[0] is None else max(0.0, float(row[0]))
-
-
-def configure(connection: Connection, prepares: bool | None = None) -> None:
-    """Let the settings of a session be those that the statements count on.
-
-    A pooler (PgBouncer, also of others) gives each transaction a session of its choice. It shows by
-    the process that serves the connection, which is another one than the connection was told of.
-    Statements are not prepared there unless that is asked for, and nothing is set.
-    """
-    if prepares is not None:
-        connection.prepare_threshold = 5 if prepares else None
-    row = connection.execute(_SESSION, [connection.info.backend_pid]).fetchone()
-    assert row is not None
-    if row[0] is None:
-        if prepares is None:
-            connection.prepare_threshold = None
-        if row[1] != "read committed":
-            raise DatabaseRefused(
-                f"the pooler's sessions have default_transaction_isolation = '{row[1]}', and the"
-                " server cannot set what a pooler shares: ALTER ROLE"
-                f" {connection.info.user} SET default_transaction_isolation = 'read committed'"
-            )
-
-
-def enter(connection: Connection) -> None:
-    """Note whether a standby took over, before a connection is used."""
-    connection.execute("SELECT recollect.enter()")
-
-
-def migrate(connection: Connection, name: str) -> None:
-    """Apply the steps of the schema that the database lacks. Raises DatabaseRefused if it has some
-    that this version would have to know, or is of an old PostgreSQL.
-    """
-    if connection.info.server_version < _OLDEST:
-        raise DatabaseRefused(
-            f"{name} is PostgreSQL {connection.info.server_version // 10000}:"
-            f" {_OLDEST // 10000} or newer is needed"
-        )
-    steps = sorted(
-        (int(file.name[:4]), file)
-        for file in (resources.files(__package__) / "migrations").iterdir()
-        if file.name.endswith(".sql")
-    )
-    while True:
-        # The lock ends with the transaction: a pooler may give the next one another session.
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, _SCHEMA])
-            applied = _applied(connection)
-            newest, version = steps[-1][0], max(applied, default=0)
-            if version > newest and (oldest := _oldest_server(connection)) > newest:
-                raise DatabaseRefused(
-                    f"the database has version {version} of the schema, for servers that know"
-                    f" {oldest}, and this server knows {newest}: run the newer server"
-                )
-            lacking = [step for step in steps if step[0] not in applied]
-            if not lacking:
-                return
-            number, file = lacking[0]
-            connection.execute(file.read_text().encode())
-            connection.execute(
-                "INSERT INTO recollect.schema_version (version) VALUES (%s)", [number]
-            )
-        log.info("schema_migrated", version=number)
-
-
-def _oldest_server(connection: Connection) -> int:
-    """Return the step of the schema that a server must know."""
-    row = connection.execute("SELECT oldest_server FROM recollect.owner").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def _applied(connection: Connection) -> set[int]:
-    """Return the steps that were applied, and make their table if it is not there."""
-    row = connection.execute("SELECT to_regclass('recollect.schema_version')").fetchone()
-    if row is None or row[0] is None:
-        connection.execute("CREATE SCHEMA IF NOT EXISTS recollect")
-        connection.execute(
-            "CREATE TABLE recollect.schema_version ("
-            "version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"
-        )
-        return set()
-    rows = connection.execute("SELECT version FROM recollect.schema_version")
-    return {int(version) for (version,) in rows}

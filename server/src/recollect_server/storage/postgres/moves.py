@@ -1,7 +1,8 @@
 """The mark of a database that all logs are copied to (see `storage.logs.moves`)."""
 
 from recollect_server.storage.logs.moves import MoveMark
-from recollect_server.storage.postgres.database import Connection, Database
+from recollect_server.storage.postgres.connections import Connection
+from recollect_server.storage.postgres.database import Database
 
 
 class DatabaseMark:

@@ -13,7 +13,8 @@ from recollect_server.storage.logs.order import (
     Take,
 )
 from recollect_server.storage.logs.store import Kind, LogUnavailable
-from recollect_server.storage.postgres.database import Connection, Database, DatabaseUnavailable
+from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
+from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.follower import (
     SNAPSHOT,
     Followed,

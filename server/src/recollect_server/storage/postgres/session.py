@@ -6,16 +6,16 @@ from typing import TypeAlias, TypeVar
 import psycopg
 
 from recollect_server.domain.store_url import without_password
-from recollect_server.storage.postgres.database import (
+from recollect_server.storage.postgres.connections import (
     Connection,
     DatabaseUnavailable,
     configure,
     connected,
     conninfo_of,
     enter,
-    migrate,
     said,
 )
+from recollect_server.storage.postgres.schema import migrate
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[Connection, bool], T]

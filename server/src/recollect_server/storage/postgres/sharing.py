@@ -19,11 +19,8 @@ from recollect_server.storage.logs.store import (
     LogUnavailable,
     request_claim,
 )
-from recollect_server.storage.postgres.database import (
-    Connection,
-    Database,
-    DatabaseUnavailable,
-)
+from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
+from recollect_server.storage.postgres.database import Database
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""

@@ -18,7 +18,8 @@ from typing import TypeVar
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import Kind, LogNotFound, LogUnavailable
-from recollect_server.storage.postgres.database import Connection, Database, DatabaseUnavailable
+from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
+from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.sharing import failing
 from recollect_server.storage.postgres.store import PostgresStore
 

@@ -10,10 +10,7 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.record import seal
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.logs.tokens import TOKENS, Mark, fields_of
-from recollect_server.storage.postgres.database import (
-    Connection,
-    DatabaseUnavailable,
-)
+from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
 from recollect_server.storage.postgres.session import Work
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import numpy as np
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import SEQUENCE_BITS, id_range, number_of, sequence_of
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, failures
-from recollect_server.storage.vectors.store import PIECE_BITS
+from recollect_server.storage.vectors.texts import PIECE_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ by itself which conversation has which text in which line, so that a delete take
 deleted text out, unless another message has the same text. Whatever of it is lost or damaged is
 worked out again from the transcripts: nothing here is the truth.
 
-The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`;
-which text stands where is said by a message's id (`domain.ids`, of the conversation's
-number in this file), where line 0 is the conversation's abbreviation. Each model has its own: one
-is served while another is worked out, and another beside it has the texts of other languages.
+Which text stands where is said by a message's id (`domain.ids`, of the conversation's number in
+this file), where line 0 is the conversation's abbreviation; the texts and their vectors are in
+`storage.vectors.texts`. Each model has its own: one is served while another is worked out, and
+another beside it has the texts of other languages.
 """
 
 import threading
@@ -28,11 +28,11 @@ from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import id_range, message_id, sequence_of
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, connect, failures
 from recollect_server.storage.vectors.removals import Removals
+from recollect_server.storage.vectors.texts import PIECE_BITS, Texts
 
 _BESIDE = "beside"
 ABBREVIATION = 0
 """The line that stands for a conversation's abbreviation."""
-PIECE_BITS = 20
 _REMOVED = 1000  # places that a delete takes out in one transaction
 
 
@@ -105,6 +105,7 @@ class VectorStore:
         self._removals = Removals()
         self._closed = False
         self._connection = connect(self.path)
+        self._texts = Texts(self._connection)
         with failures():
             self._inode = self.path.stat().st_ino
 
@@ -151,9 +152,7 @@ class VectorStore:
             connection.execute("INSERT OR REPLACE INTO facts VALUES('served', ?)", (str(model),))
             for table in ("progress", "places", "parts"):
                 connection.execute(f"DELETE FROM {table} WHERE model NOT IN (?, ?)", models)
-            _drop_texts(
-                connection, "SELECT text, pieces FROM texts WHERE model NOT IN (?, ?)", models
-            )
+            self._texts.drop_others(models)
             connection.execute("DELETE FROM models WHERE model NOT IN (?, ?)", models)
 
     def accompany(self, beside: int | None) -> None:
@@ -262,28 +261,16 @@ class VectorStore:
 
     def has_text(self, model: int, text_hash: bytes) -> bool:
         """Return whether a text was embedded before."""
-        with self._using() as connection:
-            query = "SELECT EXISTS (SELECT 1 FROM texts WHERE model = ? AND hash = ?)"
-            return bool(connection.execute(query, (model, text_hash)).get)
+        with self._using():
+            return self._texts.number(model, text_hash) is not None
 
     def vectors_of(self, model: int, hashes: Iterable[bytes]) -> dict[bytes, NDArray[np.int8]]:
         """Return the vectors of the texts that were embedded before, each of shape [pieces,
         384].
         """
-        by_hash: dict[bytes, NDArray[np.int8]] = {}
-        with self._using() as connection:
-            for name in hashes:
-                row = connection.execute(
-                    "SELECT text, pieces FROM texts WHERE model = ? AND hash = ?", (model, name)
-                ).fetchone()
-                if row is not None:
-                    first = row[0] << PIECE_BITS
-                    query = "SELECT embedding FROM vectors WHERE rowid = ?"
-                    parts = [
-                        connection.execute(query, (first + piece,)).get for piece in range(row[1])
-                    ]
-                    by_hash[name] = np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
-        return by_hash
+        with self._using():
+            vectors = ((name, self._texts.vectors(model, name)) for name in hashes)
+            return {name: them for name, them in vectors if them is not None}
 
     def removed_after(self, moment: int, oldest: int) -> tuple[list[str], int]:
         """Return the conversations that were deleted or unindexed after a moment, and the present
@@ -406,7 +393,7 @@ class VectorStore:
                 )
             changed: list[tuple[EmbeddedText, bool]] = []
             for place in present:
-                text = _text(connection, model, place)
+                text = self._texts.add(model, place.hash, place.vectors)
                 connection.execute(
                     "DELETE FROM parts WHERE model = ? AND hash = ?", (model, place.hash)
                 )
@@ -420,7 +407,7 @@ class VectorStore:
                 if before != text:
                     changed.append((place, before is not None))
                 if before is not None and before != text:
-                    _drop_unused(connection, [before])
+                    self._texts.drop_unused([before])
             for name, lines in progress.items():
                 if name in keys:
                     connection.execute(
@@ -443,7 +430,7 @@ class VectorStore:
                 ).get
                 if text is not None:
                     connection.execute("DELETE FROM places WHERE model = ? AND place = ?", where)
-                    _drop_unused(connection, [text])
+                    self._texts.drop_unused([text])
                     removed.append(line)
         return removed
 
@@ -500,7 +487,7 @@ class VectorStore:
                     "DELETE FROM places WHERE model = ? AND place = ?",
                     [place[:2] for place in places],
                 )
-                removed += _drop_unused(connection, list({place[2] for place in places}))
+                removed += self._texts.drop_unused(list({place[2] for place in places}))
                 if len(places) < _REMOVED:
                     connection.execute("DELETE FROM progress WHERE key = ?", (key,))
                     connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
@@ -511,12 +498,8 @@ class VectorStore:
 
     def count(self, model: int) -> int:
         """Return the number of a model's vectors."""
-        with self._using() as connection:
-            return int(
-                connection.execute(
-                    "SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = ?", (model,)
-                ).get
-            )
+        with self._using():
+            return self._texts.count(model)
 
     @contextmanager
     def _using(self, *, alone: bool = False) -> Iterator[apsw.Connection]:
@@ -529,49 +512,3 @@ class VectorStore:
             else:
                 with self._connection:
                     yield self._connection
-
-
-def _text(connection: apsw.Connection, model: int, place: EmbeddedText) -> int:
-    """Return the number of a text, adding its vectors if they are missing."""
-    number = connection.execute(
-        "SELECT text FROM texts WHERE model = ? AND hash = ?", (model, place.hash)
-    ).get
-    if number is not None:
-        return int(number)
-    connection.execute(
-        "INSERT INTO texts(model, hash, pieces) VALUES(?, ?, ?)",
-        (model, place.hash, len(place.vectors)),
-    )
-    text = connection.last_insert_rowid()
-    connection.executemany(
-        "INSERT INTO vectors(rowid, embedding) VALUES(?, vec_int8(?))",
-        [
-            (text << PIECE_BITS | piece, vector.tobytes())
-            for piece, vector in enumerate(place.vectors)
-        ],
-    )
-    return text
-
-
-def _drop_unused(connection: apsw.Connection, texts: list[int]) -> int:
-    """Remove the given texts that no place uses any more, and return the number of removed
-    vectors.
-    """
-    query = (
-        "SELECT t.text, t.pieces FROM texts t WHERE t.text IN (SELECT value FROM json_each(?))"
-        " AND NOT EXISTS (SELECT 1 FROM places p WHERE p.text = t.text)"
-    )
-    return _drop_texts(connection, query, (orjson.dumps(texts).decode(),))
-
-
-def _drop_texts(connection: apsw.Connection, query: str, values: tuple[int | str, ...]) -> int:
-    chosen: list[tuple[int, int]] = connection.execute(query, values).fetchall()  # type: ignore[assignment]  # the table's types
-    rows = orjson.dumps(
-        [text << PIECE_BITS | piece for text, pieces in chosen for piece in range(pieces)]
-    ).decode()
-    connection.execute(
-        "DELETE FROM vectors WHERE rowid IN (SELECT value FROM json_each(?))", (rows,)
-    )
-    texts = orjson.dumps([text for text, _ in chosen]).decode()
-    connection.execute("DELETE FROM texts WHERE text IN (SELECT value FROM json_each(?))", (texts,))
-    return sum(pieces for _, pieces in chosen)

@@ -4,6 +4,7 @@ from recollect.v1 import conversation_service_pb2 as api
 
 from recollect_server.domain.conversation import CALLER, NoteRecord
 from recollect_server.domain.filters import Filter
+from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.conversations.bounds import MAX_NAME
@@ -19,8 +20,9 @@ _MAX_WRITERS = 8
 class NoteHandlers:
     """The handlers of the calls about notes."""
 
-    def __init__(self, conversations: Conversations) -> None:
+    def __init__(self, conversations: Conversations, notes: ConversationNotes) -> None:
         self._conversations = conversations
+        self._notes = notes
 
     def Rename(self, request: api.RenameRequest, call: Call) -> api.RenameResponse:
         """Set a title that the server never replaces."""
@@ -40,7 +42,7 @@ class NoteHandlers:
         checks.done()
         if request.automatic:
             topics = tuple(request.topics)
-            conversation = self._conversations.assign_title(
+            conversation = self._notes.assign_title(
                 request.conversation_id, title, topics, _record_of(request, ""), request.request_id
             )
         else:
@@ -62,7 +64,7 @@ class NoteHandlers:
         checks.said("summary", request.summary, _MAX_SUMMARY)
         checks.request_id(request.request_id)
         checks.done()
-        conversation = self._conversations.record_compression(
+        conversation = self._notes.record_compression(
             request.conversation_id, request.compressed_through, request.summary, request.request_id
         )
         return api.RecordCompressionResponse(conversation=conversation_to(conversation))
@@ -78,7 +80,7 @@ class NoteHandlers:
         checks.request_id(request.request_id)
         _check_writer(checks, request)
         checks.done()
-        conversation = self._conversations.record_abbreviation(
+        conversation = self._notes.record_abbreviation(
             request.conversation_id,
             request.text,
             tuple(dict.fromkeys(request.topics)),
@@ -115,7 +117,7 @@ class NoteHandlers:
             updated_after=optional_milliseconds(request, "updated_after"),
             updated_before=optional_milliseconds(request, "updated_before"),
         )
-        queued, others = self._conversations.regenerate_notes(
+        queued, others = self._notes.regenerate(
             chosen,
             tuple(map(writer_of, request.writers)),
             dry_run=request.dry_run,

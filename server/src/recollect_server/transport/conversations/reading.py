@@ -5,6 +5,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import MAX_LINES
+from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.transport.answers import Answers
@@ -29,11 +30,13 @@ class ReadHandlers:
     def __init__(
         self,
         conversations: Conversations,
+        notes: ConversationNotes,
         working_context: WorkingContext,
         answers: Answers,
         seal: Seal,
     ) -> None:
         self._conversations = conversations
+        self._notes = notes
         self._working_context = working_context
         self._answers = answers
         self._seal = seal
@@ -44,7 +47,7 @@ class ReadHandlers:
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.done()
         conversation = self._conversations.get(request.conversation_id)
-        failures = self._conversations.note_failures([request.conversation_id])
+        failures = self._notes.failures([request.conversation_id])
         return api.GetResponse(
             conversation=conversation_to(conversation, failures.get(request.conversation_id, ""))
         )
@@ -76,7 +79,8 @@ class ReadHandlers:
         page = self._conversations.page(
             chosen, page_size(request.page_size), self._seal.place(request, request.page_token)
         )
-        values = (conversation_to(it, page.failures.get(it.id, "")) for it in page.conversations)
+        failures = self._notes.failures([it.id for it in page.conversations])
+        values = (conversation_to(it, failures.get(it.id, "")) for it in page.conversations)
         fitting, more = self._answers.fitting(values)
         last = page.conversations[len(fitting) - 1] if more else None
         return api.ListResponse(
@@ -139,7 +143,7 @@ class ReadHandlers:
                     answer, self._working_context.load(request.to_conversation_id, max_turns=turns)
                 )
                 keep(answer)
-        self._conversations.leave(
+        self._notes.leave(
             request.from_conversation_id,
             request.to_conversation_id,
             request.max_turns,

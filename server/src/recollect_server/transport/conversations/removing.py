@@ -5,7 +5,7 @@ from recollect.v1 import conversation_service_pb2 as api
 
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import MAX_LINES
-from recollect_server.services.conversations import Conversations
+from recollect_server.services.removals import Removals
 from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.conversations.bounds import ARCHIVED, MAX_CONVERSATIONS
 from recollect_server.transport.convert import (
@@ -26,8 +26,8 @@ _LEFT = {
 class RemovalHandlers:
     """The handlers of the calls that remove text for good."""
 
-    def __init__(self, conversations: Conversations) -> None:
-        self._conversations = conversations
+    def __init__(self, removals: Removals) -> None:
+        self._removals = removals
 
     def Delete(self, request: api.DeleteRequest, call: Call) -> api.DeleteResponse:
         """Delete a conversation for good."""
@@ -37,7 +37,7 @@ class RemovalHandlers:
             checks.refuse("anchors", "is not a disposition of this version")
         checks.request_id(request.request_id)
         checks.done()
-        receipt = self._conversations.delete(
+        receipt = self._removals.delete(
             request.conversation_id,
             request.anchors,
             request.request_id,
@@ -82,7 +82,7 @@ class RemovalHandlers:
             updated_before=optional_milliseconds(request, "updated_before"),
             archived=ARCHIVED[request.archived] if archived else None,
         )
-        receipt = self._conversations.delete_many(
+        receipt = self._removals.delete_many(
             chosen,
             request.anchors,
             min(request.limit or _USUAL_DELETED, MAX_CONVERSATIONS),
@@ -121,7 +121,7 @@ class RemovalHandlers:
             checks.refuse("sequence", wrong)
         checks.request_id(request.request_id)
         checks.done()
-        done, copies = self._conversations.redact(
+        done, copies = self._removals.redact(
             request.conversation_id,
             min(request.sequence, MAX_LINES + 1),
             request.turn_number,

@@ -5,8 +5,8 @@ from functools import partial
 from recollect.v1 import conversation_service_pb2 as api
 
 from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.log import Interest
 from recollect_server.services.streaming.snapshot import Choice
+from recollect_server.services.streaming.watching import Interest
 from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.conversations.bounds import MAX_CONVERSATIONS, MAX_NAME, MAX_TURNS
 from recollect_server.transport.handling import Call, Send

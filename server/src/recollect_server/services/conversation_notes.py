@@ -1,0 +1,194 @@
+"""Notes of conversations as callers see them: titles, abbreviations and summaries that they bring,
+and those that they ask the server to write.
+"""
+
+from contextlib import suppress
+from dataclasses import asdict
+
+import orjson
+
+from recollect_server.domain.conversation import (
+    CALLER,
+    Abbreviated,
+    Compressed,
+    Content,
+    Conversation,
+    NoteRecord,
+    TitleAssigned,
+)
+from recollect_server.domain.errors import (
+    ConversationNotFound,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+)
+from recollect_server.domain.filters import Filter
+from recollect_server.domain.notes import notes_due
+from recollect_server.services.space.requests import key_of
+from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState
+from recollect_server.storage.index.columns import KnownRequest
+
+
+class ConversationNotes:
+    """The notes of a space's conversations. Raises the errors of `domain.errors`; safe to call from
+    any thread.
+    """
+
+    def __init__(self, space: Space, *, by_rule: bool = False) -> None:
+        """`by_rule`: the server writes notes without a model, which replaces no others."""
+        self._space = space
+        self._by_rule = by_rule
+
+    def failures(self, conversation_ids: list[str]) -> dict[str, str]:
+        """Return why the last try to write notes failed, for those of the conversations where it
+        did.
+
+        Empty where the index cannot answer: Get does without it.
+        """
+        with suppress(IndexUnavailable):
+            return self._space.index.notes.failures(conversation_ids)
+        return {}
+
+    def regenerate(
+        self, chosen: Filter, writers: tuple[str, ...], *, dry_run: bool, request_id: str
+    ) -> tuple[int, int]:
+        """Queue notes to be written anew. Return how many conversations are queued, and how many
+        that match keep their notes.
+
+        `writers`: those of the present notes, an empty one where none is recorded; none: all but
+        callers. Raises ConversationNotFound for one that the filter names.
+        """
+        payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
+        request = key_of("RegenerateNotes", request_id, payload)
+        with self._space.exclusive(request=request_id or "RegenerateNotes"):
+            if request and (record := self._space.answered_requests.find(request)):
+                queued, others = orjson.loads(record.answer)
+                return queued, others
+            if chosen.conversation_id:
+                self._space.read(chosen.conversation_id)
+            with self._space.answered_requests.carrying_out(request):
+                there = self._space.index.notes.choose(chosen, writers, by_rule=self._by_rule)
+                counts = len(there.numbers), there.others
+                record = (
+                    KnownRequest(request.id, request.hash, "", answer=orjson.dumps(counts).decode())
+                    if request
+                    else None
+                )
+                if record or not dry_run:
+                    self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
+                if record:
+                    self._space.answered_requests.share(record)
+                return counts
+
+    def assign_title(
+        self,
+        conversation_id: str,
+        title: str,
+        topics: tuple[str, ...],
+        by: NoteRecord,
+        request_id: str,
+    ) -> Conversation:
+        """Name a conversation as the server itself does: a name that was given by hand stands."""
+        payload = {
+            "id": conversation_id,
+            "title": title,
+            "automatic": True,
+            "topics": topics,
+        } | _payload_of(by)
+        request = key_of("Rename", request_id, payload)
+        return self._space.record(
+            conversation_id,
+            lambda _: [TitleAssigned(title, topics, self._space.clock(), by.writer, by.model)],
+            request,
+        )
+
+    def record_abbreviation(
+        self,
+        conversation_id: str,
+        text: str,
+        topics: tuple[str, ...],
+        by: NoteRecord,
+        request_id: str,
+    ) -> Conversation:
+        """Record notes that the caller wrote, or brings: then `by` says who did."""
+        payload = {"id": conversation_id, "text": text, "topics": topics} | _payload_of(by)
+        request = key_of("RecordAbbreviation", request_id, payload)
+        return self._space.record(
+            conversation_id,
+            lambda _: [Abbreviated(text, self._space.clock(), topics or None, by.writer, by.model)],
+            request,
+        )
+
+    def record_compression(
+        self, conversation_id: str, through: int, summary: str, request_id: str
+    ) -> Conversation:
+        """Record that a summary replaces the turns up to `through`."""
+        request = key_of(
+            "RecordCompression",
+            request_id,
+            {"id": conversation_id, "through": through, "summary": summary},
+        )
+
+        def event(state: ConversationState) -> list[Content]:
+            conversation = state.conversation
+            if not max(1, conversation.compressed_through) <= through <= conversation.turn_count:
+                raise InvalidField.of(
+                    "compressed_through",
+                    f"is {through}; a summary may cover from turn {max(1, conversation.compressed_through)} (what the last one"
+                    f" covers) to turn {conversation.turn_count} (the newest)",
+                )
+            return [Compressed(through, summary, self._space.clock())]
+
+        return self._space.record(conversation_id, event, request)
+
+    def queue(self, conversation_id: str) -> None:
+        """Queue the notes of a conversation that is left.
+
+        One that is gone, or an index that refuses, is passed over: notes that are not queued are
+        written once the conversation has been idle for a while.
+        """
+        with suppress(ConversationNotFound, StorageUnavailable, IndexUnavailable):
+            state = self._space.read(conversation_id)
+            if state.number is not None and notes_due(state.conversation):
+                self._space.index.notes.want(state.number, None)
+
+    def leave(
+        self, conversation_id: str, following_id: str, max_turns: int, request_id: str
+    ) -> None:
+        """Queue the abbreviation of the conversation that a switch leaves. Do nothing if it is
+        unset or the following one.
+        """
+        request = key_of(
+            "Switch",
+            request_id,
+            {"id": conversation_id, "to": following_id, "max_turns": max_turns},
+        )
+        with self._space.exclusive(request=request_id):
+            if request and self._space.answered_requests.find(request):
+                return
+            record = (
+                KnownRequest(request.id, request.hash, conversation_id or following_id)
+                if request
+                else None
+            )
+            with self._space.answered_requests.carrying_out(request):
+                if conversation_id and conversation_id != following_id:
+                    number = self._space.read(conversation_id).number
+                    if number is not None:
+                        self._space.index.notes.want(number, record)
+                elif record:
+                    self._space.index.requests.add(record)
+                if record:
+                    self._space.answered_requests.share(record)
+
+
+def _payload_of(by: NoteRecord) -> dict[str, str]:
+    """Return what a record adds to the payload of a request. The caller's own notes have the
+    payload of earlier versions.
+    """
+    return (
+        {}
+        if by.writer in ("", CALLER) and not by.model
+        else {"writer": by.writer, "writer_model": by.model}
+    )

@@ -1,0 +1,203 @@
+"""Removal of text for good: conversations deleted, one or all that match a filter, and messages
+redacted.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from recollect_server.domain.errors import (
+    AnchorsPresent,
+    ConversationNotFound,
+    ConversationPinned,
+    IndexUnavailable,
+    StorageUnavailable,
+)
+from recollect_server.domain.filters import Filter
+from recollect_server.services.space.deletion import Receipt, nobody
+from recollect_server.services.space.redaction import RedactionDone
+from recollect_server.services.space.requests import key_of
+from recollect_server.services.space.space import Space
+from recollect_server.storage.index.columns import KnownRequest
+
+_MAX_COPIES = 100  # conversations that a redaction names
+_DELETED_AT_ONCE = 100  # conversations that one query names
+_MAX_LEFT = 1000  # conversations that a receipt names as left
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Receipt of a delete of many conversations."""
+
+    conversations: list[str]
+    """Those that were deleted, or would be."""
+    left: list[tuple[str, str]]
+    """Those that match and were left, each with the name of the error that refuses it."""
+    removed: dict[str, int]
+    """Entries removed, by place."""
+    has_more: bool
+    time: int
+    failure: str = ""
+    """Conversation at which it ended early, and why; empty if it did not."""
+
+    @property
+    def text(self) -> str:
+        """The receipt as it is remembered with its request."""
+        return orjson.dumps(self).decode()
+
+    @classmethod
+    def of(cls, text: str) -> "Deleted":
+        """Return the receipt that was remembered."""
+        fields = orjson.loads(text)
+        return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
+
+
+class Removals:
+    """The removals of a space. Raises the errors of `domain.errors`; safe to call from any
+    thread.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def delete(
+        self,
+        conversation_id: str,
+        anchors: int,
+        request_id: str,
+        *,
+        force: bool = False,
+        deleting: Callable[[str], None] = nobody,
+    ) -> Receipt:
+        """Delete a conversation permanently, with its text in every file. `anchors` decides about
+        its anchors; `deleting` is called with its id right before it goes.
+
+        Raises ConversationPinned for a pinned one without `force`.
+        """
+        payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
+        request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
+        return self._space.delete(conversation_id, anchors, request, force=force, deleting=deleting)
+
+    def redact(
+        self, conversation_id: str, sequence: int, turn: int, by: str, request_id: str
+    ) -> tuple[RedactionDone, list[str]]:
+        """Remove the text of the message of a line, or, where that is 0, of all messages of a turn.
+        Return also the conversations that may have copies of them.
+        """
+        payload = {"id": conversation_id, "sequence": sequence, "turn": turn}
+        done = self._space.redact(
+            conversation_id,
+            sequence=sequence,
+            turn=turn,
+            by=by,
+            request=key_of("RedactMessage", request_id, payload),
+        )
+        first = min(message.turn_number for message in done.messages)
+        copies = self._space.index.conversations.copies(conversation_id, first, _MAX_COPIES)
+        return done, copies
+
+    def delete_many(
+        self,
+        chosen: Filter,
+        anchors: int,
+        limit: int,
+        request_id: str,
+        *,
+        force: bool,
+        dry_run: bool,
+        deleting: Callable[[str], None] = nobody,
+    ) -> Deleted:
+        """Delete the conversations that match, the longest unchanged first, at most `limit`.
+
+        With `dry_run` nothing is deleted, and the answer says what would be. One that `delete`
+        would refuse is left, with the reason. `deleting` is called with the id of each right before
+        it goes. What was deleted before a failure stays deleted, and the receipt says why it ends
+        there: it is not remembered, and a repeat of the request goes on with the rest. A failure
+        before anything was deleted is raised.
+        """
+        payload = {
+            "chosen": asdict(chosen),
+            "anchors": anchors,
+            "limit": limit,
+            "force": force,
+            "dry_run": dry_run,
+        }
+        request = key_of("DeleteMany", request_id, payload)
+        with self._space.exclusive(request=request_id or "DeleteMany"):
+            if request and (record := self._space.answered_requests.find(request)):
+                return Deleted.of(record.answer)
+            with self._space.answered_requests.carrying_out(request):
+                done = self._delete_matching(
+                    chosen, anchors, limit, force=force, dry_run=dry_run, deleting=deleting
+                )
+                if request and not done.failure:
+                    record = KnownRequest(request.id, request.hash, "", answer=done.text)
+                    self._space.answered_requests.remember(record)
+            if request and done.failure:
+                self._space.answered_requests.give_up(request)
+            return done
+
+    def _delete_matching(
+        self,
+        chosen: Filter,
+        anchors: int,
+        limit: int,
+        *,
+        force: bool,
+        dry_run: bool,
+        deleting: Callable[[str], None],
+    ) -> Deleted:
+        """Delete the conversations that match, as `delete_many` does."""
+        deleted: list[str] = []
+        left: list[tuple[str, str]] = []
+        removed: Counter[str] = Counter()
+        place: tuple[int, str] | None = None
+        failure = ""
+        while len(deleted) < limit and not failure:
+            rows = self._space.index.conversations.select(
+                chosen, _DELETED_AT_ONCE, place, newest_first=False
+            )
+            for row in rows:
+                if len(deleted) == limit:
+                    break
+                name = row.conversation.id
+                place = row.conversation.update_time, name
+                try:
+                    if dry_run:
+                        self._space.check_delete(name, anchors, force=force)
+                    else:
+                        receipt = self._space.delete(name, anchors, force=force, deleting=deleting)
+                        removed.update(receipt.removed)
+                    deleted.append(name)
+                except (ConversationPinned, AnchorsPresent) as error:
+                    if len(left) < _MAX_LEFT:
+                        left.append((name, type(error).__name__))
+                except ConversationNotFound:
+                    pass  # somebody else deleted it meanwhile
+                except (IndexUnavailable, StorageUnavailable) as error:
+                    if _is_gone(self._space, name):
+                        deleted.append(name)  # the rest of its delete is finished later
+                    if not deleted or dry_run:
+                        raise
+                    failure = f"{name}: {error}"
+                    break
+            if len(rows) < _DELETED_AT_ONCE:
+                break
+        has_more = bool(
+            failure or self._space.index.conversations.select(chosen, 1, place, newest_first=False)
+        )
+        return Deleted(deleted, left, dict(removed), has_more, self._space.clock(), failure)
+
+
+def _is_gone(space: Space, conversation_id: str) -> bool:
+    """Return whether a conversation is deleted, though its delete failed half-way."""
+    try:
+        space.read(conversation_id)
+    except ConversationNotFound:
+        return True
+    except StorageUnavailable:
+        return False
+    return False

@@ -1,0 +1,74 @@
+"""The newest updates of a log, in memory, encoded once for all who are sent them."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+from recollect_server.services.streaming.watching import About
+from recollect_server.storage.logs.order import Key, Mark
+
+_RING_BYTES = 32 << 20
+_RING_ENTRIES = 50_000
+
+C = TypeVar("C", int, Key)
+"""A place in a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[C]):
+    """An update as it is sent."""
+
+    cursor: C
+    about: About
+    data: bytes
+    mark: Mark | None = None
+    """The cursor as a position in an order that processes share."""
+
+
+class Ring(Generic[C]):
+    """The newest updates of a log, in memory. Whoever owns it guards it."""
+
+    def __init__(self, latest: C) -> None:
+        self._entries: list[Entry[C]] = []
+        self._bytes = 0
+        self.after: C = latest
+        """It has everything behind this cursor up to `latest`."""
+        self.latest: C = latest
+
+    def run(self, cursor: C, most: int) -> tuple[list[Entry[C]], C] | None:
+        """Return the oldest entries behind a cursor, and the cursor behind them; None if it does
+        not reach back to it.
+        """
+        if cursor < self.after:
+            return None
+        start = bisect_right(self._entries, cursor, key=attrgetter("cursor"))
+        run = self._entries[start : start + most]
+        return run, run[-1].cursor if start + most < len(self._entries) else self.latest
+
+    def extend(self, new: list[Entry[C]], deleted: dict[str, C], latest: C) -> None:
+        """Append new entries up to a cursor. `deleted`: the cursor of the deletion of each deleted
+        conversation.
+        """
+        self.latest = latest
+        self._entries += new
+        self._bytes += sum(len(entry.data) for entry in new)
+        if deleted:  # as in the log itself: of what is deleted, only that stays
+            self._entries = [
+                entry
+                for entry in self._entries
+                if entry.about[0] not in deleted or entry.cursor >= deleted[entry.about[0]]
+            ]
+            self._bytes = sum(len(entry.data) for entry in self._entries)
+        while self._bytes > _RING_BYTES or len(self._entries) > _RING_ENTRIES:
+            # at once: a list gives up its front slowly
+            half = self._entries[: len(self._entries) // 2 + 1]
+            del self._entries[: len(half)]
+            self._bytes -= sum(len(entry.data) for entry in half)
+            self.after = half[-1].cursor
+
+    def clear(self, latest: C) -> None:
+        """Keep nothing, and go on behind a cursor."""
+        self._entries.clear()
+        self._bytes = 0
+        self.after = self.latest = latest

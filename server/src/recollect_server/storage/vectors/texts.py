@@ -1,0 +1,89 @@
+"""The texts of `vectors.db`: each is there once for a model, by its hash, with the vectors of its
+pieces.
+
+The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`.
+"""
+
+import apsw
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from recollect_server.domain.embedding import DIMENSIONS
+
+PIECE_BITS = 20
+
+
+class Texts:
+    """The texts of a file. Call it within a transaction that `VectorStore` began."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def number(self, model: int, text_hash: bytes) -> int | None:
+        """Return the number of a text; None if it is not there."""
+        query = "SELECT text FROM texts WHERE model = ? AND hash = ?"
+        number = self._connection.execute(query, (model, text_hash)).get
+        return None if number is None else int(number)
+
+    def vectors(self, model: int, text_hash: bytes) -> NDArray[np.int8] | None:
+        """Return the vectors of a text, of shape [pieces, 384]; None if it is not there."""
+        query = "SELECT text, pieces FROM texts WHERE model = ? AND hash = ?"
+        row = self._connection.execute(query, (model, text_hash)).fetchone()
+        if row is None:
+            return None
+        first = row[0] << PIECE_BITS
+        query = "SELECT embedding FROM vectors WHERE rowid = ?"
+        parts = [self._connection.execute(query, (first + piece,)).get for piece in range(row[1])]
+        return np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
+
+    def count(self, model: int) -> int:
+        """Return the number of a model's vectors."""
+        query = "SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = ?"
+        return int(self._connection.execute(query, (model,)).get)
+
+    def add(self, model: int, text_hash: bytes, vectors: NDArray[np.int8]) -> int:
+        """Return the number of a text, adding its vectors if they are missing."""
+        if (number := self.number(model, text_hash)) is not None:
+            return number
+        self._connection.execute(
+            "INSERT INTO texts(model, hash, pieces) VALUES(?, ?, ?)",
+            (model, text_hash, len(vectors)),
+        )
+        text = self._connection.last_insert_rowid()
+        self._connection.executemany(
+            "INSERT INTO vectors(rowid, embedding) VALUES(?, vec_int8(?))",
+            [
+                (text << PIECE_BITS | piece, vector.tobytes())
+                for piece, vector in enumerate(vectors)
+            ],
+        )
+        return text
+
+    def drop_unused(self, texts: list[int]) -> int:
+        """Remove the given texts that no place uses any more, and return the number of removed
+        vectors.
+        """
+        query = (
+            "SELECT t.text, t.pieces FROM texts t WHERE t.text IN (SELECT value FROM json_each(?))"
+            " AND NOT EXISTS (SELECT 1 FROM places p WHERE p.text = t.text)"
+        )
+        return self._drop(query, (orjson.dumps(texts).decode(),))
+
+    def drop_others(self, models: tuple[int, int]) -> None:
+        """Remove the texts of all models but two."""
+        self._drop("SELECT text, pieces FROM texts WHERE model NOT IN (?, ?)", models)
+
+    def _drop(self, query: str, values: tuple[int | str, ...]) -> int:
+        chosen: list[tuple[int, int]] = self._connection.execute(query, values).fetchall()  # type: ignore[assignment]  # the table's types
+        rows = orjson.dumps(
+            [text << PIECE_BITS | piece for text, pieces in chosen for piece in range(pieces)]
+        ).decode()
+        self._connection.execute(
+            "DELETE FROM vectors WHERE rowid IN (SELECT value FROM json_each(?))", (rows,)
+        )
+        texts = orjson.dumps([text for text, _ in chosen]).decode()
+        self._connection.execute(
+            "DELETE FROM texts WHERE text IN (SELECT value FROM json_each(?))", (texts,)
+        )
+        return sum(pieces for _, pieces in chosen)

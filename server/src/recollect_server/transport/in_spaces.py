@@ -1,0 +1,99 @@
+"""Handlers that run in the space of their caller, which is open meanwhile."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message as ProtoMessage
+
+from recollect_server.domain.errors import IndexSuspended
+from recollect_server.services.spaces.spaces import Spaces
+from recollect_server.transport.handling import Call, Handler, Send, StreamHandler, is_read
+
+_STORING = frozenset(
+    {
+        "ConversationService.Create",
+        "ConversationService.AppendTurn",
+        "ConversationService.UpdateMetadata",
+        "ConversationService.Fork",
+        "ConversationService.RecordCompression",
+        "ConversationService.RecordAbbreviation",
+        "RecallService.SetAnchor",
+        "ChannelService.Receive",
+        "ExternalCommunicationService.RecordReply",
+        "ExternalCommunicationService.RegisterContact",
+        "CheckpointService.PutRecords",
+    }
+)
+"""Calls that add text to a space: a space that is full refuses them."""
+
+_APPEND = "ConversationService.AppendTurn"
+"""The call that a suspended space takes without being resumed."""
+
+_PARTLY = frozenset(
+    {"RecallService.Search", "RecallService.BuildContext", "RecallService.FetchContext"}
+)
+"""Calls that a space which takes long to open answers by what is read of it, and that say so."""
+
+
+def handler_of(name: str, parts: Sequence[object]) -> Any:
+    """Return the handler of a method: each part has those of some of a service's methods. Raises
+    NotImplementedError if none has it.
+    """
+    for part in parts:
+        if (handler := getattr(part, name, None)) is not None:
+            return handler
+    raise NotImplementedError(f"no part of the service has a handler of {name}")
+
+
+def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
+    """Return a handler of a unary method that runs the one of its caller's space."""
+    service, name = method.containing_service.name, method.name
+    reads, stores = is_read(method), f"{service}.{name}" in _STORING
+    appends = f"{service}.{name}" == _APPEND
+    partly = f"{service}.{name}" in _PARTLY
+
+    def handle(space: Any, request: Any, call: Call) -> ProtoMessage | None:
+        if stores:
+            space.quota.admit(size=call.size)
+        handler: Handler = handler_of(name, space.handlers[service])
+        answer: ProtoMessage | None = space.carry_out(
+            lambda: handler(request, call), appends=appends
+        )
+        return answer
+
+    def run(request: Any, call: Call) -> ProtoMessage | None:
+        space_name = call.principal.space
+        # Work that needs the index of a suspended space says so before it has changed anything.
+        with (
+            suppress(IndexSuspended),
+            spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space,
+        ):
+            return handle(space, request, call)
+        with spaces.use(space_name, reads=reads) as space:
+            return handle(space, request, call)
+
+    return run
+
+
+def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHandler:
+    """Return a handler of a streaming method that runs the one of its caller's space, which stays
+    open as long as the stream does.
+    """
+    service, name = method.containing_service.name, method.name
+
+    def run(request: Any, call: Call, send: Send) -> None:
+        lease = spaces.use(call.principal.space, holds=True)
+        try:
+            handler: StreamHandler = handler_of(name, lease.space.handlers[service])
+            lease.space.follow()
+            handler(request, call, send)
+        except BaseException:
+            lease.end()
+            raise
+        # The callback runs on the thread that serves all calls; ending a lease waits for nothing.
+        if not call.context.add_callback(lease.end):
+            lease.end()
+
+    return run

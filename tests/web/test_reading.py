@@ -1,0 +1,248 @@
+"""Reading on the page: lists, transcripts, what stands beside them, and searches."""
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from recollect import Client, Message, Party
+from recollect_server import app
+from recollect_server.inference.weights import TOKENIZER, shipped
+from recollect_server.settings import Settings
+
+from tests.waiting import until
+from tests.web.conftest import ROW, Bridge, Browsing, Stage, visit, wait
+
+NOW = datetime.now(UTC)
+
+
+def test_a_list_says_where_a_conversation_is_and_whether_it_was_read(
+    stage: Stage, window: Browsing
+) -> None:
+    party = Party(contact="4915112345678", contact_name="Hanan")
+    page = window.tab()
+    page.wait_for_selector(".conversations h2")
+    it = stage.conversation("Dinner", "a table", channel="whatsapp", party=party, pinned=True)
+    row = page.wait_for_selector(f"#row-{it}")
+    page.wait_for_selector(f"#row-{it} .unread")
+    text = row.inner_text()
+    assert "WhatsApp" in text
+    assert "Hanan" in text
+    assert "read only here" in text
+    row.click()
+    page.wait_for_selector("text=Pinned to WhatsApp")
+    assert page.query_selector("textarea") is None
+    page.wait_for_selector(f"#row-{it} .unread", state="detached")
+    page.close()
+
+
+def test_a_long_list_is_a_short_page(stage: Stage, window: Browsing) -> None:
+    for number in range(120):
+        stage.client.conversations.create("list", messages=[Message.user(f"item {number}")])
+    page = window.tab("/?on=list")
+    page.wait_for_selector(ROW)
+    assert page.evaluate("document.querySelectorAll('*').length") < 300
+    wait(page, _TO_THE_END)
+    page.wait_for_selector("[aria-posinset='120'][aria-setsize='120']", state="attached")
+    assert page.evaluate("document.querySelectorAll('*').length") < 300
+    page.close()
+
+
+def test_a_list_that_is_read_anew_is_read_on_to_where_it_was_scrolled(
+    stage: Stage, window: Browsing
+) -> None:
+    for number in range(60):
+        stage.client.conversations.create("anew", messages=[Message.user(f"item {number}")])
+    page = window.tab("/?on=anew")
+    page.wait_for_selector(".live-live", state="attached")
+    held: list[Any] = []
+    page.route(
+        "**/*.ConversationService/List",
+        lambda call: call.continue_() if held else held.append(call),
+    )
+    wait(page, _TO_THE_END.replace("120", "50"))
+    until(lambda: held or page.wait_for_timeout(20))
+    with stage.server.spaces.use(stage.settings.space) as space:
+        space._space.index.give_up("a test")  # the stream begins anew
+    wait(page, _TO_THE_END.replace("120", "60"))
+    assert page.get_attribute("[aria-posinset='60']", "aria-setsize") == "60"
+    page.close()
+
+
+_TO_THE_END = """() => {
+  const list = document.querySelector('[data-list]');
+  list.scrollTop = list.scrollHeight;
+  return document.querySelector("[aria-posinset='120']") !== null;
+}"""
+
+
+def test_a_long_conversation_opens_at_its_end_and_is_jumped_through(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.client.conversations.create("web")
+    begin = NOW - timedelta(days=300)
+    for first in range(1, 301, 100):
+        messages = []
+        for turn in range(first, first + 100):
+            at = begin + timedelta(days=turn - 1)
+            messages += [Message.user(f"question {turn}.", timestamp=at),
+                         Message.assistant(f"answer {turn}.\n" * (turn % 5 + 1), timestamp=at)]  # fmt: skip
+        stage.client.conversations.append_turn(it.id, messages)
+    page = window.tab(f"/c/{it.id}", wait="text=answer 300.")
+    wait(page, _IS_VISIBLE, "question 300.")
+    assert page.locator(".message").count() < 60
+    page.fill("input[name=turn]", "7")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=question 7.")
+    wait(page, _IS_VISIBLE, "question 7.")
+    # on to the end, page by page: every turn once, in order
+    numbers_shown = page.evaluate(_SCROLL_THROUGH)
+    numbers = [int(text) for text in numbers_shown]
+    assert sorted(set(numbers)) == list(range(numbers[0], 301))
+    assert numbers[0] <= 7
+    assert numbers == sorted(set(numbers))
+    day = (begin + timedelta(days=149)).astimezone().strftime("%Y-%m-%d")
+    page.fill("input[name=date]", day)
+    wait(page, _IS_VISIBLE, "question 150.")
+    page.click(".to-end")
+    wait(page, _IS_VISIBLE, "question 300.")
+    page.close()
+
+
+def test_the_end_of_a_transcript_stays_in_view_where_its_room_shrinks(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Long", *(f"question {turn}." for turn in range(1, 40)))
+    page = window.tab(f"/c/{it}", wait="text=question 39.")
+    last = "About question 39.: noted."
+    wait(page, _IS_VISIBLE, last)
+    page.set_viewport_size({"width": 1280, "height": 450})  # as where a keyboard comes up
+    wait(page, "innerHeight === 450")
+    wait(page, _IS_VISIBLE, last)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.fill("textarea", "a line\n" * 12)
+    wait(page, "document.querySelector('textarea').clientHeight > 100")
+    wait(page, _IS_VISIBLE, last)
+    assert not page.is_visible(".to-end")
+    page.close()
+
+
+_IS_VISIBLE = """(text) => [...document.querySelectorAll('.message .text')].some((it) => {
+  if (it.textContent !== text) return false;
+  const box = it.getBoundingClientRect();
+  const frame = document.querySelector('.transcript').getBoundingClientRect();
+  return box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
+})"""
+
+
+# Behind the last row turns may still be on their way: as long as there are any, the page offers to
+# go to the newest.
+_SCROLL_THROUGH = """async () => {
+  const list = document.querySelector('.transcript');
+  const seen = [];
+  let still = 0;
+  const until = Date.now() + 60000;
+  while (still < 12 && Date.now() < until) {
+    for (const it of document.querySelectorAll('.message.user .text')) {
+      const number = Number(it.textContent.match(/question (\\d+)/)[1]);
+      if (!seen.includes(number)) seen.push(number);
+    }
+    const before = list.scrollTop;
+    list.scrollTop += 300;
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const isOver = list.scrollTop === before && !document.querySelector('.to-end');
+    still = isOver ? still + 1 : 0;
+    if (list.scrollTop === before) await new Promise((done) => setTimeout(done, 30));
+  }
+  return seen;
+}"""
+
+
+def test_a_word_of_a_megabyte_is_shown_in_part(stage: Stage, window: Browsing) -> None:
+    it = stage.client.conversations.create("web")
+    word = "w" * 1_000_000
+    stage.client.conversations.append_turn(it.id, [Message.user(word)])
+    page = window.tab(f"/c/{it.id}", wait=".message .text")
+    assert page.evaluate("document.querySelector('.message .text').textContent.length") < 20_000
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.click("text=Show all of it")
+    wait(page, "document.querySelector('.message .text').textContent.length === 1000000")
+    page.close()
+
+
+def test_beside_a_transcript_stand_notes_anchors_and_contexts(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Panel", "My cat is called Ada")
+    stage.client.recall.set_anchor("cat.name", "Ada", source=(it, 2))
+    stage.client.conversations.record_abbreviation(it, "The cat is Ada.")
+    page = window.tab(f"/c/{it}?details=1", wait=".details")
+    page.wait_for_selector(".details >> text=The cat is Ada.")
+    page.wait_for_selector(".details >> text=cat.name")
+    page.fill(".context-form input", "What is my cat called?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".tier >> text=My cat is called Ada")
+    page.click("text=As text")
+    rendered = page.wait_for_selector(".details pre >> text=<context").inner_text()
+    assert "My cat is called Ada" in rendered
+    page.click(".details-close")
+    page.wait_for_selector(".details", state="detached")
+    page.close()
+
+
+def test_a_search_says_why_and_shows_the_turns(stage: Stage, window: Browsing) -> None:
+    hangar = stage.conversation("The zeppelin", "Where is the zeppelin?", "And the hangar?")
+    other = stage.conversation("On e-mail", "A zeppelin too", channel="email",
+                         party=Party(contact="a@b.example"))  # fmt: skip
+    stage.client.conversations.record_abbreviation(
+        hangar, "It is in the hangar.", topics=["airship"]
+    )
+    page = window.tab("/search?q=zeppelin&channel=web")
+    page.wait_for_selector(".result mark >> text=zeppelin")
+    assert page.locator(".result").count() == 1
+    page.wait_for_selector(".preview >> text=It is in the hangar.")
+    page.click("text=Why it matched")
+    page.wait_for_selector(".why >> text=Words of a message")
+    page.click("text=Show the transcript")
+    page.wait_for_selector(".result-turns >> text=Where is the zeppelin?")
+    page.select_option(".search-filters select", "")
+    page.wait_for_selector(f".result a[href*='{other}']")
+    assert "channel=" not in page.url
+    page.fill(".search-filters input[list=topics]", "airship")
+    page.keyboard.press("Enter")
+    wait(page, "document.querySelectorAll('.result').length === 1")
+    assert "topic=airship" in page.url
+    page.go_back()
+    wait(page, "document.querySelectorAll('.result').length === 2")
+    page.click(".result h2 a >> nth=0")
+    page.wait_for_selector("[data-target=true]")
+    page.close()
+
+
+def test_a_reason_for_searching_less_is_shown_once(browser: Any, tmp_path: Path) -> None:
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    shutil.copy(shipped() / TOKENIZER, weights)
+    values = {"embedder": "onnx", "embedding_model": str(weights)}
+    values |= {"listen": "127.0.0.1:0", "data_dir": str(tmp_path / "data")}
+    server = app.start(Settings.load(None, values))
+    bridge = Bridge(server.address)
+    opened = Browsing(browser, bridge)
+    with Client(server.address) as client:
+        it = client.conversations.create("web", messages=[Message.user("The disk is full")])
+        until(lambda: client.recall.search("disk").degraded)
+        page = opened.tab("/search?q=disk", ".result")
+        reasons = page.locator(".degraded-search").all_inner_texts()
+        assert len(reasons) == 1
+        assert "SHA256SUMS of the embedding model cannot be read" in reasons[0]
+        visit(page, "/search?q=zebra")
+        page.wait_for_selector("text=Nothing")
+        assert page.locator(".degraded-search").all_inner_texts() == reasons
+        visit(page, f"/c/{it.id}?details=1")
+        page.fill(".context-form input", "disk")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".context-total")
+        assert page.locator(".degraded-search").all_inner_texts() == reasons
+    opened.context.close()
+    bridge.stop()
+    server.stop()

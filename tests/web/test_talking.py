@@ -1,0 +1,125 @@
+"""Conversations on the page while they go on: what is said anywhere, or written on it, appears."""
+
+from typing import Any
+
+from recollect import Message, Role
+
+from tests.waiting import until
+from tests.web.conftest import Browsing, Stage, wait
+
+
+def test_what_is_said_anywhere_appears_without_a_reload(stage: Stage, window: Browsing) -> None:
+    page = window.tab()
+    it = stage.client.conversations.create("web")
+    stage.client.conversations.append_turn(it.id, [Message.user("Is the disk full?")])
+    page.click(f"#row-{it.id}")
+    page.wait_for_selector("text=Is the disk full?")
+    stage.client.conversations.publish_delta(it.id, "d1", 0, "By nine")
+    page.wait_for_selector("[data-draft=d1] >> text=By nine")
+    page.wait_for_selector(f"#row-{it.id} >> text=an answer is being written")
+    stage.client.conversations.append_turn(it.id, [Message.assistant("By 97 %.")], draft_id="d1")
+    page.wait_for_selector("text=By 97 %.")
+    assert page.query_selector("[data-draft]") is None
+    stage.client.conversations.rename(it.id, "The disk")
+    page.wait_for_selector(f"#row-{it.id} >> text=The disk")
+    page.wait_for_selector("h1 >> text=The disk")
+    stage.client.conversations.delete(it.id)
+    page.wait_for_selector("text=This conversation was deleted.")
+    assert page.query_selector(f"#row-{it.id}") is None
+    page.close()
+
+
+def test_what_is_said_while_a_transcript_is_read_is_shown(stage: Stage, window: Browsing) -> None:
+    it = stage.conversation("Read slowly", "before")
+    page = window.tab()
+    page.wait_for_selector(".live-live", state="attached")
+    held: list[Any] = []
+    page.route("**/*.ConversationService/Load", lambda call: held.append(call))
+    page.click(f"#row-{it}")
+    until(lambda: held or page.wait_for_timeout(20))
+    answer = held[0].fetch()
+    stage.client.conversations.append_turn(it, [Message.user("while it was read")])
+    page.wait_for_selector(f"#row-{it} >> text=2 turns")
+    held[0].fulfill(response=answer)
+    page.wait_for_selector(".message >> text=before >> nth=0")
+    page.wait_for_selector(".message >> text=while it was read")
+    page.wait_for_selector(".view-meta >> text=2 turns")
+    assert page.locator(".message").count() == 3
+    page.close()
+
+
+def test_what_is_written_on_the_page_is_stored_once(stage: Stage, window: Browsing) -> None:
+    page = window.tab()
+    page.wait_for_selector("[aria-label='New conversation']")
+    page.keyboard.press("n")
+    wait(page, "document.activeElement.matches('textarea')")  # else each letter is a shortcut
+    page.keyboard.type("From the page")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".message >> text=From the page")
+    stored = stage.client.conversations.load(page.url.rsplit("/", 1)[1]).messages
+    assert [(it.role, it.content) for it in stored] == [(Role.USER, "From the page")]
+    page.close()
+
+
+def test_an_answer_that_is_being_written_is_shown_from_its_beginning(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Opened late", "What is it?")
+    page = window.tab("/", ".live-live")
+    stage.client.conversations.publish_delta(it, "d-late", 0, "It is the")
+    page.wait_for_selector(f"#row-{it} >> text=an answer is being written")
+    page.click(f"#row-{it}")
+    page.wait_for_selector("[data-draft=d-late] >> text=It is the")
+    stage.client.conversations.publish_delta(it, "d-late", 9, " lighthouse")
+    page.wait_for_selector("[data-draft=d-late] >> text=lighthouse")
+    assert page.inner_text("[data-draft=d-late] .text") == "It is the lighthouse"
+    later = window.tab(f"/c/{it}", ".message")
+    later.wait_for_selector(".live-live", state="attached")
+    stage.client.conversations.publish_delta(it, "d-late", 20, " of")
+    later.wait_for_selector("[data-draft=d-late] >> text=… of")
+    stage.client.conversations.publish_delta(it, "d-late", 23, " Porto")
+    later.wait_for_selector("[data-draft=d-late] >> text=Porto")
+    assert later.inner_text("[data-draft=d-late] .text") == "… of Porto"
+    later.close()
+    page.close()
+
+
+def test_the_beginning_of_an_answer_stays_while_its_conversation_is_read_anew(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Read anew", "What is it?")
+    page = window.tab(f"/c/{it}", ".message")
+    page.wait_for_selector(".live-live", state="attached")
+    held: list[Any] = []
+    page.route("**/*.ConversationService/Load", lambda call: held.append(call))
+    with stage.server.spaces.use(stage.settings.space) as space:
+        space._space.index.give_up("a test")  # the stream begins anew, and so does the page
+    until(lambda: held or page.wait_for_timeout(20))
+    stage.client.conversations.publish_delta(it, "d-anew", 0, "It is the")
+    page.wait_for_selector("[data-draft=d-anew] >> text=It is the")
+    held[0].continue_()
+    stage.client.conversations.append_turn(it, [Message.user("And then?")])
+    page.wait_for_selector(".message >> text=And then?")
+    stage.client.conversations.publish_delta(it, "d-anew", 9, " lighthouse")
+    page.wait_for_selector("[data-draft=d-anew] >> text=lighthouse")
+    assert page.inner_text("[data-draft=d-anew] .text") == "It is the lighthouse"
+    page.close()
+
+
+def test_a_page_tells_after_six_attempts_that_the_server_is_away(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Away", "Are you there?")
+    page = window.tab("/", ".live-live")
+    calls: list[Any] = []
+
+    def refuse(call: Any) -> None:
+        calls.append(call)
+        text = '{"code": "unavailable", "message": "failed to connect to all addresses"}'
+        call.fulfill(status=503, content_type="application/json", body=text)
+
+    page.route("**/*.ConversationService/Load", refuse)
+    page.click(f"#row-{it}")
+    page.wait_for_selector("text=The Recollect server cannot be reached")
+    assert len(calls) == 6
+    page.close()
