@@ -154,7 +154,27 @@ class Postgres:
         )
 
     def start(self) -> None:
-        self._run("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-w", "start")
+        """Start it, and wait until it is served. `pg_ctl` fails where the server before is still
+        ending, and once in dozens of times because it reads a file that the new one is writing.
+        """
+        last = [""]
+
+        def is_up() -> bool:
+            try:
+                self._run(
+                    *("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-w", "start")
+                )
+            except subprocess.CalledProcessError as error:
+                last[0] = error.stdout.decode()
+            with suppress(psycopg.OperationalError):
+                return bool(self.execute("SELECT 1"))
+            return False
+
+        try:
+            until(is_up)
+        except AssertionError:
+            tail = (self.folder / "log").read_text()[-2000:]
+            raise AssertionError(f"PostgreSQL does not start: {last[0]}\n{tail}") from None
 
     def stop(self) -> None:
         """Stop it at once, as a killed one: its next start recovers."""
@@ -194,8 +214,8 @@ class Postgres:
             check=True,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -14,6 +15,7 @@ from recollect import (
     ReceivedExternal,
     Verification,
 )
+from recollect_server.services.space.deletion import Deletions
 
 from tests.administration.conftest import Guarded
 from tests.conftest import RunningServer, Start
@@ -178,6 +180,39 @@ def test_a_server_that_is_written_to_and_redacted_is_verified_without_a_false_al
     assert failures == []
     assert [it.problems for it in results] == [()] * 4
     assert results[-1].messages > results[0].messages
+
+
+def test_a_delete_that_ends_while_its_conversation_is_verified_is_no_false_alarm(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = Deletions._complete
+    beginning, release = threading.Event(), threading.Event()
+
+    def held(*arguments: Any) -> Any:
+        beginning.set()
+        assert release.wait(30)
+        return complete(*arguments)
+
+    with Client(server.target) as client:
+        deleted = talk(client, "Hello")
+        monkeypatch.setattr(Deletions, "_complete", held)
+        delete = threading.Thread(target=client.conversations.delete, args=(deleted,))
+        delete.start()
+        assert beginning.wait(30)
+        (opened,) = server.app.spaces.open_now()
+        is_taken = opened._logs.is_taken
+
+        def looked_up(log: str) -> bool:
+            release.set()
+            delete.join(30)  # between two looks of the verification
+            return is_taken(log)
+
+        monkeypatch.setattr(opened._logs, "is_taken", looked_up)
+        try:
+            assert verified(client).problems == ()
+        finally:
+            release.set()
+            delete.join()
 
 
 def test_an_administrator_of_a_space_verifies_no_other(guarded: Guarded) -> None:

@@ -8,11 +8,11 @@ import pytest
 from recollect import (
     CheckpointRecord,
     Client,
+    FailedPrecondition,
     InvalidArgument,
     Message,
     NotFound,
     RecollectError,
-    Unavailable,
 )
 from recollect_server.storage.postgres.spaces import PostgresSpaces
 
@@ -47,8 +47,9 @@ def test_administrators_see_spaces_but_never_the_password(
         ]
         assert [it.name for it in admin.list_spaces().spaces] == ["ada"]
         assert admin.get_stats(space="ada").space.messages == 1
-        with pytest.raises(Unavailable, match="are in a database: back it up with pg_dump") as one:
+        with pytest.raises(FailedPrecondition, match="Back it up with pg_dump") as one:
             admin.backup()
+        assert one.value.reason == "ERROR_REASON_NO_BACKUP_FOLDER"
         with pytest.raises(InvalidArgument, match="store") as changed:
             admin.set_setting("store", "folder")
         with pytest.raises(NotFound) as missing:

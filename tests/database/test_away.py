@@ -3,6 +3,7 @@ served again by itself.
 """
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.crash.load import under_load
 from tests.logs.proxy import proxied
 from tests.postgres import Postgres, copy_transcripts
 from tests.server.conftest import Connect, Service, agent, code_of, failure_of, user
+from tests.server.test_redact import redact
 from tests.waiting import until
 
 BEING_DELETED = "SELECT log FROM recollect.logs WHERE deleting AND bytes > 0"
@@ -241,6 +243,38 @@ def test_a_delete_whose_begin_lost_its_answer_is_seen_at_once(
     receipt = service.delete(conversation_id, request_id="d1")
     assert receipt.conversation_id == conversation_id
     assert service.delete(conversation_id, request_id="d1") == receipt
+
+
+def test_a_redaction_whose_begin_lost_its_answer_is_seen_at_once(
+    postgres: Postgres,
+    start_server: Start,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    no_log: None,
+) -> None:
+    service = connect(start_server(store=postgres.new_database()))
+    conversation_id = service.told("zebra")
+    begin_redaction = PostgresStore.begin_redaction
+
+    def unanswered(
+        store: PostgresStore,
+        log: str,
+        lines: Sequence[bytes],
+        before: int | None = None,
+        *,
+        request: str = "",
+    ) -> None:
+        begin_redaction(store, log, lines, before, request=request)
+        raise LogUnavailable(log, "written", "the connection is lost")
+
+    with monkeypatch.context() as lost:
+        lost.setattr(PostgresStore, "begin_redaction", unanswered)
+        refused = failure_of(lambda: redact(service, conversation_id, sequence=2, request_id="r1"))
+    assert refused.code == "UNAVAILABLE"
+    assert service.found("zebra") == []
+    assert service.load(conversation_id).messages[0].content == "[redacted]"
+    repeated = redact(service, conversation_id, sequence=2, request_id="r1")
+    assert (repeated.duplicate, len(repeated.messages)) == (True, 1)
 
 
 def test_a_delete_that_is_refused_behind_its_begin_is_seen_at_once(

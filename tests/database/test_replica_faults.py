@@ -8,7 +8,6 @@ in the long form.
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -128,19 +127,9 @@ class Pair:
             self.processes[1].popen.send_signal(signal.SIGCONT)
 
     def kill_postgres(self) -> None:
-        """Kill PostgreSQL, and start it again. `pg_ctl` itself fails there once in dozens of times:
-        it reads a file that the server is just writing.
-        """
+        """Kill PostgreSQL, and start it again."""
         self.postgres.kill()
-
-        def is_up() -> bool:
-            with suppress(subprocess.CalledProcessError):
-                self.postgres.start()
-            with suppress(psycopg.OperationalError):
-                return bool(self.postgres.execute("SELECT 1"))
-            return False
-
-        until(is_up)
+        self.postgres.start()
 
     def fail_over(self) -> None:
         """Kill PostgreSQL, and let its synchronous standby take over. The killed one is the standby

@@ -17,6 +17,7 @@ from recollect.v1.anchor_pb2 import AnchorSource
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.external_communication_pb2 import TRUST_KNOWN
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
+from recollect_server.storage.logs.ledger import Ledger
 from structlog.testing import capture_logs
 
 from tests.administration.test_verification import verified
@@ -324,3 +325,24 @@ def test_held_messages_whose_id_another_call_takes_are_lost_and_told_and_those_b
         for server in servers:
             with Client(server.target) as client:
                 assert verified(client).problems == ()
+
+
+def test_of_two_servers_that_remove_an_identity_at_once_one_finds_none(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    one.own("whatsapp", "4915112345678")
+    assert len(two.identities()) == 1
+    append = Ledger.append
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(Ledger, "append", append)
+        two.disown("whatsapp", "4915112345678", request_id="r2")
+        return append(*arguments)
+
+    monkeypatch.setattr(Ledger, "append", overtaken)
+    assert code_of(lambda: one.disown("whatsapp", "4915112345678", request_id="r1")) == "NOT_FOUND"
+    for server in (one, two):
+        assert server.disown("whatsapp", "4915112345678", request_id="r2").channel == "whatsapp"
+        code = code_of(lambda server=server: server.disown("whatsapp", "4915112345678"))  # type: ignore[misc]
+        assert code == "NOT_FOUND"

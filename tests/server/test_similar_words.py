@@ -56,6 +56,27 @@ def test_a_message_with_words_like_those_of_the_question_scores_higher(
     assert scores[talk, 2] > scores[talk, 4] > 0
 
 
+def test_with_both_models_for_english_words_are_compared_too(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx", embedding_models="both")
+    service = connect(server)
+    talk = talk_of_people(service)
+    until_embedded(service, server)
+    scores = compared(service.search(QUESTION, explain=True))
+    assert scores[talk, 2] > scores[talk, 4] > 0
+
+
+def test_beside_other_languages_nothing_is_compared(start_server: Start, connect: Connect) -> None:
+    service = connect(server := start_server(embedder="onnx", embedding_models="both"))
+    talk_of_people(service)
+    service.told("我们把会议改到了周五下午三点，地点还是在二楼。")
+    until_embedded(service, server)
+    answer = service.search(QUESTION, explain=True)
+    assert answer.hits
+    assert not compared(answer)
+
+
 def test_over_postgresql_the_same_words_score_the_same(
     service: Service,
     server: RunningServer,

@@ -20,6 +20,14 @@ from tests.waiting import until, until_embedded
 _THINGS = "fence piano bicycle cake taxes cat coat insurance clock chess"
 _SAYS = "Tell me about the {}|Where is the {} now?|Honestly, the {} can wait|Who pays for the {}?"
 
+_GERMAN = (
+    "Der Zahnarzt hat den Termin auf Donnerstag um halb neun verlegt, weil er krank ist.",
+    "Mein Bruder zieht im Frühjahr nach Leipzig, er hat dort eine Stelle als Tischler gefunden.",
+    "Wir haben uns für die blaue Küche entschieden, die Arbeitsplatte wird aus Eiche.",
+    "Der Hund verträgt kein Hühnerfleisch, er bekommt davon Ausschlag.",
+    "Die Katze schläft den ganzen Nachmittag auf der warmen Heizung und will nicht hinaus.",
+)
+
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ConversationLegs, Candidates]]:
@@ -43,12 +51,14 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ConversationLegs, Ca
     return both
 
 
+@pytest.mark.parametrize("models", ["auto", "both"])
 def test_conversations_are_compared_so_and_scored_by_their_cosines(
     start_server: Start,
     connect: Connect,
     compared: list[tuple[ConversationLegs, Candidates]],
+    models: str,
 ) -> None:
-    server = start_server(embedder="onnx")
+    server = start_server(embedder="onnx", embedding_models=models)
     texts = [text.format(thing) for thing in _THINGS.split() for text in _SAYS.split("|")]
     with Client(server.target) as client:
 
@@ -81,11 +91,47 @@ def test_conversations_are_compared_so_and_scored_by_their_cosines(
     assert legs.vector.tolist() == near.best.tolist()
 
 
+def test_with_both_models_they_are_compared_so_while_hardly_any_message_is_in_another_language(
+    start_server: Start,
+    connect: Connect,
+    compared: list[tuple[ConversationLegs, Candidates]],
+) -> None:
+    server = start_server(embedder="onnx", embedding_models="both")
+    service = connect(server)
+    texts = [text.format(thing) for thing in _THINGS.split() for text in _SAYS.split("|")]
+
+    def is_whitened() -> bool:
+        service.search("How do I mend the fence?")
+        return compared[-1][0] is not compared[-1][1].conversation_legs
+
+    for _ in range(10):
+        service.told(*texts)
+    service.told(*_GERMAN[:4])  # of 404
+    until_embedded(service, server)
+    until(is_whitened)
+    fifth = service.told(_GERMAN[4])
+    until_embedded(service, server)
+    until(lambda: not is_whitened())
+    service.delete(fifth)
+    until(is_whitened)
+    legs, gathered = compared[-1]
+    assert not np.allclose(legs.vector, gathered.conversation_legs.vector, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("models", "suffixes"),
+    [
+        ("auto", [*_THINGS.split(), "boat", "garden", "school", "radio"]),
+        ("both", ["boat", "garden"] * 4),  # a text is embedded once, and the second model is slow
+    ],
+)
 def test_after_a_restart_with_nothing_but_the_logs_every_answer_is_the_same(
     start_server: Start,
     connect: Connect,
     compared: list[tuple[ConversationLegs, Candidates]],
     monkeypatch: pytest.MonkeyPatch,
+    models: str,
+    suffixes: list[str],
 ) -> None:
     under_way: list[Matrix] = []
     whiten = Matrix.whiten
@@ -96,14 +142,15 @@ def test_after_a_restart_with_nothing_but_the_logs_every_answer_is_the_same(
         under_way.remove(matrix)
 
     monkeypatch.setattr(Matrix, "whiten", watched)
-    server = start_server(embedder="onnx")
+    server = start_server(embedder="onnx", embedding_models=models)
     texts = [text.format(thing) for thing in _THINGS.split() for text in _SAYS.split("|")]
     questions = [f"What was it with the {thing}?" for thing in _THINGS.split()]
 
     def is_settled(client: Client) -> bool:
         client.recall.search("is anything to be done?")
         scans: Any = compared[-1][1].scans
-        is_due = scans.messages._matrix._basis.is_due(settled=True)
+        parts = scans.messages._parts if models == "both" else [(scans.messages, 1.0)]
+        is_due = any(scan._matrix._basis.is_due(settled=True) for scan, _ in parts)
         return scans.messages.is_whitened and not is_due and not under_way
 
     def write(client: Client, texts: list[str]) -> str:
@@ -113,8 +160,8 @@ def test_after_a_restart_with_nothing_but_the_logs_every_answer_is_the_same(
 
     with Client(server.target) as client:
         deleted_id = write(client, texts[::2])
-        for thing in (*_THINGS.split(), *["boat", "garden", "school", "radio"]):
-            write(client, [f"{text} And the {thing}?" for text in texts])
+        for suffix in suffixes:
+            write(client, [f"{text} And the {suffix}?" for text in texts])
         until_embedded(connect(server), server)
         client.conversations.delete(deleted_id)
         write(client, texts[1::5])
@@ -124,7 +171,7 @@ def test_after_a_restart_with_nothing_but_the_logs_every_answer_is_the_same(
     server.stop()
     for file in server.folder.glob("*.db*"):
         file.unlink()
-    again = start_server(embedder="onnx")
+    again = start_server(embedder="onnx", embedding_models=models)
     until_embedded(connect(again), again)
     with Client(again.target) as client:
         until(lambda: is_settled(client))

@@ -1,5 +1,6 @@
 """Whitening: the tone of all messages does not decide which conversation is nearest."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from recollect_server.domain.embedding import USER
-from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.recall.meaning import Copy, Meaning
 from recollect_server.storage.vectors.joint import JointScan
 from recollect_server.storage.vectors.matrix import Matrix
 from recollect_server.storage.vectors.scan import Scan
@@ -205,12 +206,114 @@ def test_beside_another_model_both_are_on_one_scale(talks: Talks) -> None:
     )
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_with_both_models_for_english_nothing_is_whitened(
-    talks: Talks, *, both: bool, tmp_path: Any
+def test_of_two_whitened_models_a_conversation_has_the_nearer_ones_cosine(talks: Talks) -> None:
+    question, numbers = talks.question(5), np.arange(1, 81)
+    main, beside = talks.matrix(), talks.matrix(np.arange(400))
+    parts = Scan(main, question), Scan(beside, question)
+    near = JointScan([(parts[0], 1.0), (parts[1], 1.8)]).conversations(numbers)
+    own, other = (part.conversations(numbers).whitened for part in parts)
+    other = np.append(np.tanh(1.8 * other), np.full(40, -1.0))
+    assert (other > own).any()
+    assert (other < own)[:40].any()
+    assert near.whitened.tolist() == np.maximum(own, other).tolist()
+
+
+class Spaces:
+    """Copies of a space's vectors by both models, as `Meaning.whiten` takes them."""
+
+    def __init__(self, talks: Talks, folder: Path, *, both: bool) -> None:
+        self.talks = talks
+        self.main, self.every = Matrix(BITS), Matrix(BITS)
+        models = cast(Any, SimpleNamespace(both=both))
+        self._meaning = Meaning(folder, models)
+
+    def add(self, entries: NDArray[np.int64], *, english: bool) -> None:
+        """Add messages: of all of them both models have pieces, or the second model alone."""
+        # every second message has three pieces of the second model
+        pieces = entries.repeat(np.where(entries % 2, 3, 1))
+        self.talks.add(self.every, pieces)
+        if english:
+            self.talks.add(self.main, entries)
+
+    def whiten(self) -> tuple[bool, bool]:
+        """Whiten, and return whether the vectors of each model are."""
+        none = cast(Any, None)
+        beside = Copy(2, none, none, self.every, none)
+        self._meaning.whiten(Copy(1, none, none, self.main, none, beside))
+        return self.main.whitening is not None, self.every.whitening is not None
+
+
+def test_with_both_models_for_english_the_vectors_of_each_are_whitened(
+    talks: Talks, tmp_path: Path
 ) -> None:
-    models = cast(Any, SimpleNamespace(both=both))
+    space = Spaces(talks, tmp_path, both=True)
+    space.add(np.arange(400), english=True)
+    assert space.whiten() == (True, True)
+    assert space.main.whitening is not None
+    own = space.main.whitening.map.copy()
+    assert space.every.whitening is not None
+    assert not np.allclose(space.every.whitening.map, own)  # of its own vectors
+
+
+def test_with_both_models_nothing_is_whitened_beyond_one_message_in_a_hundred_in_another_language(
+    talks: Talks, tmp_path: Path
+) -> None:
+    space = Spaces(talks, tmp_path, both=True)
+    space.add(np.arange(396), english=True)
+    space.add(np.arange(400, 404), english=False)  # 4 of 400: of the 41st conversation
+    assert space.whiten() == (True, True)
+    space.add(np.arange(404, 405), english=False)
+    assert space.whiten() == (False, False)
+    space.every.remove(41, int(talks.ids[404]))
+    assert space.whiten() == (True, True)
+    space.add(np.arange(404, 405), english=False)
+    assert space.whiten() == (False, False)
+    space.add(np.arange(500, 600), english=True)  # 5 of 501
+    assert space.whiten() == (True, True)
+    for number in range(51, 61):
+        space.main.remove(number)
+        space.every.remove(number)
+    assert space.whiten() == (False, False)
+
+
+def test_without_english_by_both_the_first_models_vectors_alone_are_whitened(
+    talks: Talks, tmp_path: Path
+) -> None:
+    space = Spaces(talks, tmp_path, both=False)
+    space.add(np.arange(400), english=False)
+    talks.add(space.main, np.arange(400, 700))
+    assert space.whiten() == (True, False)
+
+
+def test_what_is_loaded_counts_as_many_messages_as_what_was_added(
+    talks: Talks, tmp_path: Path
+) -> None:
+    space = Spaces(talks, tmp_path, both=True)
+    space.add(np.arange(400), english=True)
+    added = space.every.view()
+    loaded = Matrix(BITS)
+    count, order = len(space.every), np.argsort(added.ids[: len(space.every)], kind="stable")
+    entries = np.arange(count)
+    vectors = added.rows.get(order).astype(np.int8)
+    loaded.load(added.ids[order], added.times[order], added.marks[order], [(entries, vectors)])
+    assert loaded.message_count == space.every.message_count == 400
+
+
+def test_a_damaged_row_spoils_no_whitening(talks: Talks, tmp_path: Path) -> None:
+    """A vector of zeros has no direction, and one of other bytes is a vector like any other."""
+    damaged = [np.zeros(384, np.int8), np.full(384, -128, np.int8), np.zeros(384, np.int8)]
+    damaged[2][7] = 127
+    vectors = talks.vectors.copy()
+    vectors[[3, 100, 401]] = damaged
+    entries = np.arange(len(vectors))
     matrix = Matrix(BITS)
-    talks.add(matrix, np.arange(400))
-    Meaning(tmp_path, models).whiten(cast(Any, SimpleNamespace(messages=matrix)))
-    assert (matrix.whitening is None) is both
+    matrix.load(talks.ids, entries, np.full(len(vectors), USER), [(entries, vectors)])
+    matrix.whiten()
+    best = 0
+    for number in range(80):
+        scan = Scan(matrix, talks.question(number))
+        assert scan.is_whitened
+        near = scan.conversations(np.arange(1, 81)).whitened
+        assert np.isfinite(near).all()
+        best += int(near.argmax()) == number
+    assert best >= 72

@@ -109,6 +109,24 @@ def test_a_long_conversation_opens_at_its_end_and_is_jumped_through(
     page.close()
 
 
+def test_the_end_of_a_transcript_stays_in_view_where_its_room_shrinks(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Long", *(f"question {turn}." for turn in range(1, 40)))
+    page = window.tab(f"/c/{it}", wait="text=question 39.")
+    last = "About question 39.: noted."
+    wait(page, _IS_VISIBLE, last)
+    page.set_viewport_size({"width": 1280, "height": 450})  # as where a keyboard comes up
+    wait(page, "innerHeight === 450")
+    wait(page, _IS_VISIBLE, last)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.fill("textarea", "a line\n" * 12)
+    wait(page, "document.querySelector('textarea').clientHeight > 100")
+    wait(page, _IS_VISIBLE, last)
+    assert not page.is_visible(".to-end")
+    page.close()
+
+
 _IS_VISIBLE = """(text) => [...document.querySelectorAll('.message .text')].some((it) => {
   if (it.textContent !== text) return false;
   const box = it.getBoundingClientRect();
@@ -117,11 +135,14 @@ _IS_VISIBLE = """(text) => [...document.querySelectorAll('.message .text')].some
 })"""
 
 
+# Behind the last row turns may still be on their way: as long as there are any, the page offers to
+# go to the newest.
 _SCROLL_THROUGH = """async () => {
   const list = document.querySelector('.transcript');
   const seen = [];
   let still = 0;
-  while (still < 12) {
+  const until = Date.now() + 60000;
+  while (still < 12 && Date.now() < until) {
     for (const it of document.querySelectorAll('.message.user .text')) {
       const number = Number(it.textContent.match(/question (\\d+)/)[1]);
       if (!seen.includes(number)) seen.push(number);
@@ -129,8 +150,9 @@ _SCROLL_THROUGH = """async () => {
     const before = list.scrollTop;
     list.scrollTop += 300;
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-    still = list.scrollTop === before ? still + 1 : 0;
-    if (still) await new Promise((done) => setTimeout(done, 30));
+    const isOver = list.scrollTop === before && !document.querySelector('.to-end');
+    still = isOver ? still + 1 : 0;
+    if (list.scrollTop === before) await new Promise((done) => setTimeout(done, 30));
   }
   return seen;
 }"""

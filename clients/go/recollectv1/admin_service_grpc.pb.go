@@ -57,8 +57,9 @@ type AdminServiceClient interface {
 	// Copy the logs of the spaces that the caller administers into a new folder on the server's
 	// machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
 	// acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
-	// that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
-	// all files does, and goes on if the caller does not wait for it.
+	// that is not set, or the logs are in a database, the call fails with
+	// ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
+	// caller does not wait for it.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupResponse, error)
 	// Begin to compare the logs of a space with its index and its vectors while it is served, and
 	// return at once: every line's checksum, and that each message with its words, each request, each
@@ -298,8 +299,9 @@ type AdminServiceServer interface {
 	// Copy the logs of the spaces that the caller administers into a new folder on the server's
 	// machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
 	// acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
-	// that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
-	// all files does, and goes on if the caller does not wait for it.
+	// that is not set, or the logs are in a database, the call fails with
+	// ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
+	// caller does not wait for it.
 	Backup(context.Context, *BackupRequest) (*BackupResponse, error)
 	// Begin to compare the logs of a space with its index and its vectors while it is served, and
 	// return at once: every line's checksum, and that each message with its words, each request, each

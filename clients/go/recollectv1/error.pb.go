@@ -124,8 +124,8 @@ const (
 	// RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
 	// time to retry.
 	ErrorReason_ERROR_REASON_TOO_MANY_SPACES ErrorReason = 29
-	// FAILED_PRECONDITION. No setting (`backup_dir`) names the folder for backups, so no call makes
-	// one.
+	// FAILED_PRECONDITION. Calls make no backups: no setting (`backup_dir`) names the folder for them,
+	// or the logs are in a database, which its own tools back up.
 	ErrorReason_ERROR_REASON_NO_BACKUP_FOLDER ErrorReason = 30
 )
 

@@ -17,7 +17,7 @@ interface Props extends Omit<JSX.HTMLAttributes<HTMLDivElement>, "ref" | "onScro
   scrollerRef?: { current: HTMLDivElement | null };
   /** Called after every change of what is on the screen. */
   onRange?: (first: number, last: number) => void;
-  /** Called when the height of all rows together changed. */
+  /** Called when the height of all rows together changed, or that of the list itself. */
   onSize?: () => void;
   overscan?: number;
   /** Rows are measured. Without it each has the height that `estimate` says. */
@@ -57,6 +57,13 @@ export function VirtualList(props: Props) {
   useLayoutEffect(() => onRange?.(first, last), [first, last, count]);
   const size = virtual.getTotalSize();
   useLayoutEffect(() => onSize?.(), [size]);
+  const resized = useRef(onSize);
+  resized.current = onSize;
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(() => resized.current?.());
+    observer.observe(scroller.current!);
+    return () => observer.disconnect();
+  }, []);
   const measure = measured ? (virtual.measureElement as unknown as Ref<HTMLDivElement>) : null;
   const hold = (element: HTMLDivElement | null) => {
     scroller.current = element;

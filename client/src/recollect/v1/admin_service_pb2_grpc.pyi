@@ -91,8 +91,9 @@ class AdminServiceStub:
     """Copy the logs of the spaces that the caller administers into a new folder on the server's
     machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
     acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
-    that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
-    all files does, and goes on if the caller does not wait for it.
+    that is not set, or the logs are in a database, the call fails with
+    ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
+    caller does not wait for it.
     """
     Verify: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.VerifyRequest, _admin_service_pb2.VerifyResponse]
     """Begin to compare the logs of a space with its index and its vectors while it is served, and
@@ -185,8 +186,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Copy the logs of the spaces that the caller administers into a new folder on the server's
     machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
     acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
-    that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
-    all files does, and goes on if the caller does not wait for it.
+    that is not set, or the logs are in a database, the call fails with
+    ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
+    caller does not wait for it.
     """
     Verify: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.VerifyRequest, _admin_service_pb2.VerifyResponse]  # type: ignore[assignment]
     """Begin to compare the logs of a space with its index and its vectors while it is served, and
@@ -348,8 +350,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Copy the logs of the spaces that the caller administers into a new folder on the server's
         machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
         acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
-        that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
-        all files does, and goes on if the caller does not wait for it.
+        that is not set, or the logs are in a database, the call fails with
+        ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
+        caller does not wait for it.
         """
 
     @_abc_1.abstractmethod

@@ -130,8 +130,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     time to retry.
     """
     ERROR_REASON_NO_BACKUP_FOLDER: _ErrorReason.ValueType  # 30
-    """FAILED_PRECONDITION. No setting (`backup_dir`) names the folder for backups, so no call makes
-    one.
+    """FAILED_PRECONDITION. Calls make no backups: no setting (`backup_dir`) names the folder for them,
+    or the logs are in a database, which its own tools back up.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -260,7 +260,7 @@ ERROR_REASON_TOO_MANY_SPACES: ErrorReason.ValueType  # 29
 time to retry.
 """
 ERROR_REASON_NO_BACKUP_FOLDER: ErrorReason.ValueType  # 30
-"""FAILED_PRECONDITION. No setting (`backup_dir`) names the folder for backups, so no call makes
-one.
+"""FAILED_PRECONDITION. Calls make no backups: no setting (`backup_dir`) names the folder for them,
+or the logs are in a database, which its own tools back up.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -11,7 +11,7 @@ import structlog
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.app.stores import DatabaseState
-from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.errors import NoBackupFolder, StorageUnavailable
 from recollect_server.jobs.loop import Loop
 from recollect_server.settings import Settings
 from recollect_server.settings.values import LogStoreName
@@ -101,10 +101,10 @@ class PostgresStores:
         return os.path.lexists(folder) or PostgresStore(self._database, space, folder).exists()
 
     def folder_of(self, space: str) -> FolderStore:
-        """Refuse: there is none. Raises StorageUnavailable."""
-        raise StorageUnavailable(
-            f"the logs of {space} are in a database: back it up with pg_dump, or copy all logs to a"
-            " folder with recollect-server migrate"
+        """Refuse: there is none. Raises NoBackupFolder."""
+        raise NoBackupFolder(
+            f"the logs of {space} are in a database. Back it up with pg_dump, or copy all logs to a"
+            " folder with `recollect-server migrate`"
         )
 
     def is_space(self, name: str) -> bool:

@@ -58,7 +58,7 @@ class Stores(Protocol):
         """
 
     def folder_of(self, space: str) -> FolderStore:
-        """Return the folder of a space's logs. Raises StorageUnavailable if they are in none."""
+        """Return the folder of a space's logs. Raises NoBackupFolder if they are in none."""
 
     def is_space(self, name: str) -> bool:
         """Return whether there is a space of a name."""

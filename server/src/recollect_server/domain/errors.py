@@ -12,7 +12,7 @@ RecollectError
 │   ├── IdentityNotFound
 │   ├── SpaceNotFound
 │   └── TokenNotFound
-├── NoBackupFolder          no setting names the folder for backups
+├── NoBackupFolder          calls make no backups: no folder is set, or the logs are in none
 ├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
 ├── TurnOutOfDate           the write was based on an older turn
@@ -147,13 +147,10 @@ class TokenNotFound(NothingNamed):
 
 
 class NoBackupFolder(RecollectError):
-    """No setting names the folder for backups."""
+    """No setting names the folder for backups, or the logs are in no folder."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "this server makes no backups by calls: set backup_dir on its machine, or run"
-            " `recollect-server backup` there"
-        )
+    def __init__(self, advice: str) -> None:
+        super().__init__(f"this server makes no backups by calls: {advice}")
 
 
 class ConversationExists(RecollectError):

@@ -61,7 +61,7 @@ class BackupAdministration:
         clock: Clock,
         keys: Callable[[], Keyring | None],
     ) -> None:
-        """`folder_of` returns the logs of a space, or raises StorageUnavailable; `folder` holds the
+        """`folder_of` returns the logs of a space, or raises NoBackupFolder; `folder` holds the
         backups; None: none is made by calls. `rules` say which of them stay. `keys` returns those
         that encrypt them, or raises CannotCopy.
         """
@@ -73,10 +73,14 @@ class BackupAdministration:
         self._keys = keys
         self._guard = threading.Lock()  # one at a time: they compete for the disk
 
-    def check_folder(self) -> None:
-        """Raise NoBackupFolder if calls can make no backup."""
+    def check_folder(self) -> Path:
+        """Return the folder that holds the backups. Raises NoBackupFolder if calls make none."""
+        self._folder_of(self._default)  # no setting helps where the logs are in a database
         if self._folder is None:
-            raise NoBackupFolder
+            raise NoBackupFolder(
+                "set backup_dir on its machine, or run `recollect-server backup` there"
+            )
+        return self._folder
 
     def make(self, name: str, spaces: list[str], *, is_whole: bool) -> Backup:
         """Copy spaces into a new folder of a name, and compare the copy with what was read; one
@@ -86,10 +90,9 @@ class BackupAdministration:
         `is_whole` says that these are all spaces. Then, if it has no name of its own, the rules
         remove older ones.
         """
-        if self._folder is None:
-            raise NoBackupFolder
+        folder = self.check_folder()
         now = self._clock()
-        target = self._folder / (name or backup_name(now, is_whole=is_whole))
+        target = folder / (name or backup_name(now, is_whole=is_whole))
         # the first one is what a restore puts into the default space
         ordered = sorted(spaces, key=lambda space: (space != self._default, space))
         stores = {space: self._folder_of(space) for space in ordered}

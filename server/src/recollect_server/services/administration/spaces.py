@@ -37,7 +37,7 @@ class SpaceStores(Protocol):
         """Return the store of a space."""
 
     def folder_of(self, space: str) -> FolderStore:
-        """Return the folder of a space's logs. Raises StorageUnavailable if they are in none."""
+        """Return the folder of a space's logs. Raises NoBackupFolder if they are in none."""
 
     def make(self, name: str) -> bool:
         """Make a space, durably; return whether it is new. Raises StorageUnavailable, OSError."""

@@ -17,6 +17,7 @@ from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.logs.ledger import Ledger
+from recollect_server.storage.logs.store import LogConflict
 
 log = structlog.get_logger("recollect.identities")
 
@@ -46,7 +47,8 @@ class Identities:
     def _read(self) -> None:
         self._people = People()
         self._answered: dict[str, tuple[str, _Answer]] = {}
-        for change in self._ledger.entries():
+        changes, self._size = self._ledger.read()
+        for change in changes:
             try:
                 answer = self._apply(change)
             except ValueError as error:
@@ -118,7 +120,11 @@ class Identities:
                 request.id if request else "",
                 request.hash if request else "",
             )
-            self._ledger.append(change)
+            try:
+                self._size = self._ledger.append(change, self._size)
+            except LogConflict:  # the change is to be decided behind what is not read yet
+                self._read()
+                raise
             answer = self._apply(change)
             if request:
                 self._answered[request.id] = (request.hash, answer)
@@ -143,10 +149,11 @@ class Identities:
                     for channel, address in them
                 )
             case "removed":
-                return tuple(it for key in them if (it := self._people.remove(*key)))
+                # Of two servers that removed one at once both wrote so, in versions before.
+                return tuple(self._people.remove(*key) or Identity(*key) for key in them)
             case "linked":
                 return self._people.link(person, them)
             case "unlinked":
-                return tuple(it for key in them if (it := self._people.unlink(*key)))
+                return tuple(self._people.unlink(*key) or Identity(*key) for key in them)
             case event:
                 raise ValueError(f"{event!r} is of another version")

@@ -209,8 +209,9 @@ class Embedding:
             if served is None:
                 store.serve(plan.model, plan.beside_model)
             copy = self._meaning.load(store, plan.model, plan.main, index)
+        copy = replace(copy, beside=beside)
         self._meaning.whiten(copy)
-        self._meaning.copy = replace(copy, beside=beside)
+        self._meaning.copy = copy
 
     def _complete(self, plan: Plan) -> None:
         """Serve the present models from now on, because everything is embedded with them."""
@@ -220,8 +221,9 @@ class Embedding:
             beside = copy.beside if copy is not None else None
             if beside is None and plan.beside is not None and plan.beside_model is not None:
                 beside = self._meaning.load(store, plan.beside_model, plan.beside, plan.index)
+            loaded = replace(loaded, beside=beside)
             self._meaning.whiten(loaded)
-            self._meaning.copy = replace(loaded, beside=beside)
+            self._meaning.copy = loaded
             store.serve(plan.model, plan.beside_model)
             log.info("model_changed", identity=plan.main.identity)
         elif plan.name != "lack" and store.has_others(plan.model, plan.beside_model):

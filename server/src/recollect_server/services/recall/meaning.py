@@ -42,6 +42,9 @@ _LATE = 2.0
 # Word pieces of a search's question that are embedded, in some 40 ms of the processor. 2 of the 728
 # questions of RealMem have more.
 _BRIEF = 192
+# Share of messages in other languages up to which a space counts as English: beyond it, English
+# questions find less of them where both models' vectors are whitened (`docs/decisions/ranking.md`).
+_FOREIGN = 0.01
 
 
 class MeaningUnavailable(Exception):
@@ -68,6 +71,15 @@ class Copy:
             (it for it in (self, self.beside) if it is not None and it.model == model), None
         )
 
+    def is_english(self) -> bool:
+        """Return whether hardly any message is in another language, where English has vectors of
+        both models: then those that one model lacks are the others.
+        """
+        if self.beside is None:
+            return True
+        count = self.beside.messages.message_count
+        return count - self.messages.message_count <= _FOREIGN * count
+
     def is_empty(self) -> bool:
         """Return whether it never had a vector."""
         return not len(self.messages) and not len(self.abbreviations)
@@ -83,7 +95,9 @@ class Scans:
     messages: AnyScan
     abbreviations: AnyScan
     embedder: Embedder | None = None
-    """Embedder of the question; None where two models were asked."""
+    """Embedder that compares words one by one; None where another model was asked for other
+    languages.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +215,7 @@ class Meaning:
         """Embed a question and return its scans; `within` are the conversations whose notes may be
         found.
         """
+        assert self.models is not None  # there is a copy
         parts: list[tuple[Scan, Scan, float]] = []
         self._unasked = ""
         for it, factor in ((copy, 1.0), (copy.beside, FACTOR)):
@@ -217,23 +232,33 @@ class Meaning:
             messages = Scan(it.messages, question, numbers, start, end)
             abbreviations = Scan(it.abbreviations, question, within)
             parts.append((messages, abbreviations, factor))
-            embedder = it.embedder
         if not parts:
             raise MeaningUnavailable(self._unasked)
         if len(parts) == 1 and parts[0][2] == 1.0:
-            return Scans(parts[0][0], parts[0][1], embedder)
+            return Scans(parts[0][0], parts[0][1], copy.embedder)
         return Scans(
-            JointScan([(it[0], it[2]) for it in parts]), JointScan([(it[1], it[2]) for it in parts])
+            JointScan([(it[0], it[2]) for it in parts]),
+            JointScan([(it[1], it[2]) for it in parts]),
+            copy.embedder if self.models.both and copy.is_english() else None,
         )
 
     def whiten(self, copy: Copy | None, *, settled: bool = True) -> None:
-        """Compute what all messages of the main model have in common, where that has changed; while
-        messages wait to be embedded (not `settled`) only where much is new.
+        """Compute what all messages have in common, where that has changed; while messages wait to
+        be embedded (not `settled`) only where much is new.
 
-        With both models for English it is not measured, and not done.
+        Of the main model's vectors. With both models for English, of each one's, unless messages
+        in other languages are more than a few.
         """
-        if copy is not None and self.models is not None and not self.models.both:
+        if copy is None or self.models is None:
+            return
+        if not self.models.both or copy.beside is None:
             copy.messages.whiten(settled=settled)
+        elif copy.is_english():
+            copy.messages.whiten(settled=settled)
+            copy.beside.messages.whiten(settled=settled)
+        else:
+            copy.messages.unwhiten()
+            copy.beside.messages.unwhiten()
 
     def forget(self, event: Deleted) -> None:
         """Remove the vectors of a deleted conversation. Raises nothing: a file that refuses is

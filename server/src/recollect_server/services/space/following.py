@@ -195,6 +195,8 @@ class Following:
         """
         if change.action is Action.DELETE:
             return self._deletions.is_doubtful(change.log)
+        if change.action is Action.REDACT:
+            return self._redactions.is_doubtful(change.log)
         return change.action is Action.APPEND and change.kind in _INDEXED
 
     def _take_in_log(self, name: str, changes: list[Change]) -> None:

@@ -93,12 +93,20 @@ class Redactions:
         self._clock = parts.clock
         self._publish = parts.publish
         self._counts: Counter[str] = Counter()
+        self._doubtful: set[str] = set()
+        """Conversations of which the store was asked to begin one, and did not answer for sure."""
 
     def count(self, conversation_id: str) -> int:
         """Return how often a conversation was redacted since the start: who writes notes of what it
         read before compares it. Hold the conversation's lock.
         """
         return self._counts[conversation_id]
+
+    def is_doubtful(self, conversation_id: str) -> bool:
+        """Return whether a redaction may have begun here although the store did not say so, as
+        where its answer was lost with the connection. It is followed as one of another process.
+        """
+        return conversation_id in self._doubtful
 
     def redact(
         self,
@@ -151,14 +159,7 @@ class Redactions:
             entries = entries_of([MessagesRedacted(sequences, time, by)], request)
             event, data = encoded(entries, state.lines, state.size)
             self._projection.index.settle()  # what it lacks after a crash would have it made anew
-            claim = request_claim(request.id) if request else ""
-            try:
-                self._store.begin_redaction(
-                    conversation_id, [*after, *data], state.size, request=claim
-                )
-            except LogTaken:
-                self._answered.check_unanswered(request)
-                raise
+            self._begin(conversation_id, [*after, *data], state.size, request)
             return self._finish(state, event[0], time, lines)
 
     def _read_ahead(self, conversation_id: str) -> "_Read":
@@ -182,6 +183,21 @@ class Redactions:
             return self._store.raw(conversation_id).split(b"\n")[:-1]
         except LogNotFound:
             raise ConversationNotFound(conversation_id) from None
+
+    def _begin(
+        self, conversation_id: str, lines: list[bytes], size: int, request: RequestKey | None
+    ) -> None:
+        """Take step 1. Hold the conversation's lock."""
+        claim = request_claim(request.id) if request else ""
+        self._doubtful.add(conversation_id)
+        try:
+            self._store.begin_redaction(conversation_id, lines, size, request=claim)
+        except (LogNotFound, LogConflict) as error:
+            self._doubtful.discard(conversation_id)
+            if isinstance(error, LogTaken):
+                self._answered.check_unanswered(request)
+            raise
+        self._doubtful.discard(conversation_id)
 
     def _finish(
         self, state: ConversationState, event: Line, time: int, lines: list[Line]
@@ -219,6 +235,7 @@ class Redactions:
         """Take the text out of the index that another process redacted, with its line. Raises
         IndexUnavailable, StorageUnavailable. Hold the conversation's lock.
         """
+        self._doubtful.discard(conversation_id)
         index = self._projection.index
         if (stored := index.conversations.find(conversation_id)) is None:
             self._store.end_redaction(conversation_id)

@@ -158,6 +158,12 @@ class Drafts:
             self.version += 1
             return growth
 
+    def text_of(self, conversation_id: str, draft_id: str) -> str:
+        """Return what is written of a draft; nothing if it has ended."""
+        with self._guard:
+            draft = self._drafts.get((conversation_id, draft_id))
+            return draft.text(0) if draft else ""
+
     def retain(self, keys: Collection[Key]) -> None:
         """Drop all drafts but these."""
         with self._guard:

@@ -174,7 +174,11 @@ class SharedLog:
             self._add(parts, ceiling)
             growth = self._grown_by(part)
         if growth is not Growth.NONE:
-            ceiling = self._order.publish(part, begins=growth is Growth.BEGAN)
+            ceiling = self._order.publish(
+                part,
+                lambda: self.drafts.text_of(part.conversation_id, part.draft_id),
+                begins=growth is Growth.BEGAN,
+            )
             self._wait(part, ceiling)
 
     def expired(self, conversation_id: str, draft_id: str) -> None:

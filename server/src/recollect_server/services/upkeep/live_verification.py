@@ -193,8 +193,16 @@ class LiveVerification:
                 self._findings.add(name, problems)
         indexed = set(logs.progress(self._space.index))
         for name in sorted(indexed - {it for it, _ in self._store.logs(logs.kind)}):
-            if logs.find(self._space.index, name) and not self._store.is_taken(name):
-                self._findings.add(name, ["is in the index and has no transcript"])
+            self._findings.add(name, self._again(partial(self._left, logs, name)))
+
+    def _left(self, logs: Logs[Any], name: str) -> list[str]:
+        """Return the problem of a log that the index alone has."""
+        # In this order: a delete takes it out of the index before it ends in the store.
+        if self._store.is_taken(name):
+            return []
+        self._space.follow()  # another process may have deleted it
+        is_left = logs.find(self._space.index, name) is not None
+        return ["is in the index and has no transcript"] if is_left else []
 
     def _parts(self, logs: Logs[Any], names: list[str]) -> Iterator[dict[str, int | None]]:
         """Yield the logs with their numbers in the index (None: it has none), some `_LINES` lines

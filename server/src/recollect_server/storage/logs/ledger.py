@@ -69,10 +69,19 @@ class Ledger(Generic[E]):
         """Yield what the lines say, oldest first. A line that is damaged, or of another version, is
         passed over with a warning. Raises LogUnavailable.
         """
+        return iter(self.read()[0])
+
+    def read(self) -> tuple[list[E], int]:
+        """Return what `entries` yields, and the bytes that it was read from. Raises
+        LogUnavailable.
+        """
         try:
             raw = self._store.raw(self.name)
         except LogNotFound:
-            return
+            return [], 0
+        return list(self._entries(raw)), len(raw)
+
+    def _entries(self, raw: bytes) -> Iterator[E]:
         for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n") if raw else (), start=1):
             try:
                 yield self._codec.entry(unseal(line), number)
@@ -80,20 +89,26 @@ class Ledger(Generic[E]):
                 reason = str(damage) if isinstance(damage, Damaged) else repr(damage)
                 log.warning("damaged_line", ledger=self.name, line=number, reason=reason)
 
-    def append(self, entry: E) -> None:
-        """Add a line, durable when it returns. Raises LogConflict if another process added one just
-        now, LogUnavailable.
+    def append(self, entry: E, after: int) -> int:
+        """Add a line behind so many bytes, durable when it returns. Return the bytes with it.
+        Raises LogConflict if the ledger has another length, LogUnavailable.
         """
-        line = seal(self._codec.fields(entry))
         with _guard:
-            # How many lines there are is not counted: its bytes say where it ends.
-            self._store.append(self.name, Position(bytes=self.size()), [line])
+            return self._write(entry, after)
+
+    def _write(self, entry: E, after: int) -> int:
+        line = seal(self._codec.fields(entry))
+        # How many lines there are is not counted: its bytes say where it ends.
+        self._store.append(self.name, Position(bytes=after), [line])
+        return after + len(line)
 
     def add(self, entry: E) -> None:
         """Add a line that is true whatever the lines before it say. Raises LogUnavailable."""
         for left in reversed(range(_TRIES)):
             try:
-                return self.append(entry)
+                with _guard:
+                    self._write(entry, self.size())
+                return
             except LogConflict:  # another process added one
                 if not left:
                     raise

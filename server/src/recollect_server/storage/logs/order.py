@@ -208,11 +208,12 @@ class Order(Protocol):
         called if a copy of the store took over which lacks some of those that were given.
         """
 
-    def publish(self, part: Part, *, begins: bool) -> int:
+    def publish(self, part: Part, whole: Callable[[], str], *, begins: bool) -> int:
         """Let other processes have a part of a draft; `begins`: instead of what they have of the
         draft. Return the ceiling: everything that was written before has a lower transaction.
 
-        Parts are not durable, and gone after an hour.
+        Parts are not durable, and gone after an hour. `whole` returns the draft with the part,
+        which is published where nothing is left of the parts before.
         """
 
     def parts(self, conversation_id: str = "", draft_id: str = "") -> tuple[list[Part], int]:

@@ -40,6 +40,7 @@ _PART = 200  # changes that are given at once
 _PART_BYTES = 4 << 20  # of their lines
 
 SNAPSHOT = b"SELECT pg_current_snapshot()::text"
+_NOTHING = "1:1:"  # a snapshot that sees no transaction
 _LOOK = b"SELECT pg_current_snapshot()::text, recollect.timeline()"
 
 # Of one space and below a horizon that was read before: each parameter is known when the statement
@@ -157,7 +158,9 @@ class Followed:
         """Begin anew if the position is not that of this database any more: it was lost with a
         server of PostgreSQL.
         """
-        self.horizon = 0  # one that was killed may give the numbers below it to others
+        # One that was killed may give the numbers below these to others. It has lost all parts of
+        # before; those that come again change nothing.
+        self.horizon, self.snapshot = 0, _NOTHING
         if self._order.reaches(self.mark):
             self.mark = replace(self.mark, timeline=timeline)
         else:

@@ -170,7 +170,7 @@ class PostgresOrder:
         """Return the position of the newest change below the horizon."""
         return self._newest("AND xid < pg_snapshot_xmin(pg_current_snapshot())")
 
-    def publish(self, part: Part, *, begins: bool) -> int:
+    def publish(self, part: Part, whole: Callable[[], str], *, begins: bool) -> int:
         """Let other processes have a part of a draft. It waits for no disk."""
         if begins:
             self._rows(
@@ -178,14 +178,23 @@ class PostgresOrder:
                 " AND ((log = %s AND draft = %s) OR time < now() - interval '1 hour') RETURNING 1",
                 *(self._space, part.conversation_id, part.draft_id),
             )
-        rows = self._rows(
+        if not (rows := self._add(part)):
+            # A crash of PostgreSQL, or the end of the draft's hour, took what was before the part.
+            rows = self._add(part._replace(offset=0, text=whole()))
+        return int(rows[0][0])
+
+    def _add(self, part: Part) -> list[tuple[Any, ...]]:
+        """Add a part, unless nothing is there of what is before it. Return the ceiling, if so."""
+        return self._rows(
             "INSERT INTO recollect.drafts"
             ' (space, log, draft, channel, "offset", text, done, replica)'
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+            " SELECT %s::text, %s::text, %s::text, %s::text, %s::integer, %s::text, %s::boolean,"
+            " %s::bigint WHERE %s::integer = 0 OR EXISTS (SELECT FROM recollect.drafts"
+            " WHERE space = %s AND log = %s AND draft = %s)"
             " RETURNING pg_snapshot_xmax(pg_current_snapshot())::text",
             *(self._space, *part, self._database.number),
+            *(part.offset, self._space, part.conversation_id, part.draft_id),
         )
-        return int(rows[0][0])
 
     def parts(self, conversation_id: str = "", draft_id: str = "") -> tuple[list[Part], int]:
         """Return the parts of all drafts, or of one, in their order, and the ceiling."""

@@ -89,6 +89,8 @@ class Matrix:
         self.whitening: Whitening | None = None
         """Map of questions, without what all entries have in common; None of few."""
         self._basis = Basis()  # of the whitening
+        self.message_count = 0
+        """Number of ids that there are, whatever number of entries each has."""
         none = np.zeros(0, np.int64)
         self._view = View(
             0, none, none, none, np.zeros(0, np.bool_), np.zeros((WORDS, 0), np.uint64), np.zeros(0, np.float32),
@@ -128,6 +130,7 @@ class Matrix:
             view.marks[start:stop] = marks
             view.alive[start:stop] = True
             self._basis.add(times)
+            self.message_count += len(starts(ids))
             self._set(view, np.arange(start, stop), vectors)
             touched = self._link(view, start, stop)
             self._measure(view, stop, touched)
@@ -153,6 +156,7 @@ class Matrix:
                 True,
             )
             self._basis.add(times)
+            self.message_count += len(starts(ids))
             for entries, vectors in parts:
                 self._set(view, entries, vectors)
             numbers = ids >> self._bits
@@ -176,6 +180,7 @@ class Matrix:
             else:
                 removed = self.of(view, np.array([identity]))
             self._basis.remove(view.times[removed])
+            self.message_count -= len(np.unique(view.ids[removed]))
             view.alive[removed] = False
             view.rows.set(removed, np.zeros((len(removed), DIMENSIONS), np.int8))
             view.signs[:, removed] = 0
@@ -196,6 +201,12 @@ class Matrix:
         units = view.rows.get(entries) * view.scale[entries, None]
         owners = view.ids[entries] >> self._bits
         self.whitening = whitening_of(units.astype(np.float64), owners) if len(entries) else None
+
+    def unwhiten(self) -> None:
+        """Do without a whitening, until the next call of `whiten`."""
+        with self._guard:
+            self._basis.forget()
+            self.whitening = None
 
     def _in_order(self, view: View, entries: Entries) -> Entries:
         """Return entries by conversation, the oldest first: whatever numbers these have, which

@@ -95,6 +95,10 @@ class Basis:
         self._count -= len(times)
         self._is_changed |= bool(self._size and (times <= self._until).any())
 
+    def forget(self) -> None:
+        """Forget what the basis is, so that a whitening is due again."""
+        self._size = self._until = 0
+
     def is_due(self, *, settled: bool) -> bool:
         """Return whether the whitening must be computed: of more entries, or if no further ones are
         on their way (`settled`) of others.

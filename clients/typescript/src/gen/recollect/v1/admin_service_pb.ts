@@ -1191,8 +1191,9 @@ export const AdminService: GenService<{
    * Copy the logs of the spaces that the caller administers into a new folder on the server's
    * machine, as `recollect-server backup` does, and return once the copy is on the disk. All that was
    * acknowledged before is in it. The setting `backup_dir` names the folder that it is made in; if
-   * that is not set, the call fails with ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying
-   * all files does, and goes on if the caller does not wait for it.
+   * that is not set, or the logs are in a database, the call fails with
+   * ERROR_REASON_NO_BACKUP_FOLDER. It takes as long as copying all files does, and goes on if the
+   * caller does not wait for it.
    *
    * @generated from rpc recollect.v1.AdminService.Backup
    */

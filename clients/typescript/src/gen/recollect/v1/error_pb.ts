@@ -253,8 +253,8 @@ export enum ErrorReason {
   TOO_MANY_SPACES = 29,
 
   /**
-   * FAILED_PRECONDITION. No setting (`backup_dir`) names the folder for backups, so no call makes
-   * one.
+   * FAILED_PRECONDITION. Calls make no backups: no setting (`backup_dir`) names the folder for them,
+   * or the logs are in a database, which its own tools back up.
    *
    * @generated from enum value: ERROR_REASON_NO_BACKUP_FOLDER = 30;
    */
