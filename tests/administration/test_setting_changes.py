@@ -105,7 +105,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("warm_fro", "1m", "key", "do you mean warm_for?"),
     ("warm_for", "soon", "value", "is not a duration"),
     ("recall_limit", "51", "value", "less than or equal to 50"),
-    ("recall_limit", "", "value", "valid integer"),
+    ("recall_limit", "", "value", "whole number"),
     ("compaction_messages", "20", "value", "compaction_keep must be less than compaction_messages"),
     ("log_level", "loud", "value", "'debug', 'info', 'warning' or 'error'"),
     ("data_dir", "/elsewhere", "key", "where data lies"),

@@ -136,7 +136,7 @@ def test_damage_of_each_kind_is_named_and_nothing_else_is(start_server: Start) -
             "the index has other deliveries than the transcript"
         ]
         assert "damaged" in of_id[thread.stem][0]
-        assert of_id[""] == ["index: it has words of 1 messages that are in no transcript"]
+        assert of_id[""] == ["index: it has words of 1 message that no transcript has"]
         assert set(of_id) == {*ids[:8], outcome.communication.id, thread.stem, ""}
         assert contents == {path: path.read_bytes() for path in server.folder.glob("*.jsonl")}
         assert verified(client).problems == after.problems

@@ -51,7 +51,7 @@ def test_names_outlive_the_index_and_verify_finds_them_whole(
     verified = run("verify", "--data-dir", server.data_dir)
     assert (verified.exit_code, verified.stdout) == (
         0,
-        "1 conversations, 1 messages, 1 external communications, 0 problems\n",
+        "1 conversation, 1 message, 1 external communication, 0 problems\n",
     )
     delete_index(server)
     post = reach(start_server())

@@ -236,7 +236,7 @@ def test_a_damaged_line_is_named_and_never_read(server: RunningServer, start_ser
     result = on(server, "verify")
     assert result.exit_code == 1
     assert "line 3 is damaged: the checksum does not fit" in result.output
-    assert "0 conversations, 0 messages, 1 threads, 1 problems" in result.output
+    assert "0 conversations, 0 messages, 1 thread, 1 problem" in result.output
     with Client(start_server().target) as again:
         page = again.checkpoints.list_records("alex")
         assert ([it.key for it in page.records], page.damaged_lines) == (["a/0", "a/2"], 1)

@@ -116,7 +116,7 @@ def test_the_command_waits_for_the_end_and_names_what_is_wrong(
     sound = inside("admin", "verify", "--all", on_terminal=True)
     assert sound.code == 0
     assert sound.out.splitlines() == [
-        f"{space}: 1 conversations, 1 messages, 0 external communications, 0 problems."
+        f"{space}: 1 conversation, 1 message, 0 external communications, 0 problems."
         for space in ("ada", "default")
     ]
     with apsw.Connection(str(server.folder / "conversations.db")) as index:

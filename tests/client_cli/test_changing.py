@@ -92,7 +92,10 @@ def test_redo_notes_counts_those_that_get_new_ones(inside: Inside, talked: Talke
     inside("notes", it.id, "Decided: rotate daily.")
     assert inside("redo-notes", it.id).lines == [{"queued": 0, "kept": 1}]
     result = inside("redo-notes", it.id, "--writer", "caller", "--dry-run", on_terminal=True)
-    assert result.out == "1 conversations would get new notes; 0 others that match keep theirs.\n"
+    assert (
+        result.out
+        == "New notes would be made of 1 conversation; 0 others that match keep theirs.\n"
+    )
     assert inside("redo-notes").code != 0  # nothing is chosen, and --all is not said
 
 

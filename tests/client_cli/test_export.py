@@ -308,7 +308,7 @@ def test_damaged_lines_are_counted_and_the_rest_is_exported(
     path.write_bytes(path.read_bytes().replace(b"said 2", b"sung 2"))
     result = run_at(server.target, "export", "-d", tmp_path / "out")
     assert result.code == 6
-    assert f"left out of {name}: 1 damaged lines" in result.err
+    assert f"left out of {name}: 1 damaged line" in result.err
     texts = [
         it.content
         for it in contents(tmp_path / "out" / f"{name}.jsonl")

@@ -199,7 +199,7 @@ def test_damaged_and_foreign_lines_are_named_and_left_out(
     assert reasons[2] == "<stdin>:6: the checksum does not fit"
     assert reasons[3].startswith("<stdin>:10: not JSON")
     assert reasons[4] == "<stdin>:11: a line of a kind that is not known: party"
-    assert reasons[5] == "Error: 5 lines or conversations were left out"
+    assert reasons[5] == "Error: lines or conversations that were left out: 5"
     [there] = other.conversations.list()
     assert there.message_count == 5
 

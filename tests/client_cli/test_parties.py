@@ -176,7 +176,7 @@ def test_names_stand_beside_addresses(inside: Inside, client: Client) -> None:
         "email", "imap-9", "Is it free?", sender='"Hanan" <hanan@example.org>', origin=origin
     )
     listed = inside("communications", "list", on_terminal=True).out
-    assert listed.startswith("Hanan <hanan@example.org> (email, untrusted): 1 messages, 1 open\n")
+    assert listed.startswith("Hanan <hanan@example.org> (email, untrusted): 1 message, 1 open\n")
     shown = inside(
         "communications",
         "show",

@@ -31,7 +31,7 @@ def test_a_damaged_line_is_named_and_the_rest_stands(
     path.write_bytes(path.read_bytes().replace(b'"two"', b'"tvo"'))
     answer = built(connect(start_server()), conversation)
     assert said(answer.hot) == ["one", "three"]
-    reason = "1 lines of the transcript are damaged and left out"
+    reason = "damaged and left out: 1 line of the transcript"
     assert {leg.leg: leg.reason for leg in answer.degraded} == {"hot": reason, "warm": reason}
 
 

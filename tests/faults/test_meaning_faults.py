@@ -283,7 +283,7 @@ def test_while_the_model_is_at_work_for_long_searches_say_what_they_lack(
         until(
             lambda: (
                 reasons(service)
-                == dict.fromkeys(VECTOR, "1 conversations have words that are not embedded yet")
+                == dict.fromkeys(VECTOR, "words of 1 conversation are not embedded yet")
             )
         )
     finally:

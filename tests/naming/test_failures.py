@@ -59,7 +59,7 @@ def test_a_conversation_of_which_nothing_can_be_read_is_named_and_holds_up_no_ot
     until(lambda: service.get(other).abbreviation)
     assert until(
         lambda: (
-            "notes_failed: 1 conversations, as: none of its messages can be read" in stats(server)
+            "notes_failed: 1 conversation, as: none of its messages can be read" in stats(server)
         )
     )
 
@@ -113,7 +113,7 @@ def test_a_transcript_that_cannot_be_read_holds_up_no_other(
     clock.move(10 * MINUTE)
     until(lambda: all(service.get(other).abbreviation for other in others))
     assert until(
-        lambda: "notes_failed: 1 conversations, as: the transcript cannot be read" in stats(server)
+        lambda: "notes_failed: 1 conversation, as: the transcript cannot be read" in stats(server)
     )
 
 
@@ -303,7 +303,7 @@ def test_what_failed_is_tried_again_at_the_start(
     server = start_server(abbreviator="anthropic")
     conversation = connect(server).told("When do we ship?")
     clock.move(10 * MINUTE)
-    until(lambda: "notes_failed: 1 conversations" in stats(server))
+    until(lambda: "notes_failed: 1 conversation" in stats(server))
     server.stop()
     again = connect(start_server(abbreviator="anthropic"))
     until(lambda: again.get(conversation).abbreviation)

@@ -139,7 +139,7 @@ def test_backlogs_are_seen_while_they_are_there(
     assert status == 200
     assert (
         "recollect.v1.ConversationService/store: NOT_SERVING:"
-        " 1 messages wait in memory, for their logs refuse them"
+        " 1 message held in memory, as the logs refuse to take more"
     ) in page
     disk.mend()
     service.append(name, user("three"))

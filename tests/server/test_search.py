@@ -308,7 +308,7 @@ def test_a_transcript_that_is_not_the_servers_own_file_is_passed_over_and_said_t
     answer = service.search("zebra")
     assert [result.conversation_id for result in answer.results] == [there]
     assert {hit.conversation_id for hit in answer.hits} == {there}
-    reason = "the transcripts of 1 conversations that were found cannot be read"
+    reason = "1 transcript of what was found cannot be read"
     assert {part.leg: part.reason for part in answer.degraded} == dict.fromkeys(
         answer.legs_run, reason
     )

@@ -143,7 +143,7 @@ def test_a_backup_of_a_damaged_transcript_does_not_push_out_the_one_before_the_d
     assert prune(tmp_path / "backups", "--backup-keep", "last=1").exit_code == 0
     assert before.exists()
     checked = run("backups", "verify", "--backup-dir", tmp_path / "backups")
-    assert "1 lines were damaged when it was made" in checked.stdout
+    assert "damaged when it was made: 1 line" in checked.stdout
 
 
 def test_a_new_backup_that_the_disk_does_not_give_back_is_refused(made: Path) -> None:

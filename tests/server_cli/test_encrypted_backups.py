@@ -270,7 +270,7 @@ def test_rekeying_names_a_damaged_backup_and_goes_on_with_the_others(
     lines = done.stdout.splitlines()
     assert lines[:2] == [
         f"encrypted anew {paths[0].parent}",
-        "1 backups encrypted anew, 3 problems",
+        "1 backup encrypted anew, 3 problems",
     ]
     for line, path, reason in zip(
         lines[2:],

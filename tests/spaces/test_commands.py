@@ -37,7 +37,7 @@ def test_a_backup_has_every_space(
 
 def test_a_backup_of_one_space_has_that_one_alone(three: RunningServer, tmp_path: Path) -> None:
     result = on(three, "backup", tmp_path / "copy", "--space", "ana")
-    assert result.stdout.startswith("1 conversations")
+    assert result.stdout.startswith("1 conversation, ")
     names = {path.name for path in (tmp_path / "copy").iterdir()}
     assert names == {"ana", "backup.json", "recollect.format"}
     new = ("--data-dir", tmp_path / "new")

@@ -22,7 +22,16 @@ from recollect.cli.options import (
     with_span,
     with_topics,
 )
-from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line, warn
+from recollect.cli.printing import (
+    clean,
+    console,
+    counted,
+    json_line,
+    json_lines,
+    local,
+    one_line,
+    warn,
+)
 
 _TABLE_WIDTH = 92
 """The least columns of a terminal on which a table of conversations has room for titles: some 25.
@@ -191,7 +200,7 @@ def print_loaded(shell: Shell, loaded: LoadedConversation, history: History | No
     if history:
         messages, damaged, more = history.messages, history.damaged_lines, False
     if damaged:
-        warn(f"{damaged} damaged lines of the transcript were left out")
+        warn(f"left out of the transcript: {counted(damaged, 'damaged line')}")
     if shell.as_json:
         for message in messages:
             json_line({"conversationId": it.id} | plain(message))

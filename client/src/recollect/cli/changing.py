@@ -22,7 +22,7 @@ from recollect.cli.options import (
     with_text,
     with_topics,
 )
-from recollect.cli.printing import clean, console, json_line, local
+from recollect.cli.printing import clean, console, counted, json_line, local
 
 WRITERS = ("extractive", "anthropic", "openai", "caller", "unknown")
 
@@ -176,11 +176,11 @@ def redo_notes(
     if shell.as_json:
         json_line({"queued": answer.queued, "kept": answer.kept})
         return
-    verb = "would get" if dry_run else "get"
+    verb = "would be" if dry_run else "are"
     console().print(
         clean(
-            f"{answer.queued} conversations {verb} new notes; {answer.kept} others that match"
-            " keep theirs."
+            f"New notes {verb} made of {counted(answer.queued, 'conversation')};"
+            f" {answer.kept} others that match keep theirs."
         )
     )
 

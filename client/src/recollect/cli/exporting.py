@@ -23,7 +23,7 @@ from recollect.cli.options import (
 )
 from recollect.cli.parallel import each
 from recollect.cli.plans import Tally
-from recollect.cli.printing import clean, console, json_line, warn
+from recollect.cli.printing import clean, console, counted, json_line, warn
 
 _INDEX = "conversations.db"
 """The file of a server's index, by which its data folder is known."""
@@ -89,10 +89,10 @@ def export(
         counts = {"conversations": tally.conversations_new, "messages": tally.messages_new}
         json_line(counts | {"leftOut": len(tally.skips)})
     elif folder:
-        written = f"{tally.conversations_new} conversations with {tally.messages_new} messages"
+        written = f"{counted(tally.conversations_new, 'conversation')} with {counted(tally.messages_new, 'message')}"
         console().print(clean(f"Wrote {written} into {folder}."))
     if tally.skips:
-        raise Ended(f"{len(tally.skips)} conversations are not there in full", INCOMPLETE)
+        raise Ended(f"not there in full: {counted(len(tally.skips), 'conversation')}", INCOMPLETE)
 
 
 def _chosen(client: Client, names: tuple[str, ...], channels: tuple[str, ...]) -> list[str]:
@@ -169,7 +169,9 @@ def _lines(client: Client, conversation_id: str, tally: Tally) -> Iterator[bytes
         return iter(())
     if history.damaged_lines:
         _leave_out(
-            tally, conversation_id, f"{history.damaged_lines} damaged lines of its transcript"
+            tally,
+            conversation_id,
+            f"{counted(history.damaged_lines, 'damaged line')} of its transcript",
         )
     tally.conversations_new += 1
     tally.messages_new += len(history.messages)

@@ -16,7 +16,7 @@ from recollect.cli.exits import INCOMPLETE, Ended, code_of, sentence_of
 from recollect.cli.options import PIPES, Shell, open_regular, with_patient_shell
 from recollect.cli.parallel import each
 from recollect.cli.plans import Event, Plan, Skip, Tally
-from recollect.cli.printing import clean, console, json_line, local, warn
+from recollect.cli.printing import clean, console, counted, json_line, local, warn
 from recollect.cli.products import sources
 from recollect.cli.products.sources import Export
 from recollect.cli.recall_sets import SetOptions
@@ -215,7 +215,7 @@ def _print_all(shell: Shell, inputs: _Sources, options: SetOptions, tally: Tally
                 line["createTime"] = time_text(begins.create_time)
             json_line(line | {"where": plan.where})
         else:
-            shown = f"{plan.message_count} messages  {title or '(no title)'}"
+            shown = f"{counted(plan.message_count, 'message')}  {title or '(no title)'}"
             out.print(clean(f"{local(begins.create_time):16}  {begins.channel}  {shown}"))
         tally.conversations_new += 1
         tally.messages_new += plan.message_count
@@ -296,14 +296,14 @@ def _report(shell: Shell, tally: Tally, *, is_dry: bool) -> None:
     else:
         console().print(clean(_sentences(tally, is_dry=is_dry)))
     if tally.skips:
-        raise Ended(f"{len(tally.skips)} lines or conversations were left out", INCOMPLETE)
+        raise Ended(f"lines or conversations that were left out: {len(tally.skips)}", INCOMPLETE)
 
 
 def _sentences(tally: Tally, *, is_dry: bool) -> str:
     if is_dry:
         sentences = (
-            f"Would import {tally.conversations_new} conversations with {tally.messages_new}"
-            " messages, but for those that are there already."
+            f"Would import {counted(tally.conversations_new, 'conversation')} with"
+            f" {counted(tally.messages_new, 'message')}, but for those that are there already."
         )
     else:
         sentences = (

@@ -29,6 +29,7 @@ from recollect.cli.options import MAX_NUMBER, Shell, text_of, with_shell, with_s
 from recollect.cli.printing import (
     clean,
     console,
+    counted,
     json_line,
     json_lines,
     local,
@@ -334,7 +335,7 @@ def _heading(it: ExternalCommunication) -> Text:
     trusted = " ".join([it.trust.value, *it.scopes])
     party = f"{it.party_name} <{it.party}>" if it.party_name else it.party
     heading = one_line(
-        f"{party} ({it.channel}, {trusted}): {it.message_count} messages, {it.open_escalations}"
+        f"{party} ({it.channel}, {trusted}): {counted(it.message_count, 'message')}, {it.open_escalations}"
         " open",
         "bold",
     )

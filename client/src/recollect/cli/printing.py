@@ -41,6 +41,11 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, whose plural ends with an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def clean(text: str, style: str = "") -> Text:
     """Return stored text as a terminal may show it: control characters are made visible, and
     nothing in it is markup.

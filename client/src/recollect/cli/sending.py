@@ -29,6 +29,7 @@ from recollect import (
 from recollect._shared.history import read_history
 from recollect._shared.plain import plain
 from recollect.cli.plans import Batch, Event, Placed, Plan, Tally, fingerprint
+from recollect.cli.printing import counted
 from recollect.cli.transcript import is_conversation_id
 
 MAX_BATCH = 1000
@@ -169,7 +170,7 @@ class _Sending:
         self._tally.conversations_known = 1
         self._tally.messages_known = self._plan.message_count - missing
         if missing:
-            reason = f"this server has {own} itself, with {missing} messages fewer; left as it is"
+            reason = f"this server has {own} itself, with {counted(missing, 'message')} fewer; left as it is"
             self._tally.skip(self._plan.where, reason)
 
     def _create(self) -> bool:
@@ -385,7 +386,9 @@ class _Sending:
     def _refused(self, reason: str) -> None:
         left = self._plan.message_count - self._handled
         where = f"the rest of {self._plan.where}"
-        self._tally.skip(where, f"{reason} ({left} messages left out)" if left else reason)
+        self._tally.skip(
+            where, f"{reason} ({counted(left, 'message')} left out)" if left else reason
+        )
 
 
 def _within_limits(batch: Batch) -> list[tuple[str, list[Placed]]]:

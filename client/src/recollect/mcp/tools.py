@@ -124,7 +124,9 @@ async def fetch_context(client: AsyncClient, request: shapes.FetchContext) -> sh
     chosen = choose(messages, from_the_end=span is None, rest=f"read the resource {whole}")
     notes = []
     if history.damaged_lines:
-        notes.append(f"{history.damaged_lines} lines of the transcript are damaged and left out.")
+        notes.append(
+            f"Damaged lines of the transcript, which are left out: {history.damaged_lines}."
+        )
     if chosen.cut:
         notes.append(
             f"Turn {chosen.cut[0]} is too long and was cut: the resource"

@@ -41,6 +41,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
+from recollect_server.domain.text import counted
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.inference.workers import Workers
 from recollect_server.jobs.abbreviator import Abbreviator
@@ -415,8 +416,9 @@ def _degraded_logs(spaces: Spaces[OpenSpace], stores: Stores) -> Mapping[str, st
     not_indexed = sum(space.not_indexed() for space in spaces.open_now())
     store = state.problem if state is not None else ""
     if not store and held:
-        store = f"{held} messages wait in memory, for their logs refuse them"
-    index = f"the newest messages of {not_indexed} conversations are not indexed yet"
+        store = f"{counted(held, 'message')} held in memory, as the logs refuse to take more"
+    conversations = counted(not_indexed, "conversation")
+    index = f"the newest messages of {conversations} are not indexed yet"
     return {"store": store, "index": index if not_indexed else ""}
 
 

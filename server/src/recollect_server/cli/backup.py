@@ -10,6 +10,7 @@ from recollect_server.cli.folder import alone, folders_of, list_problems, said_p
 from recollect_server.cli.options import OF_FOLDER, NamedPath, load_settings, with_settings
 from recollect_server.domain.backups import backup_name
 from recollect_server.domain.errors import RecollectError
+from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
 from recollect_server.services.upkeep.backup.copying import Copied
@@ -124,9 +125,12 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
 
 
 def _say(done: Copied, what: str) -> None:
-    external = f", {done.communications} external communications" if done.communications else ""
-    external += f", {done.threads} threads" if done.threads else ""
+    external = (
+        f", {counted(done.communications, 'external communication')}" if done.communications else ""
+    )
+    external += f", {counted(done.threads, 'thread')}" if done.threads else ""
     click.echo(
-        f"{done.conversations} conversations{external}, {done.bytes} bytes {what}, {len(done.problems)} problems"
+        f"{counted(done.conversations, 'conversation')}{external}, {done.bytes} bytes {what},"
+        f" {counted(len(done.problems), 'problem')}"
     )
     list_problems(done.problems)

@@ -13,6 +13,7 @@ from recollect_server.app.backup_keys import backup_keys
 from recollect_server.cli.folder import list_problems, said_plainly, shown, warn
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.keys import Keyring, new_key
+from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.backup.checking import check
 from recollect_server.services.upkeep.backup.folder import BackupFolder, StoredBackup
@@ -92,12 +93,12 @@ def verify(folder: BackupFolder, keys: Keyring | None, name: str | None, **_: An
             problems.append(f"{error.filename or it.path}: {error.strerror or error}")
             continue
         state = "good" if checked.is_good else f"{len(checked.problems)} problems"
-        state += f", {checked.damaged} damaged lines in it" if checked.damaged else ""
-        click.echo(f"{it.path}: {checked.files} files, {checked.bytes} bytes, {state}")
+        state += f", {counted(checked.damaged, 'damaged line')} in it" if checked.damaged else ""
+        click.echo(f"{it.path}: {counted(checked.files, 'file')}, {checked.bytes} bytes, {state}")
         problems += [f"{it.path.name}: {problem}" for problem in checked.problems]
         if checked.damaged:
             problems.append(
-                f"{it.path.name}: {checked.damaged} lines were damaged when it was made"
+                f"{it.path.name}: damaged when it was made: {counted(checked.damaged, 'line')}"
             )
     list_problems(problems)
 
@@ -125,7 +126,8 @@ def prune(folder: BackupFolder, settings: Settings, *, dry_run: bool, **_: Any) 
     )
     for it in done.removed:
         click.echo(f"{'would remove' if dry_run else 'removed'} {it.path}" + _state(it))
-    click.echo(f"{len(done.remaining)} backups stay" + (", nothing was removed" if dry_run else ""))
+    note = ", nothing was removed" if dry_run else ""
+    click.echo(f"kept: {counted(len(done.remaining), 'backup')}{note}")
 
 
 @backups.command()
@@ -140,7 +142,8 @@ def rekey(folder: BackupFolder, **_: Any) -> None:
     done = folder.encrypt_anew(shown("Encrypting"))
     for it in done.changed:
         click.echo(f"encrypted anew {it.path}")
-    click.echo(f"{len(done.changed)} backups encrypted anew, {len(done.problems)} problems")
+    changed, problems = counted(len(done.changed), "backup"), counted(len(done.problems), "problem")
+    click.echo(f"{changed} encrypted anew, {problems}")
     list_problems(done.problems)
 
 

@@ -9,6 +9,7 @@ import click
 from recollect_server.cli.folder import alone, folders_of, named, said_plainly, shown
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.errors import RecollectError
+from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
 
@@ -31,7 +32,9 @@ def rebuild(config: Path | None, **flags: Any) -> None:
             done.index.close(sound=True)
             seconds = time.monotonic() - began
             line = (
-                f"{done.messages} messages of {done.conversations} conversations indexed in {seconds:.1f} s,"
-                f" {done.messages / seconds:,.0f} messages/s. {done.damaged} damaged lines, {done.bytes_cut} torn bytes cut."
+                f"{counted(done.messages, 'message')} of {counted(done.conversations, 'conversation')}"
+                f" indexed in {seconds:.1f} s,"
+                f" {done.messages / seconds:,.0f} messages/s. {counted(done.damaged, 'damaged line')},"
+                f" {done.bytes_cut} torn bytes cut."
             )
             click.echo(named(space, folders, line))

@@ -20,6 +20,7 @@ from recollect_server.cli.logs import say, set_level, set_up_logs
 from recollect_server.cli.options import NamedPath, load_settings, with_settings
 from recollect_server.domain import endpoints
 from recollect_server.domain.errors import RecollectError
+from recollect_server.domain.text import counted
 from recollect_server.settings import Settings
 from recollect_server.transport.listening import CannotListen
 
@@ -59,10 +60,10 @@ def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
     gc.freeze()
     _trim()
     recovered = running.recovered
-    note = f", {recovered.messages} messages indexed anew" if recovered.messages else ""
+    note = f", {counted(recovered.messages, 'message')} indexed anew" if recovered.messages else ""
     addresses = ", ".join(_described(running.addresses, settings))
     say(
-        f"Recollect listens on {addresses} and keeps {recovered.conversations} conversations in"
+        f"Recollect listens on {addresses} and keeps {counted(recovered.conversations, 'conversation')} in"
         f" {running.place}{note}. Stop it with Ctrl-C.",
         sys.stdout,
     )

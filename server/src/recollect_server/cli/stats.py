@@ -9,6 +9,7 @@ import click
 
 from recollect_server.cli.folder import folders_of, said_plainly
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
+from recollect_server.domain.text import counted
 from recollect_server.domain.time import DAY, system_clock
 from recollect_server.services.upkeep.statistics import (
     WHOLE,
@@ -89,15 +90,15 @@ def _print(folder: FolderStore, spending: dict[str, str], limits: dict[str, str]
         "transcript_bytes": space.transcript_bytes,
         "index": space.index,
         "index_bytes": space.index_bytes,
-        "not_indexed_yet": f"{space.not_indexed_yet} conversations",
+        "not_indexed_yet": counted(space.not_indexed_yet, "conversation"),
         "vectors": embedded.condition,
         "vectors_kept": embedded.vectors,
         "vectors_bytes": embedded.size,
         "vectors_of_other_languages": embedded.beside,
-        "not_embedded_yet": f"{embedded.waiting} conversations",
+        "not_embedded_yet": counted(embedded.waiting, "conversation"),
         "embedding": _embedding(space),
-        "notes_due": f"{notes.without} conversations",
-        "notes_failed": f"{notes.failed} conversations"
+        "notes_due": counted(notes.without, "conversation"),
+        "notes_failed": f"{counted(notes.failed, 'conversation')}"
         + (f", as: {notes.reason}" if notes.failed else ""),
         **{
             f"notes_failed_of {conversation_id}": reason

@@ -7,6 +7,7 @@ import click
 
 from recollect_server.cli.folder import alone, folders_of, list_problems, named, said_plainly, shown
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
+from recollect_server.domain.text import counted
 from recollect_server.services.upkeep.verification import verify as verify_all
 
 
@@ -34,10 +35,11 @@ def verify(config: Path | None, **flags: Any) -> None:
             threads += done.threads
             problems += [named(space, folders, problem) for problem in done.problems]
     spaces = f" in {len(folders)} spaces" if len(folders) > 1 else ""
-    external = f", {communications} external communications" if communications else ""
-    external += f", {threads} threads" if threads else ""
+    external = f", {counted(communications, 'external communication')}" if communications else ""
+    external += f", {counted(threads, 'thread')}" if threads else ""
     click.echo(
-        f"{conversations} conversations, {messages} messages{external}{spaces}, {len(problems)} problems"
+        f"{counted(conversations, 'conversation')}, {counted(messages, 'message')}{external}{spaces},"
+        f" {counted(len(problems), 'problem')}"
     )
     list_problems(
         problems,

@@ -102,6 +102,11 @@ def is_gibberish(text: str) -> bool:
     return all(_MEANINGLESS.fullmatch(word) for word in _WORD.findall(text))
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, whose plural ends with an s: "1 message", "2 messages"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def composed(text: str) -> str:
     """Return the text with every character in its composed form (NFC).
 

@@ -13,6 +13,7 @@ from recollect.cli.options import MAX_NUMBER, Shell, confirm, with_shell, with_y
 from recollect.cli.printing import (
     clean,
     console,
+    counted,
     json_line,
     json_lines,
     local,
@@ -82,8 +83,8 @@ def delete_space(shell: Shell, name: str, yes: bool) -> None:
     else:
         console().print(
             clean(
-                f"{name} is deleted: {receipt.conversations} conversations,"
-                f" {receipt.external_communications} external communications, {receipt.bytes} bytes."
+                f"{name} is deleted: {counted(receipt.conversations, 'conversation')},"
+                f" {counted(receipt.external_communications, 'external communication')}, {receipt.bytes} bytes."
                 " Revoke its tokens, or a write makes it anew."
             )
         )

@@ -16,6 +16,7 @@ from recollect.cli.options import Shell, with_patient_shell, with_shell
 from recollect.cli.printing import (
     clean,
     console,
+    counted,
     json_line,
     json_lines,
     local,
@@ -64,9 +65,9 @@ def make_backup(shell: Shell, name: str | None) -> None:
     else:
         console().print(
             clean(
-                f"{made.conversations} conversations, {made.bytes} bytes of"
+                f"{counted(made.conversations, 'conversation')}, {made.bytes} bytes of"
                 f" {', '.join(made.spaces)} are in {made.path} on the server's machine,"
-                f" {made.problem_count} problems."
+                f" {counted(made.problem_count, 'problem')}."
             )
         )
     for problem in made.problems:
@@ -122,12 +123,12 @@ def _print_verification(shell: Shell, it: Verification) -> None:
     if it.end_time is None:
         out.print(clean(f"{it.space}: {it.logs} of {it.total_logs} logs so far."))
     else:
-        threads = f", {it.threads} threads" if it.threads else ""
+        threads = f", {counted(it.threads, 'thread')}" if it.threads else ""
         out.print(
             clean(
-                f"{it.space}: {it.conversations} conversations, {it.messages} messages,"
-                f" {it.external_communications} external communications{threads},"
-                f" {it.problem_count} problems."
+                f"{it.space}: {counted(it.conversations, 'conversation')}, {counted(it.messages, 'message')},"
+                f" {counted(it.external_communications, 'external communication')}{threads},"
+                f" {counted(it.problem_count, 'problem')}."
             )
         )
     for problem in it.problems:

@@ -36,6 +36,7 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.routing import place_of
+from recollect_server.domain.text import counted
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.removals import Removals
@@ -275,8 +276,7 @@ _NOTHING = "Nothing was said in this conversation yet."
 
 
 def _messages(state: ConversationState) -> str:
-    count = state.conversation.message_count
-    return "1 message" if count == 1 else f"{count} messages"
+    return counted(state.conversation.message_count, "message")
 
 
 def _line(message: Message) -> str:

@@ -12,6 +12,7 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
+from recollect_server.domain.text import counted
 from recollect_server.services.context import own
 from recollect_server.services.context.inquiry import Shown, Task
 from recollect_server.services.context.packing import Preference, Recalling, pack_hot, pack_warm
@@ -229,7 +230,7 @@ def _lines(*tiers: Packed) -> frozenset[int]:
 
 def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:
     if lines:
-        degraded[tier] = f"{lines} lines of the transcript are damaged and left out"
+        degraded[tier] = f"damaged and left out: {counted(lines, 'line')} of the transcript"
 
 
 def _fitting(summary: str, room: int, form: Form) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
+from recollect_server.domain.text import counted
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.services.recall.models import FACTOR, EmbeddingModels
 from recollect_server.services.space.events import (
@@ -146,7 +147,7 @@ class Meaning:
         waiting = self.waiting
         if waiting is None or time.monotonic() - waiting.since <= _LATE:
             return ""
-        return f"{waiting.conversations} conversations have words that are not embedded yet"
+        return f"words of {counted(waiting.conversations, 'conversation')} are not embedded yet"
 
     def lacking(self, index: Index) -> str:
         """Return why a question would find less by meaning than it could, or nothing."""

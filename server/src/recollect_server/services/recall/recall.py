@@ -9,6 +9,7 @@ from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
 from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.telemetry import Count
+from recollect_server.domain.text import counted
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
 from recollect_server.services.recall.meaning import Meaning
@@ -107,7 +108,7 @@ class Recall:
         if showing.unread:
             degraded |= dict.fromkeys(
                 run,
-                f"the transcripts of {len(showing.unread)} conversations that were found cannot be read",
+                f"{counted(len(showing.unread), 'transcript')} of what was found cannot be read",
             )
         return Answer(results, hits, candidates.total, run, self._counted(degraded))
 

@@ -20,6 +20,7 @@ from recollect_server.domain.errors import ConversationDamaged, ConversationNotF
 from recollect_server.domain.ids import time_of
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
+from recollect_server.domain.text import counted
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
@@ -83,7 +84,7 @@ class ConversationReading(Reading[Conversation]):
             ):
                 yield f"line {message.sequence}: the index has other words"
         if rows:
-            yield f"the index has {len(rows)} messages that the transcript has not"
+            yield f"the index has {counted(len(rows), 'message')} that the transcript has not"
         if contents.mail(number) != self.mail or contents.continued(number) != self.continued:
             yield "the index leads other messages to it than the transcript"
         if self.state and contents.activity(number) != facts_of(None, self.state, self.entries):

@@ -13,6 +13,7 @@ import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
+from recollect_server.domain.text import counted
 from recollect_server.services.space.overlay import Overlay
 from recollect_server.storage.index.index import Index
 
@@ -75,8 +76,9 @@ class Projection:
         """Return why the index may lack something of what is stored; empty if it has everything."""
         if reason := self.suspects.reason:
             return reason
-        count = len(self.overlay.lagging())
-        return f"the newest messages of {count} conversations are not indexed yet" if count else ""
+        if not (count := len(self.overlay.lagging())):
+            return ""
+        return f"the newest messages of {counted(count, 'conversation')} are not indexed yet"
 
     def replace(self, index: Index) -> None:
         """Use another index, which was made from the logs. Nobody may write meanwhile."""

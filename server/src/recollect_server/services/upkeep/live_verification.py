@@ -15,6 +15,7 @@ from typing import Any
 
 from recollect_server.domain.checkpoint import ThreadBegan, log_of
 from recollect_server.domain.conversation import AnchorSet
+from recollect_server.domain.text import counted
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison, see
 from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
@@ -156,7 +157,7 @@ class LiveVerification:
     def _leftovers(self) -> list[str]:
         messages, texts = Contents(self._space.index).of_nobody()
         return [
-            f"index: it has {what} of {count} messages that are in no transcript"
+            f"index: it has {what} of {counted(count, 'message')} that no transcript has"
             for what, count in (("rows", messages), ("words", texts))
             if count
         ]
@@ -292,7 +293,9 @@ class LiveVerification:
             comparison = Comparison(logs, contents)
             problems += comparison.differences(name, stored, reading, words=is_settled)
             if is_settled and (left := words.left_of(stored.number)):
-                problems.append(f"the index has words of {left} messages that it has not")
+                problems.append(
+                    f"the index has words of {counted(left, 'message')} that it has not"
+                )
             if isinstance(reading, ConversationReading):
                 forgotten = forgotten_keys(self._store)
                 problems += anchor_differences(index, stored.number, reading, forgotten)

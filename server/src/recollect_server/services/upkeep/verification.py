@@ -7,6 +7,7 @@ from typing import Any
 from recollect_server.domain.checkpoint import ThreadBegan, log_of
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.text import counted
 from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison, see
@@ -114,11 +115,10 @@ def _verify(
     done.threads = _verify_threads(store, done)
     if contents:
         if (more := contents.count() - done.messages) > 0:
-            done.problems.append(f"index: {more} messages are indexed and in no transcript")
+            done.problems.append(f"index: it has {counted(more, 'message')} that no transcript has")
         if left := contents.left():
-            done.problems.append(
-                f"index: it has words of {left} messages that are in no transcript"
-            )
+            of_messages = counted(left, "message")
+            done.problems.append(f"index: it has words of {of_messages} that no transcript has")
 
 
 def _verify_threads(store: FolderStore, done: Verified) -> int:
