@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,8 +39,9 @@ class Proxy:
         self._listener.close()
         self.passes.set()
 
-    def cut(self) -> None:
-        for end in list(self._open):
+    def cut(self, last: Collection[socket.socket] = ()) -> None:
+        """End all connections, some of them `last`: who loses those finds no other one."""
+        for end in sorted(self._open, key=last.__contains__):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
@@ -68,7 +69,7 @@ class Proxy:
                     self.passes.wait()
                     if lost.is_set():
                         if self.is_cut:
-                            self.cut()
+                            self.cut(last=(caller, server))
                         break
                     caller.sendall(data)
             self._end(caller, server)
