@@ -17,7 +17,7 @@ from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.logs.ledger import Ledger
-from recollect_server.storage.logs.store import LogConflict
+from recollect_server.storage.logs.store import LogConflict, LogNotFound
 
 log = structlog.get_logger("recollect.identities")
 
@@ -122,7 +122,8 @@ class Identities:
             )
             try:
                 self._size = self._ledger.append(change, self._size)
-            except LogConflict:  # the change is to be decided behind what is not read yet
+            except (LogConflict, LogNotFound):
+                # The ledger is another one: the repeat is decided behind what it says now.
                 self._read()
                 raise
             answer = self._apply(change)
