@@ -180,9 +180,9 @@ def test_a_ledger_that_was_cut_off_loses_only_its_last_line(
     assert reach(start_server()).identities() == [("whatsapp", "2", "")]
 
 
-@pytest.mark.parametrize("left", [None, 1])
+@pytest.mark.parametrize("remaining", [None, 1])
 def test_a_ledger_that_somebody_changed_is_read_anew_and_written_to(
-    start_server: Start, reach: Reach, left: int | None
+    start_server: Start, reach: Reach, remaining: int | None
 ) -> None:
     server = start_server()
     post = reach(server)
@@ -191,15 +191,15 @@ def test_a_ledger_that_somebody_changed_is_read_anew_and_written_to(
     ledger = server.folder.parent / "identities.jsonl"
     lines = ledger.read_bytes().splitlines(keepends=True)
     ledger.unlink()
-    if left:
-        ledger.write_bytes(b"".join(lines[:left]))
+    if remaining:
+        ledger.write_bytes(b"".join(lines[:remaining]))
     assert failure_of(lambda: post.own("whatsapp", "+3")).code == "UNAVAILABLE"
-    kept = [("whatsapp", "1", "")] if left else []
-    assert post.identities() == kept
+    owners = [("whatsapp", "1", "")] if remaining else []
+    assert post.identities() == owners
     post.own("whatsapp", "+3")
-    assert post.identities() == [*kept, ("whatsapp", "3", "")]
+    assert post.identities() == [*owners, ("whatsapp", "3", "")]
     server.stop()
-    assert reach(start_server()).identities() == [*kept, ("whatsapp", "3", "")]
+    assert reach(start_server()).identities() == [*owners, ("whatsapp", "3", "")]
 
 
 def test_owners_added_at_the_same_moment_are_all_kept(post: Post) -> None:

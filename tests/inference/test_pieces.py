@@ -61,6 +61,9 @@ def test_of_a_long_text_and_a_long_question_only_the_beginning_is_compared(
 def test_a_model_without_such_a_table_compares_no_words(model: bytes, tokenizer: Tokenizer) -> None:
     assert pieces_of(b"", tokenizer) is None
     assert pieces_of(model.replace(b"word_emb__q", b"word_emb__x"), tokenizer) is None
+    tensor = b"\x10\x03" + b"\x42\x0bword_emb__q"  # its type and its name, and no data
+    graph = b"\x2a" + bytes([len(tensor)]) + tensor
+    assert pieces_of(b"\x3a" + bytes([len(graph)]) + graph, tokenizer) is None
 
 
 def test_a_table_of_another_tokenizer_is_not_used(model: bytes, tokenizer: Tokenizer) -> None:

@@ -255,7 +255,7 @@ def _print_heading(out: Console, it: Conversation) -> None:
     facts = [
         it.id,
         it.channel,
-        f"{it.turn_count} turn{'' if it.turn_count == 1 else 's'}",
+        counted(it.turn_count, "turn"),
         local(it.update_time),
         *it.topics,
         "pinned" if it.pinned else "",

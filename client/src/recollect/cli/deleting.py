@@ -19,7 +19,7 @@ from recollect.cli.options import (
     with_topics,
     with_yes,
 )
-from recollect.cli.printing import clean, console, json_line, warn
+from recollect.cli.printing import clean, console, counted, json_line, warn
 
 _MOST_AT_ONCE = 1000
 """Conversations that one call deletes."""
@@ -154,7 +154,7 @@ def _print_receipt(
         json_line(plain(receipt) | ({"left": left} if left else {}) | {"dryRun": is_dry})
         return
     out, count = console(), len(receipt.conversation_ids)
-    named = f"{count} conversation{'' if count == 1 else 's'}"
+    named = counted(count, "conversation")
     if is_dry:
         more = " and more" if receipt.has_more else ""
         out.print(clean(f"Would remove {named}{more} for good; --yes does it."))

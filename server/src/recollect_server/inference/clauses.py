@@ -33,9 +33,9 @@ def _clauses(opening: str, wish: str, end: str = r"(?!\w)") -> _Clauses:
 # follows; those that cannot be told apart are left out.
 _BY_LANGUAGE = {
     ENGLISH: _clauses(
-        r"even if|even though|if|when|whenever|while|since|because|although|as (?:i|we|you|it|they|soon|long|\w+ed)"
-        r"|although|though|unless|once|after|before"
-        r"|until|given|assuming|suppose|supposing|provided|based on|in case|by the time|seeing|with",
+        r"even if|even though|if|when|whenever|while|since|because|as (?:i|we|you|it|they|soon|long|\w+ed)"
+        r"|although|though|unless|once|after|before|until"
+        r"|given|assuming|suppose|supposing|provided|based on|in case|by the time|seeing|with",
         r"(?:if|when|whenever|once|suppose|supposing) (?:i|we|you|one|someone)"
         r"(?:['’]d| would| ever| just| really)*"
         r" (?:wanted|want|wished|wish|needed|need|had|have|were|like|planned|plan|tried|try|decided|decide)"

@@ -87,11 +87,9 @@ def pieces_of(model: bytes, tokenizer: Any) -> PieceVectors | None:
     for graph in _values(memoryview(model), _GRAPH):
         for tensor in _values(graph, _INITIALIZER):
             if [*_values(tensor, _NAME)] == [_TABLE] and [*_values(tensor, _DATA_TYPE)] == [_INT8]:
-                values = np.concatenate(
-                    [np.frombuffer(it, np.int8) for it in _values(tensor, _RAW_DATA)]
-                )
-                if len(values) % count == 0:
-                    return PieceVectors(values.reshape(count, -1), tokenizer)
+                data = b"".join(_values(tensor, _RAW_DATA))
+                if data and len(data) % count == 0:
+                    return PieceVectors(np.frombuffer(data, np.int8).reshape(count, -1), tokenizer)
     return None
 
 

@@ -44,7 +44,8 @@ _LATE = 2.0
 # questions of RealMem have more.
 _BRIEF = 192
 # Share of messages in other languages up to which a space counts as English: beyond it, English
-# questions find less of them where both models' vectors are whitened (`docs/decisions/ranking.md`).
+# questions find less of them where both models' vectors are whitened
+# (`docs/decisions/both-models.md`).
 _FOREIGN = 0.01
 
 
