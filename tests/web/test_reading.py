@@ -190,6 +190,17 @@ def test_beside_a_transcript_stand_notes_anchors_and_contexts(
     page.close()
 
 
+def test_an_untitled_conversation_is_called_by_what_was_said_first(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.client.conversations.create("web").id
+    stage.client.conversations.record_abbreviation(it, "User: The boiler drips. Agent: Call Ada.")
+    page = window.tab()
+    title = page.wait_for_selector(f"#row-{it} .row-title").inner_text()
+    assert title == "The boiler drips. Agent: Call Ada."
+    page.close()
+
+
 def test_a_search_says_why_and_shows_the_turns(stage: Stage, window: Browsing) -> None:
     hangar = stage.conversation("The zeppelin", "Where is the zeppelin?", "And the hangar?")
     other = stage.conversation("On e-mail", "A zeppelin too", channel="email",

@@ -96,9 +96,9 @@ export function titleOf(conversation: Conversation): string {
   return oneLine(conversation.title) || partyOf(conversation) || startOf(conversation.abbreviation) || t.sidebar.untitled;
 }
 
-/** Return what the notes begin with. */
+/** Return what the notes begin with, without who said it. */
 function startOf(notes: string): string {
-  const words = [...oneLine(notes).trim()];
+  const words = [...oneLine(notes).trim().replace(/^(User|Agent): /, "")];
   return words.length > LONGEST_START ? `${words.slice(0, LONGEST_START).join("")}…` : words.join("");
 }
 
