@@ -54,7 +54,7 @@ def list_settings(shell: Shell, group: str | None, changed: bool) -> None:
         warn(answer.locked)
 
 
-@settings.command("set")
+@settings.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value
 @click.argument("key")
 @click.argument("value")
 @with_shell
