@@ -18,7 +18,7 @@ from recollect import Client, ContextFormat, Message, RecollectError
 
 def model(messages: list[dict[str, Any]]) -> str:
     """Stand in for a language model: return the size of its input."""
-    return f"(a model answers {len(messages)} messages, {len(json.dumps(messages))} bytes)"
+    return f"(a model's answer to {len(json.dumps(messages))} bytes)"
 
 
 def answer(client: Client, conversation_id: str, question: str) -> str:

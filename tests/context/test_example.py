@@ -26,7 +26,7 @@ def test_the_second_conversation_remembers_the_first(server: RunningServer, clie
     assert before == "What was said before and may help:"
     assert re.fullmatch(r"\[1\] [\d-]{10}, conv-\w+, turn 1:", source)
     assert quote == "  user: The backup of the photo server runs every night at three."
-    assert answer.startswith("(a model answers 1 messages, ")
+    assert answer.startswith("(a model's answer to ")
     assert {conversation.turn_count for conversation in client.conversations.list()} == {1}
 
 
