@@ -131,8 +131,10 @@ class Post(Service):
         )
         return list(self.stub.LinkIdentities(request).identities)
 
-    def unlink(self, channel: str, identity: str) -> OwnerIdentity:
-        request = channel_api.UnlinkIdentityRequest(channel=channel, identity=identity)
+    def unlink(self, channel: str, identity: str, request_id: str = "") -> OwnerIdentity:
+        request = channel_api.UnlinkIdentityRequest(
+            channel=channel, identity=identity, request_id=request_id
+        )
         return self.stub.UnlinkIdentity(request).identity
 
     def identities(self, **fields: str) -> list[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from recollect_server.domain.addresses import normal_address, normal_group, normal_message_ids
+from recollect_server.storage.logs.record import seal, unseal
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import Start
@@ -200,6 +201,26 @@ def test_a_ledger_that_somebody_changed_is_read_anew_and_written_to(
     assert post.identities() == [*owners, ("whatsapp", "3", "")]
     server.stop()
     assert reach(start_server()).identities() == [*owners, ("whatsapp", "3", "")]
+
+
+@pytest.mark.parametrize("change", ["disown", "unlink"])
+def test_what_two_servers_did_to_an_owner_at_once_in_a_version_before_is_answered_again(
+    start_server: Start, reach: Reach, change: str
+) -> None:
+    server = start_server()
+    post = reach(server)
+    post.own("sms", "+1")
+    post.unlink("sms", "+1", request_id="other")
+    removed = post.disown("sms", "+1", request_id="first")
+    ledger = server.folder.parent / "identities.jsonl"
+    server.stop()
+    own, unlink, disown = map(unseal, ledger.read_bytes().splitlines())
+    other = unlink if change == "unlink" else {**disown, "requestId": "other"}
+    ledger.write_bytes(b"".join(map(seal, (own, disown, other))))
+    post = reach(start_server())
+    assert post.disown("sms", "+1", request_id="first") == removed
+    again = getattr(post, change)("sms", "+1", request_id="other")
+    assert (again.channel, again.identity, again.person) == ("sms", "1", "")
 
 
 def test_owners_added_at_the_same_moment_are_all_kept(post: Post) -> None:

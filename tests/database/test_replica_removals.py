@@ -1,6 +1,7 @@
 """Several servers over one database: what one deletes or redacts is gone on all of them."""
 
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from recollect_server.domain.filters import Filter
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
+from recollect_server.storage.logs.store import Kind
 from recollect_server.storage.postgres.store import PostgresStore
 from ulid import ULID
 
@@ -276,6 +278,32 @@ def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhi
     with Client(replicas.servers[1].target) as client:
         assert verified(client).problems == ()
     assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_a_delete_by_another_server_while_a_space_is_verified_is_no_false_alarm(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    deleted = one.told("secretword")
+    assert two.found("secretword") == [deleted]
+    store = replicas.servers[1].app.spaces.open_now()[0]._space._store
+    logs, calls = store.logs, count(1)
+
+    def listed(kind: Kind) -> list[tuple[str, int]]:
+        there = list(logs(kind))
+        is_second = kind is Kind.CONVERSATION and next(calls) == 2  # behind what the index has
+        return [it for it in there if it[0] != deleted] if is_second else there
+
+    def ended(log: str) -> bool:
+        with suppress(grpc.RpcError):  # it is looked at twice
+            one.delete(log)
+        return False
+
+    monkeypatch.setattr(store, "logs", listed)
+    monkeypatch.setattr(store, "is_taken", ended)
+    with Client(replicas.servers[1].target) as client:
+        assert verified(client).problems == ()
+    assert code_of(lambda: one.get(deleted)) == "NOT_FOUND"
 
 
 def test_a_redaction_that_another_server_was_faster_with_answers_as_it_is_now(
