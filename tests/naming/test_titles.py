@@ -70,6 +70,25 @@ def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_langua
             "What's the next high-priority task for the script development?",
             "Next High-Priority Task for the Script Development",
         ),
+        (
+            "Hi. That marketing mess with promotion stacking is still a headache.",
+            "Marketing Mess with Promotion Stacking",
+        ),
+        ("That is about Kyoto and its temples.", "That Is About Kyoto and Its Temples"),
+        (
+            "I'm kinda stressed about this book club meeting at the East Janethaven library.",
+            "Book Club Meeting at the East Janethaven Library",
+        ),
+        (
+            "I've been thinking about my sneaker collection and I realized how much it cost.",
+            "My Sneaker Collection",
+        ),
+        (
+            "I'm worried that replacing morning social media browsing will not last.",
+            "Replacing Morning Social Media Browsing Will Not Last",
+        ),
+        ("I'm not worried about the visa interview.", "I'm Not Worried About the Visa Interview"),
+        ("I've been thinking about Kyoto.", "I've Been Thinking About Kyoto"),
         ("Why is the web server so slow?", "Why Is the Web Server So Slow"),
         ("What is a pangolin?", "What Is a Pangolin"),
         (

@@ -50,6 +50,21 @@ _FEELING = re.compile(
     r"|(?:really )?appreciate)\b",
     re.IGNORECASE,
 )
+_FELT = re.compile(
+    r"i(?:'m|’m| am| was| feel|(?:'ve|’ve| have) been)(?: (?:currently|also|still|now|just))?"
+    r"(?: (?:kinda|kind of|sort of|pretty|really|so|very|quite|a bit|a little))?"
+    r" (?:(?:worried|concerned|stressed(?: out)?|anxious|nervous|curious|confused|unsure|uncertain|excited"
+    r"|overwhelmed|stuck|torn) (?:about|on|with|by|of|over|that)"
+    r"|(?:thinking|looking|trying|struggling|interested|considering)(?: (?:to|for|on|in|about|of|with|at))?|working on)"
+    r" (?:the fact that )?",
+    re.IGNORECASE,
+)
+"""Feelings and doings that lead to a subject, which follows."""
+_BESIDE = re.compile(
+    r"(?:, (?:and|so|but|since|because|as|especially|who|which)| because| and (?=i\b|my\b)).*",
+    re.IGNORECASE,
+)
+"""Clauses behind a subject."""
 _ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|[\"“”«»„]")
 _FILLER = re.compile(
     r"(?:(?<=^)|(?<=[\s,]))(?:um+|uh+|erm?|hmm+|mm+|y'know|you know)\b\s*,?\s*", re.IGNORECASE
@@ -64,6 +79,7 @@ _DETERMINERS = frozenset(
 _POINTER = re.compile(
     r"\b(?:it|this|that|them|these|those|he|she|him|they|here|there|its|their|one)\b", re.IGNORECASE
 )
+_DEMONSTRATIVES = frozenset(["that", "this", "these", "those"])
 _HOW = re.compile(
     r"how (?:can|do|could|should|would|might|to)(?: (?:i|we|you|one))?(?: best)?(?= \w)",
     re.IGNORECASE,
@@ -115,7 +131,8 @@ def headline(
     vague = _VAGUE if language == ENGLISH else everyday_nouns(language)
     best, best_score, source = "", 0.0, None
     for sentence in _candidates(theirs):
-        text, is_request = requested(sentence.text, phrases, language)
+        whole, is_request = requested(sentence.text, phrases, language)
+        text = _cut(whole, language)
         if CHATTER_QUESTION.search(sentence.text):
             continue
         title = title_of(text)
@@ -150,7 +167,23 @@ def headline(
             score *= _DECIDED
         if score > best_score:
             best, best_score, source = title, score, sentence
+            if language == ENGLISH:
+                best = title_of(_cut(_named(whole), language)) or title
     return best, source
+
+
+def _named(text: str) -> str:
+    """Return what an English text is about: without a feeling that leads to it, and without a
+    demonstrative, which points to nothing in a list of titles.
+    """
+    if feeling := _FELT.match(text):
+        text = text[feeling.end() :]
+        plain = _BESIDE.sub("", text)
+        text = plain if " " in plain else text
+    first, _, rest = text.partition(" ")
+    next_word, _, more = rest.partition(" ")
+    points = first.lower() in _DEMONSTRATIVES and more and next_word.lower() not in STOP_WORDS
+    return rest if points else text
 
 
 def _about(text: str, subjects: Sequence[str]) -> float:
@@ -176,7 +209,7 @@ def opening_title(messages: Sequence[Message]) -> str:
 
 
 def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
-    """Return what a sentence asks for, as short as a title, and whether it is a request."""
+    """Return what a sentence asks for, and whether it is a request."""
     is_request = is_question(text)
     text = " ".join(_ASIDE.sub(" ", text).split())
     text = opened(_FILLER.sub("", text) if language == ENGLISH else text)
@@ -194,8 +227,7 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
         is_request, text = True, f"how to{text[how.end() :]}"
     shorter = phrases.tail.sub("", text)
     is_request = is_request or (language in _VERB_LAST and shorter != text)
-    text = shorter if len(shorter) > 5 else text
-    return _cut(text, language), is_request
+    return shorter if len(shorter) > 5 else text, is_request
 
 
 def _without_opening(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
