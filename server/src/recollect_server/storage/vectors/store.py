@@ -64,6 +64,13 @@ class Loaded:
     """Row of each piece in the table of vectors."""
 
 
+def _key_of(connection: apsw.Connection, conversation_id: str) -> int | None:
+    """Return the number of a conversation in this file; None if it has none."""
+    query = "SELECT key FROM conversations WHERE id = ?"
+    key = connection.execute(query, (conversation_id,)).get
+    return None if key is None else int(key)
+
+
 def hash_of(text: str) -> bytes:
     """Return the hash of a text: 16 bytes."""
     return blake2b(text.encode(), digest_size=16).digest()
@@ -248,9 +255,7 @@ class VectorStore:
                 "SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model = ?"
                 " AND p.place BETWEEN ? AND ?"
             )
-            key = connection.execute(
-                "SELECT key FROM conversations WHERE id = ?", (conversation_id,)
-            ).get
+            key = _key_of(connection, conversation_id)
             if key is None:
                 return {}
             range_of_lines = (model, message_id(key, first), message_id(key, last))
@@ -420,10 +425,10 @@ class VectorStore:
         """Remove texts from lines of a conversation, for one model. Return those that had any."""
         removed: list[int] = []
         with self._using() as connection:
-            key = connection.execute(
-                "SELECT key FROM conversations WHERE id = ?", (conversation_id,)
-            ).get
-            for line in lines if key is not None else ():
+            key = _key_of(connection, conversation_id)
+            if key is None:
+                return []
+            for line in lines:
                 where = (model, message_id(key, line))
                 text = connection.execute(
                     "SELECT text FROM places WHERE model = ? AND place = ?", where
@@ -468,9 +473,7 @@ class VectorStore:
         """
         with self._using() as connection:
             connection.execute("DELETE FROM parts WHERE conversation = ?", (conversation_id,))
-            key = connection.execute(
-                "SELECT key FROM conversations WHERE id = ?", (conversation_id,)
-            ).get
+            key = _key_of(connection, conversation_id)
         if key is None:
             return 0
         first, last = id_range(key)
