@@ -84,9 +84,11 @@ def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_langua
             "My Sneaker Collection",
         ),
         (
-            "I'm worried that replacing morning social media browsing will not last.",
-            "Replacing Morning Social Media Browsing Will Not Last",
+            "I'm thinking about the Kyoto trip, but not in the summer.",
+            "The Kyoto Trip, but Not in the Summer",
         ),
+        # what is feared is no fact
+        ("I'm worried that the exam is cancelled.", "I'm Worried That the Exam Is Cancelled"),
         ("I'm not worried about the visa interview.", "I'm Not Worried About the Visa Interview"),
         ("I've been thinking about Kyoto.", "I've Been Thinking About Kyoto"),
         ("Why is the web server so slow?", "Why Is the Web Server So Slow"),

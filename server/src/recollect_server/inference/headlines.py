@@ -54,14 +54,15 @@ _FELT = re.compile(
     r"i(?:'m|’m| am| was| feel|(?:'ve|’ve| have) been)(?: (?:currently|also|still|now|just))?"
     r"(?: (?:kinda|kind of|sort of|pretty|really|so|very|quite|a bit|a little))?"
     r" (?:(?:worried|concerned|stressed(?: out)?|anxious|nervous|curious|confused|unsure|uncertain|excited"
-    r"|overwhelmed|stuck|torn) (?:about|on|with|by|of|over|that)"
+    r"|overwhelmed|stuck|torn) (?:about|on|with|by|of|over)"
     r"|(?:thinking|looking|trying|struggling|interested|considering)(?: (?:to|for|on|in|about|of|with|at))?|working on)"
     r" (?:the fact that )?",
     re.IGNORECASE,
 )
 """Feelings and doings that lead to a subject, which follows."""
 _BESIDE = re.compile(
-    r"(?:, (?:and|so|but|since|because|as|especially|who|which)| because| and (?=i\b|my\b)).*",
+    r"(?:, (?:and|so|but|since|because|as|especially|who|which)| because| and (?=i\b|my\b))\b"
+    r"(?! (?:not|no|never)\b).*",
     re.IGNORECASE,
 )
 """Clauses behind a subject."""
