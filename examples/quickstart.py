@@ -56,7 +56,7 @@ def main(target: str) -> None:
 
         question = "how long do we keep the rotated logs?"
         answer = client.recall.search(question, limit=3)
-        print(f"Searched  {question!r}, found in {answer.total_matches} conversation(s):")
+        print(f"Searched  {question!r}, conversations found: {answer.total_matches}")
         for result in answer.results:
             snippet = result.snippet.replace(MATCH_START, "[").replace(MATCH_END, "]")
             print(
