@@ -87,6 +87,8 @@ def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_langua
             "I'm thinking about the Kyoto trip, but not in the summer.",
             "The Kyoto Trip, but Not in the Summer",
         ),
+        ("I'm looking forward to the Kyoto trip in May.", "The Kyoto Trip in May"),
+        ("I've been thinking we cancel the party.", "I've Been Thinking We Cancel the Party"),
         # what is feared is no fact
         ("I'm worried that the exam is cancelled.", "I'm Worried That the Exam Is Cancelled"),
         ("I'm not worried about the visa interview.", "I'm Not Worried About the Visa Interview"),

@@ -54,8 +54,9 @@ _FELT = re.compile(
     r"i(?:'m|’m| am| was| feel|(?:'ve|’ve| have) been)(?: (?:currently|also|still|now|just))?"
     r"(?: (?:kinda|kind of|sort of|pretty|really|so|very|quite|a bit|a little))?"
     r" (?:(?:worried|concerned|stressed(?: out)?|anxious|nervous|curious|confused|unsure|uncertain|excited"
-    r"|overwhelmed|stuck|torn) (?:about|on|with|by|of|over)"
-    r"|(?:thinking|looking|trying|struggling|interested|considering)(?: (?:to|for|on|in|about|of|with|at))?|working on)"
+    r"|overwhelmed|stuck|torn) (?:about|on|with|by|of|over|between)"
+    r"|thinking (?:of|about)|looking (?:for(?:ward to)?|at|into)|trying to|struggling (?:to|with)|interested in|considering"
+    r"|working on)"
     r" (?:the fact that )?",
     re.IGNORECASE,
 )

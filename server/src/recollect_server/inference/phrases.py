@@ -65,7 +65,7 @@ ENGLISH = _phrases(
     r"|(?:give|write|show) me|we need(?: to)?"
     r"|i require(?: your)?(?: assistance| help)?(?: to| with)?|let me|i need(?: some| your)? (?:help|advice"
     r"|tips)(?: with| on| about| in| to)?"
-    r"|i(?:'m|’m| am| was)(?: currently| also| still| now)? (?:trying|looking|hoping|planning|ready|about|going"
+    r"|i(?:'m|’m| am| was)(?: currently| also| still| now)? (?:trying|looking(?! forward)|hoping|planning|ready|about|going"
     r"|having trouble|struggling|working"
     r"|interested|thinking|considering)(?: to| for| on| in| about| of| with)?(?: start(?: with)?)?"
     r"|i(?:'m|’m| am|'ve been|’ve been| have been| was)? (?:just )?wonder(?:ing|ed)?(?: if| whether"
