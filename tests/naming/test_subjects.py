@@ -137,3 +137,23 @@ def test_notes_of_750_turns_take_less_than_5_seconds(talk: Talk, language: str) 
     before = time.process_time()
     notes = Extractive().write_notes(long, "")
     assert (bool(notes.topics), time.process_time() - before < 5) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("turns", "topics"),
+    [
+        (
+            (
+                "我的网站登录以后总是跳回登录页，怎么办？",
+                "请检查一下域名和设置。",
+                "就这么办，域名先改。",
+            ),
+            ("域名",),
+        ),
+        (("SSH 키를 등록했는데 오류가 나요.", "키를 에이전트에 추가해 보세요."), ()),
+    ],
+)
+def test_a_piece_of_a_phrase_and_a_noun_with_its_particle_are_no_topics(
+    talk: Callable[..., list[Message]], turns: tuple[str, ...], topics: tuple[str, ...]
+) -> None:
+    assert Extractive().write_notes(talk(*turns), "").topics == topics

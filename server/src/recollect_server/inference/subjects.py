@@ -87,7 +87,7 @@ _JAPANESE_AFTER = re.compile("\\s*(?:[はがをにのでともへやか、。・
 _HAN = re.compile("[\u4e00-\u9fff]+")
 _HANGUL = re.compile("[\uac00-\ud7a3]+")
 _CHINESE_CUTS = re.compile(
-    "如果|因为|所以|但是|不过|而且|或者|还是|以及|关于|怎么办|怎么样|怎么|什么|为什么|哪里|哪个|多少|我们|你们|他们|她们|自己|没有|不要|不用|不能|可以|应该"
+    "这么办?|那么办?|这样|那样|如果|因为|所以|但是|不过|而且|或者|还是|以及|关于|怎么办|怎么样|怎么|什么|为什么|哪里|哪个|多少|我们|你们|他们|她们|自己|没有|不要|不用|不能|可以|应该"
     "|需要|已经|可能|每次|每天|每晚|总是|最近|大约|一共|附近|左右|以后|以前|之后|之前|第.天?|一[点些下个]|[两三四五六七八九十几][个天种次]|请问|谢谢|好的|你好"
     "|推荐|决定|参观|预订|包括|帮我|制定|喜欢|觉得|知道|时候|比较|时间|短一点|好处|吃饭"
     "|[我你您他她它的了着过吗呢吧啊在是有和与跟把被给对从到去来要会能想不没很最都也就还又再这那个些说用上下里加换住逛吃跑家新每晚请让做等及及看点]"
@@ -325,7 +325,7 @@ def _join_turkish(terms: defaultdict[str, _Term]) -> None:
 def _korean(text: str) -> Iterator[_Place]:
     everyday = everyday_nouns("ko") | stop_words("ko")
     for word in _HANGUL.findall(text):
-        if word in everyday:
+        if word in everyday or (len(word) == 2 and word.endswith("를")):  # a noun of one syllable
             continue
         if verb := _KOREAN_VERB.match(word):
             noun = verb["noun"]
