@@ -187,6 +187,122 @@ def test_a_title_is_no_condition_but_what_is_asked_under_it(
     assert Extractive().write_notes(talk(opening, "Yes."), "").title == title
 
 
+@pytest.mark.parametrize(
+    ("opening", "title"),
+    [
+        # The request at the end says what one asks of anything; its subject stands before it.
+        (
+            "I'm trying to repair a cast iron stove, can you help me understand how to do that?",
+            "Repair a Cast Iron Stove",
+        ),
+        (
+            "I moved my beehives to the orchard in Ghent, how can I stay on track?",
+            "I Moved My Beehives to the Orchard",
+        ),
+        (
+            "I'm kinda worried about my visa interview, how can I avoid that?",
+            "My Visa Interview",
+        ),
+        # The later one is the title where it names its subject.
+        ("I'm stuck, can you translate the lease of my flat?", "Translate the Lease of My Flat"),
+    ],
+)
+def test_a_later_request_is_the_title_only_if_it_names_its_subject(
+    talk: Talk, opening: str, title: str
+) -> None:
+    assert Extractive().write_notes(talk(opening, "Yes."), "").title == title
+
+
+@pytest.mark.parametrize(
+    ("opening", "title"),
+    [
+        ("Let's get back to the budget of the museum.", "The Budget of the Museum"),
+        ("Continue with the chapter about glaciers.", "The Chapter About Glaciers"),
+        ("Discuss the pricing of our ferry tickets.", "The Pricing of Our Ferry Tickets"),
+        ("Continue with it.", "Continue with It"),
+        ("We will not discuss the pricing of the ferry.", "We Will Not Discuss the Pricing"),
+        (
+            "On continue la traduction du contrat qui est dans ma boîte ?",
+            "La traduction du contrat",
+        ),
+        ("Sigamos con la presentación para el cliente.", "La presentación para el cliente"),
+        (
+            "Continuiamo con la traduzione del contratto, che non è finita.",
+            "La traduzione del contratto, che non è finita",
+        ),
+        ("Vamos continuar com o contrato de aluguel da casa?", "O contrato de aluguel da casa"),
+        ("Laten we verder gaan met het werkplan voor de tuin.", "Het werkplan voor de tuin"),
+        ("继续讨论搬家的预算和时间安排吧。", "搬家的预算和时间安排"),
+    ],
+)
+def test_a_title_names_what_is_taken_up_again(talk: Talk, opening: str, title: str) -> None:
+    assert Extractive().write_notes(talk(opening, "👍"), "").title == title
+
+
+@pytest.mark.parametrize(
+    ("opening", "title"),
+    [
+        (
+            "Compare the Pixel 9 and the iPhone 16 for photography.",
+            "Compare the Pixel 9 and the iPhone 16",
+        ),
+        (
+            "Please write a resignation letter to my manager, Mrs. Thompson, with a notice period.",
+            "Write a Resignation Letter to My Manager",
+        ),
+        (
+            "I have a final submission deadline of July 10 at the university in Ghent.",
+            "I Have a Final Submission Deadline",
+        ),
+        (
+            "Finalize my testament and I used WillMaker Pro for the first draft of it.",
+            "Finalize My Testament",
+        ),
+        (
+            "Reschedule my meeting from April 20 to June 1 with the attorney.",
+            "Reschedule My Meeting",
+        ),
+        (
+            "Invite the neighbours and I don't want Bob there at the party on Sunday.",
+            "Invite the Neighbours and I Don't Want Bob",
+        ),
+    ],
+)
+def test_a_title_cuts_no_name_no_figure_and_no_clause_in_two(
+    talk: Talk, opening: str, title: str
+) -> None:
+    assert Extractive().write_notes(talk(opening, "Yes."), "").title == title
+
+
+def test_a_negation_before_the_end_of_a_request_stays_in_the_title(talk: Talk) -> None:
+    turns = ("मोटोरोला तो चीनी कंपनी का है, नहीं चाहिए।", "तब सैमसंग ठीक रहेगा।")
+    title = Extractive().write_notes(talk(*turns), "").title
+    assert title == "मोटोरोला तो चीनी कंपनी का है, नहीं चाहिए"
+
+
+def test_a_title_is_looked_at_and_listened_to(talk: Talk) -> None:
+    turns = ("Look at lexer.rs and tell me why test_escape fails on Windows.", "A line ending.")
+    title = Extractive().write_notes(talk(*turns), "").title
+    assert title == "Look at lexer.rs and Tell Me Why test_escape"
+
+
+def test_a_title_of_another_language_is_not_in_title_case(talk: Talk) -> None:
+    turns = (
+        "Merhaba, 10 Haziran'da Ankara'dan Londra'ya uçak bileti arıyorum.",
+        "Pegasus 4.200 lira, Türk Hava Yolları 6.800 lira.",
+        "Pegasus'ta bagaj dahil mi?",
+        "Hayır, bagaj dahil değil.",
+    )
+    assert Extractive().write_notes(talk(*turns), "").title == "Pegasus'ta bagaj dahil mi"
+
+
+def test_a_greeting_of_the_agent_is_no_title(talk: Talk) -> None:
+    turns = ("Hello!", "Hello! How can I help you today?")
+    assert Extractive().write_notes(talk(*turns), "").title == "Small Talk"
+    longer = (*turns, "just saying hi", "Good to hear from you.")
+    assert Extractive().write_notes(talk(*longer), "").title == "Just Saying Hi"
+
+
 def test_a_title_skips_small_talk_before_the_first_request(talk: Talk) -> None:
     turns = (
         "Good morning! How are you?",
@@ -234,6 +350,71 @@ def test_who_decided_what_and_what_is_open_is_said(talk: Talk) -> None:
     abbreviation = Extractive().write_notes(talk(*turns), "").abbreviation
     assert "User (decided): Let's book the hotel Harmony for two nights in May." in abbreviation
     assert abbreviation.endswith("Agent (open): Which credit card should pay the deposit?")
+
+
+@pytest.mark.parametrize(
+    ("turns", "decision"),
+    [
+        (
+            (
+                "Which strudel can I bake for eight guests on Sunday?",
+                "A pumpkin strudel with spinach, or one with apples and raisins.",
+                "Sounds great, let's go with the strudel.",
+                "Fine.",
+            ),
+            "User (decided): Sounds great, let's go with the strudel.",
+        ),
+        (
+            (
+                "Ik zoek een laptop voor mijn studie architectuur, tot 1500 euro.",
+                "De Asus ProArt of de Lenovo Legion.",
+                "Dan neem ik de ProArt.",
+                "Prima.",
+            ),
+            "User (decided): Dan neem ik de ProArt.",
+        ),
+    ],
+)
+def test_a_short_decision_for_what_was_offered_is_told(
+    talk: Talk, turns: tuple[str, ...], decision: str
+) -> None:
+    assert decision in Extractive().write_notes(talk(*turns), "").abbreviation
+
+
+def test_a_short_encouragement_is_not_told(talk: Talk) -> None:
+    turns = ("Which strudel can I bake for eight guests on Sunday?", "One with apples and raisins.")
+    abbreviation = (
+        Extractive().write_notes(talk(*turns, "Let's execute.", "Fine."), "").abbreviation
+    )
+    assert "execute" not in abbreviation
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "Lass uns mit dem Umzug nach Hamburg weitermachen.",
+        "Laten we verder gaan met het werkplan voor de tuin.",
+        "Давай вернёмся к плану ремонта ванной.",
+    ],
+)
+def test_to_take_a_subject_up_again_is_no_decision(talk: Talk, opening: str) -> None:
+    assert Extractive().write_notes(talk(opening), "").abbreviation == f"User: {opening}"
+
+
+def test_a_question_is_not_open_once_somebody_answered_it_in_a_word(talk: Talk) -> None:
+    turns = ("Please fix the lexer on Windows.", "Done.", "Does clippy complain about it?", "No.")
+    assert "(open)" not in Extractive().write_notes(talk(*turns), "").abbreviation
+
+
+def test_a_question_of_polite_japanese_needs_no_question_mark_to_be_open(talk: Talk) -> None:
+    turns = ("子どもの遠足のお弁当のメニューを考えてください。", "デザートも必要ですか。")
+    abbreviation = Extractive().write_notes(talk(*turns), "").abbreviation
+    assert abbreviation.endswith("Agent (open): デザートも必要ですか。")
+
+
+def test_a_korean_sentence_gets_a_full_stop_of_its_own_script(talk: Talk) -> None:
+    turns = ("등록했는데 그래도 푸시가 안 돼요", "키를 에이전트에 추가해 보세요.")
+    assert "안 돼요." in Extractive().write_notes(talk(*turns), "").abbreviation
 
 
 def test_what_is_not_decided_is_not_called_so(talk: Talk) -> None:

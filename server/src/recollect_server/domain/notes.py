@@ -34,6 +34,7 @@ _LETTER = "(?:[^\\W_]|[\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094
 _LETTER += "\u0b82\u0bbe-\u0bcd\u0c00-\u0c04\u0c3e-\u0c56\u0e31\u0e34-\u0e3a\u0e47-\u0e4e])"
 _WORD = re.compile(rf"{_LETTER}+(?:['’.+#&-]{_LETTER}+|[+#]+)*")
 _PART = re.compile(f"{_LETTER}+")
+_IDENTIFIER = re.compile(r"\w_\w|[^\W\d]\.[^\W\d]")  # `test_login`, `sync.py`
 # Small words stay small inside a title, as in the usual title case.
 _SMALL = frozenset(
     [
@@ -98,9 +99,9 @@ class Notes:
     split: Split | None = None
 
 
-def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
+def notes_of(draft: Notes, sequences: Iterable[int], language: str = "") -> Notes:
     """Return the notes that a draft stands for. `sequences` are the lines that may be the source of
-    an anchor. Raises WrongNotes.
+    an anchor, `language` is that of the conversation, where known. Raises WrongNotes.
     """
     abbreviation = clipped(" ".join(draft.abbreviation.split()), MAX_ABBREVIATION)
     if not abbreviation:
@@ -110,7 +111,7 @@ def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
     topics = dict.fromkeys(topic for text in draft.topics if (topic := topic_of(text)))
     return Notes(
         abbreviation,
-        title_of(draft.title),
+        title_of(draft.title, language),
         tuple(topics)[:MAX_TOPICS],
         # of one key the last one holds
         tuple({anchor.key: anchor for anchor in anchors}.values())[:MAX_ANCHORS],
@@ -118,11 +119,12 @@ def notes_of(draft: Notes, sequences: Iterable[int]) -> Notes:
     )
 
 
-def title_of(text: str) -> str:
+def title_of(text: str, language: str = "") -> str:
     """Return the text as a title of 2 to 8 words and 80 characters at most; empty if it cannot be
     one.
 
     English is put in title case; in other languages only the first letter becomes a capital.
+    `language` is that of the conversation, where known: a few words may look English and be French.
     """
     words = [word.strip("\"'“”‘’*#`.;:!?()[]¿¡؟。！？") for word in text.rstrip(" ,.").split()]
     words = [word for word in words if word]
@@ -133,7 +135,7 @@ def title_of(text: str) -> str:
     most = sum(max(1, length // 3) for length in unspaced)
     if least < MIN_TITLE_WORDS or most > MAX_TITLE_WORDS:
         return ""
-    if _is_english(" ".join(words)):
+    if language in ("", ENGLISH) and _is_english(" ".join(words)):
         last = len(words) - 1
         title = " ".join(
             _cased(word, inside=0 < number < last) for number, word in enumerate(words)
@@ -187,8 +189,8 @@ def spelt_words(text: str) -> list[str]:
 def _cased(word: str, *, inside: bool) -> str:
     if inside and word.lower() in _SMALL:
         return word.lower()
-    if any(character.isupper() for character in word):
-        return word  # a name or an abbreviation, as it was written
+    if any(character.isupper() for character in word) or _IDENTIFIER.search(word):
+        return word  # a name, an abbreviation or a file, as it was written
     return "-".join(part[:1].upper() + part[1:] for part in word.split("-"))
 
 

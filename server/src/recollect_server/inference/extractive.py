@@ -97,7 +97,7 @@ class Extractive:
             topics,
             anchors_in(messages),
         )
-        return notes_of(draft, [message.sequence for message in messages])
+        return notes_of(draft, [message.sequence for message in messages], language)
 
     def condense(self, messages: Sequence[Message], earlier: str) -> str:
         """Return the summary. Never raises."""
@@ -144,7 +144,7 @@ class Extractive:
             replace(it, worth=it.worth + _DECIDES) if decides(it, phrases) else it
             for it in (whole if len(whole) > 2 else sentences)
         ]
-        last = sentences[-1].message if sentences else 0
+        last = len(spoken(messages)) - 1
         # A question at the very end has no answer yet.
         asked_last = [it for it in usable[-2:] if it.message == last and is_question(it.text)]
         open_question = next(

@@ -15,7 +15,14 @@ from recollect_server.inference.chatter import CHATTER
 from recollect_server.inference.clauses import asked, opens_with_clause, without_clause
 from recollect_server.inference.everyday import everyday_nouns
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
-from recollect_server.inference.sentences import Sentence, is_question, opened, spoken, topical
+from recollect_server.inference.sentences import (
+    Sentence,
+    is_question,
+    opened,
+    split,
+    spoken,
+    topical,
+)
 
 _MAX_CHARACTERS = 64  # of a title: it stands in a list
 _MAX_UNSPACED = 24  # characters of a title in a script without spaces
@@ -31,7 +38,7 @@ _ANSWER = 0.35
 _ABOUT_NOTHING, _MOST_ABOUT = 0.8, 1.2  # what a title is worth by the subjects that it names
 _DECIDED = 0.5  # what was decided is seldom what was asked for
 _OPENING, _OPENING_ELSEWHERE = 8, 6  # characters of a beginning that makes a request
-_MARKS = " .!?…:;,¿¡。！？؟،-–—"  # around a sentence
+_MARKS = " .!?…:;,¿¡。！？؟،।-–—"  # around a sentence
 _VERB_LAST = {"hi", "ja", "ko", "tr"}  # a request ends with what is asked for
 _VAGUE = frozenset(
     "happened since talked lots last week congratulations hear heard stuff "  # noqa: SIM905 - a list would be a word a line
@@ -45,6 +52,15 @@ _VAGUE = frozenset(
     "ask big real everyone anyone nothing alright without".split()
 )
 """Words that say what one does in any conversation."""
+_ANY_SUBJECT = frozenset(
+    "achieve approach aspects avoid balance changes choice common consider considering correct "  # noqa: SIM905 - a list would be a word a line
+    "confused correctly cover curious decide decision discuss effective effectively ensure excited "
+    "expect explain factors goal goals guide handle hesitant highlight implications improve "
+    "include issue key kinda latest maintain manage meet prepare prioritize problem progress "
+    "properly risk situation stay strategies strategy stressed strike stuck suggest support "
+    "tips torn track ways worried worth".split()
+)
+"""Words of a request about anything, beside `_VAGUE`."""
 _FEELING = re.compile(
     r"(?:i(?:'m|’m| am| feel| was| trust| appreciate| guess| hope)|my (?:boss|day|apologies)|you(?:'re|’re| are)"
     r"|(?:really )?appreciate)\b",
@@ -67,6 +83,38 @@ _BESIDE = re.compile(
     re.IGNORECASE,
 )
 """Clauses behind a subject."""
+_RESUMED = {
+    ENGLISH: re.compile(
+        r"(?:(?:get|go|come|jump|circle) back (?:to|into)|return to|continue(?: on)? with|carry on with"
+        r"|keep going with|proceed with|move on (?:to|with)|discuss|(?:talk|chat)(?: more)? about) ",
+        re.IGNORECASE,
+    ),
+    "fr": re.compile(
+        r"(?:(?:on )?(?:continu|repren)(?:e|d|ons|er|dre)(?: avec)?(?= (?:la|les?|l['’]|un|une|mon|ma|mes|notre|nos)\b)"
+        r"|(?:parl|discut)(?:er|ons) d[eu]|reven(?:ir|ons) (?:à|aux?)) ",
+        re.IGNORECASE,
+    ),
+    "es": re.compile(
+        r"(?:(?:sigamos|seguimos|seguir|continuemos|continuar) con|habl(?:ar|emos) (?:del?|sobre)"
+        r"|volv(?:er|amos) al?(?= (?:las?|los|el|mis?|nuestr\w+)\b)) ",
+        re.IGNORECASE,
+    ),
+    "pt": re.compile(
+        r"(?:(?:seguir|seguimos|continuemos|continuar) com|(?:falar|conversar) (?:d[eoa]|sobre)) ",
+        re.IGNORECASE,
+    ),
+    "it": re.compile(
+        r"(?:(?:continu|prosegu)(?:are|ire|iamo) con|and(?:are|iamo) avanti con|parl(?:are|iamo) d(?:i|el|ella)) ",
+        re.IGNORECASE,
+    ),
+    "nl": re.compile(
+        r"(?:(?:verder ?gaan|doorgaan) met|(?:praten|het hebben) over) ", re.IGNORECASE
+    ),
+    "zh": re.compile(r"(?:继续|接着)(?:讨论|聊聊?|做|写)?|讨论(?:一下)?|聊聊|回到"),
+}
+"""Words that say that a subject is taken up, which follows."""
+_JOINING = frozenset(["and", "but", "so", "because", "since"])
+_SUBJECTS = frozenset(["i", "we", "it", "he", "she", "they"])
 _ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|[\"“”«»„]")
 _FILLER = re.compile(
     r"(?:(?<=^)|(?<=[\s,]))(?:um+|uh+|erm?|hmm+|mm+|y'know|you know)\b\s*,?\s*", re.IGNORECASE
@@ -81,6 +129,12 @@ _DETERMINERS = frozenset(
 _POINTER = re.compile(
     r"\b(?:it|this|that|them|these|those|he|she|him|they|here|there|its|their|one)\b", re.IGNORECASE
 )
+_POINTS_BACK = re.compile(
+    r"\b(?:it|this|them|these|those|which one)\b|^(?:one|some\w+|any\w+) that\b"
+    r"|\b(?:about|around|address|avoid|confirm|do|for|from|in|include|of|on|stop|to|with) that\b|\bthat$",
+    re.IGNORECASE,
+)
+"""Pronouns, without those that open a relative clause."""
 _DEMONSTRATIVES = frozenset(["that", "this", "these", "those"])
 _HOW = re.compile(
     r"how (?:can|do|could|should|would|might|to)(?: (?:i|we|you|one))?(?: best)?(?= \w)",
@@ -131,17 +185,18 @@ def headline(
     }
     speakers = {word for message in messages for word in topical(message.sender)}
     vague = _VAGUE if language == ENGLISH else everyday_nouns(language)
+    stops = stop_words(language)
     best, best_score, source = "", 0.0, None
     for sentence in _candidates(theirs):
         whole, is_request = requested(sentence.text, phrases, language)
         text = _cut(whole, language)
         if CHATTER_QUESTION.search(sentence.text):
             continue
-        title = title_of(text)
+        title = title_of(text, language)
         title_words = [
             word
             for word in dict.fromkeys(topical(text, language))
-            if word not in speakers and word not in vague
+            if word not in speakers and word not in vague and not stops.issuperset(word.split("-"))
         ]
         if not title or not title_words:
             continue
@@ -169,15 +224,22 @@ def headline(
             score *= _DECIDED
         if score > best_score:
             best, best_score, source = title, score, sentence
-            if language == ENGLISH:
-                best = title_of(_cut(_named(whole), language)) or title
+            best = title_of(_cut(_named(whole, language), language), language) or title
     return best, source
 
 
-def _named(text: str) -> str:
-    """Return what an English text is about: without a feeling that leads to it, and without a
-    demonstrative, which points to nothing in a list of titles.
+def _named(text: str, language: str) -> str:
+    """Return what a text is about: without "continue with", and in English without a feeling that
+    leads to it, and without a demonstrative, which points to nothing in a list of titles.
     """
+    if (
+        (resumed := _RESUMED.get(language))
+        and (match := resumed.match(text))
+        and _subject_words(rest := text[match.end() :], language) > 0
+    ):
+        text = rest
+    if language != ENGLISH:
+        return text
     if feeling := _FELT.match(text):
         text = text[feeling.end() :]
         plain = _BESIDE.sub("", text)
@@ -202,12 +264,13 @@ def _about(text: str, subjects: Sequence[str]) -> float:
 def opening_title(messages: Sequence[Message]) -> str:
     """Return a title from the first words that anybody said, for a conversation of small talk."""
     language = language_of(message.content for message in messages)
-    for message in messages:
-        text = " ".join(message.content[:400].split())
-        if title := title_of(_cut(text, language)):
-            return title
-    words = [word for message in messages for word in message.content[:200].split()][:4]
-    return title_of(" ".join(words)) or "Small Talk"
+    theirs = [message for message in messages if message.role is Role.USER] or messages
+    for message in theirs:
+        for text in split(message.content[:400]):
+            if title := title_of(_cut(text, language), language):
+                return title
+    words = [word for message in theirs for word in message.content[:200].split()][:4]
+    return title_of(" ".join(words), language) or "Small Talk"
 
 
 def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
@@ -215,21 +278,45 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
     is_request = is_question(text)
     text = " ".join(_ASIDE.sub(" ", text).split())
     text = opened(_FILLER.sub("", text) if language == ENGLISH else text)
-    asked_for = None
-    if later := next(reversed([*_LATER_REQUEST.finditer(text)]), None):
-        asked_for, _ = _without_opening(text[later.end() :], phrases, language)
-        if phrases.leaning.match(asked_for) or len(topical(asked_for, language)) < 2:
-            asked_for = None
-    if asked_for:
-        text, is_request = asked_for, True
-    else:
-        text, opens = _without_opening(text, phrases, language)
-        is_request = is_request or opens
+    text, asks = _asked_for(text, phrases, language)
+    is_request = is_request or asks
     if language == ENGLISH and (how := _HOW.match(text)):
         is_request, text = True, f"how to{text[how.end() :]}"
     shorter = phrases.tail.sub("", text)
+    if any(it.end() == len(shorter) for it in NEGATION.finditer(shorter)):
+        shorter = text  # "नहीं चाहिए" is "not wanted"
     is_request = is_request or (language in _VERB_LAST and shorter != text)
     return shorter if len(shorter) > 5 else text, is_request
+
+
+def _asked_for(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
+    """Return what a sentence asks for, and whether it is a request: the last of several requests;
+    of English the last one that names its subject, or else what stands before them all.
+    """
+    requests: dict[str, int] = {}
+    beginning = ""
+    for later in _LATER_REQUEST.finditer(text):
+        beginning = beginning or text[: later.start()]
+        request, _ = _without_opening(text[later.end() :], phrases, language)
+        if not phrases.leaning.match(request) and len(topical(request, language)) > 1:
+            requests[request] = _subject_words(request, language)
+    named = max(requests.values(), default=0)
+    if language == ENGLISH and named < 2:
+        beginning, opens = _without_opening(beginning, phrases, language)
+        if _subject_words(_named(beginning, language), language) > named:
+            return beginning, opens
+    telling = [request for request, words in requests.items() if words > 1 or named < 2]
+    return (telling[-1], True) if telling else _without_opening(text, phrases, language)
+
+
+def _subject_words(text: str, language: str) -> int:
+    """Return how many words name a subject of their own in what a title has room for; none of a
+    text that points to something outside of it.
+    """
+    text = _cut(text, language)
+    if language == ENGLISH and _POINTS_BACK.search(text):
+        return 0
+    return len({*topical(text, language)} - (_VAGUE | _ANY_SUBJECT))
 
 
 def _without_opening(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
@@ -290,19 +377,27 @@ def _cut(text: str, language: str) -> str:
             low in STOP_WORDS
             or low in stops
             or (low in CHATTER and "'" in low)
-            or low in ("will", "less", "kind", "sort")
+            or low in ("will", "less", "kind", "sort", "since")
         )
 
-    # A title does not end before a negation, nor with a figure without what it counts.
-    ends = [
-        n
-        for n in fits
-        if not says_little(words[n - 1])
-        and (
-            n == len(words)
-            or not (NEGATION.fullmatch(words[n].strip(".,;:!?")) or words[n - 1].isdigit())
-        )
-    ]
+    def ends_at(n: int) -> bool:
+        """Return whether a title may end after n words: not before a negation, nor with a figure
+        without what it counts, nor within a name.
+        """
+        last = words[n - 1]
+        if says_little(last) or n == len(words):
+            return not says_little(last)
+        following = words[n].strip(".,;:!?")
+        if last.isdigit():  # "the iPhone 16 for", but not "bake 20 muffins"
+            is_range = following in ("to", "until")
+            return n > 2 and not (words[n - 2].islower() or is_range) and says_little(following)
+        is_abbreviated = last.endswith(".") and not last.endswith("..")  # "Mrs."
+        is_numbered = n > 1 and not last.islower() and last.isalnum() and following.isdigit()
+        return not (NEGATION.fullmatch(following) or is_abbreviated or is_numbered)
+
+    if language == ENGLISH and (clause := _new_clause(words[: fits[-1] + 1 if fits else 0])):
+        return " ".join(words[:clause]).strip(_MARKS)
+    ends = [n for n in fits if ends_at(n)]
     clauses = [
         n
         for n in ends
@@ -321,6 +416,22 @@ def _cut(text: str, language: str) -> str:
     if best < 4 and not clauses:  # "Common cases": too little
         best = max(ends or fits, default=0)
     return " ".join(words[:best]).strip(" .!?…:;,،-–—")
+
+
+def _new_clause(words: list[str]) -> int:
+    """Return the number of words before a second main clause, which a title has no room to finish:
+    "Finalize my will, and I used". 0 where there is none, or where it denies something.
+    """
+    for n in range(2, len(words) - 1):
+        joined = words[n].lower() in _JOINING
+        subject = words[n + 1 if joined else n].lower().replace("’", "'").split("'")[0]
+        # "Wyatt and I co-led" has one subject
+        begins = words[n - 1].endswith(",") or (joined and words[n - 1].islower())
+        if begins and subject in _SUBJECTS:
+            named = topical(" ".join(words[:n]))
+            denied = NEGATION.search(" ".join(words[n:]))
+            return 0 if denied or len(named) < 2 else n
+    return 0
 
 
 def _cut_unspaced(text: str) -> str:

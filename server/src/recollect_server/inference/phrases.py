@@ -52,7 +52,7 @@ ENGLISH = _phrases(
     r"|(?:(?:offer|give|provide|suggest|share|recommend)(?: me| us)? )?(?:some|any|a few|more|your)"
     r" (?:(?:general|practical|good|helpful) )?(?:advice|guidance|tips|insights?|suggestions?|pointers)"
     r"(?: on| for| about| with| regarding)"
-    r"|kindly|sorry|excuse me|listen|look|by the way|btw|to be honest|honestly"
+    r"|kindly|sorry|excuse me|listen(?= ?,)|look(?= ?,)|by the way|btw|to be honest|honestly"
     r"|(?:can|could|would|will|do) (?:you|u|we|i)(?: please| pls| kindly| maybe| also| just)?"
     r"(?: be able to| mind| tell me(?: about)?| help me(?: out)?(?: with| to)?| explain(?: to me)?| show me"
     r"| give me| suggest| recommend| know"
@@ -62,7 +62,7 @@ ENGLISH = _phrases(
     r"|i(?: really| just| also|'m| am|’m)?(?:'d| would|’d)?(?: really| just| also)? (?:want|need|like|love|wanna"
     r"|prefer)"
     r"(?: you| your help| some help| help)?(?: to| with)(?:(?: know| see)(?: if| whether(?! to\b))?)?"
-    r"|(?:give|write|show) me|we need(?: to)?"
+    r"|(?:give|write|show) me|we need(?: to)?|we(?:['’]d| would)? (?:want|like|love) to"
     r"|i require(?: your)?(?: assistance| help)?(?: to| with)?|let me|i need(?: some| your)? (?:help|advice"
     r"|tips)(?: with| on| about| in| to)?"
     r"|i(?:'m|’m| am| was)(?: currently| also| still| now)? (?:trying|looking(?! forward)|hoping|planning|ready|about|going"
@@ -101,14 +101,14 @@ _BY_LANGUAGE = {
         r"|(?:kannst|könntest|würdest|magst) du(?: mir)?(?: bitte)?(?: mal)?(?: (?:dabei )?helfen)?(?:,)?"
         r"|(?:können|könnten|würden) sie(?: mir)?(?: bitte)?(?: (?:dabei )?helfen)?(?:,)?"
         r"|hilf mir(?: bitte)?(?: bei| mit| dabei)?"
-        r"|ich brauche(?: bitte)?(?: deine| ihre| etwas)? hilfe(?: bei| mit)?|ich (?:möchte|will|würde gerne?"
+        r"|ich brauche(?: bitte)?(?: deine| ihre| etwas)? hilfe(?: bei| mit)?|ich (?:möchte|will|würde gerne?|hätte gerne?|suche"
         r"|muss|brauche)(?: gerne?)?|sag mir(?: bitte)?|erinnere mich(?: bitte)?(?: daran)?|lass uns"
         r"|ich (?:hätte|habe) eine frage(?: zu[rm]?)?|weißt du|gibt es",
         r"und|aber|oder|denn|dann|also|deshalb|deswegen|daher|darum|dazu|damit|dabei|dafür|davon|danach|er|sie"
         r"|es|dies|diese[rsnm]?|jene[rsnm]?"
         r"|ihm|ihn|ihnen|das (?:ist|war|wird|hat|geht|kann|klingt|wäre|heißt|sind)|dort|da|so|auch|außerdem|sonst",
         r"entschieden|beschlossen|abgemacht|vereinbart|einigen uns|wir nehmen|ich nehme|nehmen wir|machen wir"
-        r"|lass(?:t)? uns|dann nehme"
+        r"|lass(?:t)? uns(?!.* weiter)|dann nehme"
         r"|wir machen|ich werde|ab jetzt|ab sofort|bleiben wir|wir bleiben",
         r"bitte|danke|vielen dank|danke im voraus",
     ),
@@ -117,7 +117,7 @@ _BY_LANGUAGE = {
         r"|(?:peux|pourrais)[- ]tu(?: s['’]il te plaît)?(?: m['’]aider(?: à)?| me dire| m['’]expliquer)?"
         r"|(?:pouvez|pourriez)[- ]vous(?: m['’]aider(?: à)?| me dire| m['’]expliquer)?|est-ce que (?:tu peux"
         r"|vous pouvez)(?: m['’]aider à)?"
-        r"|aide[- ]moi(?: à)?|dis[- ]moi|je (?:voudrais|veux|souhaite|dois)|j['’]aimerais(?: bien)?"
+        r"|aide[- ]moi(?: à)?|dis[- ]moi|je (?:voudrais|veux|souhaite|dois)|j['’]aimerais(?: bien)?|je cherche"
         r"|j['’]ai besoin d['’](?:aide pour)?"
         r"|rappelle[- ]moi(?: de)?|j['’]ai une question(?: sur)?|est-ce que",
         r"et|mais|ou|donc|alors|puis|ensuite|car|il|elle|ils|elles|ça|cela|ceci|c['’]est|c['’]était|ce (?:sont"
@@ -131,7 +131,7 @@ _BY_LANGUAGE = {
         r"y|entonces|bueno|vale|ok|ahora|también|por favor|sí|hola"
         r"|¿?(?:me )?(?:puedes|podrías|puede|podría)(?: por favor)?(?: ayudarme(?: a| con)?| decirme| explicarme"
         r"| ayudar(?:me)?(?: a)?)?"
-        r"|ayúdame(?: a| con)?|dime|(?:yo )?(?:quiero|quisiera|necesito|me gustaría|tengo que)(?: ayuda para"
+        r"|ayúdame(?: a| con)?|busco|estoy buscando|dime|(?:yo )?(?:quiero|quisiera|necesito|me gustaría|tengo que)(?: ayuda para"
         r"| saber)?|tengo una (?:pregunta|duda)"
         r"(?: sobre)?|recuérdame|vamos a|¿",
         r"y|e|pero|o|entonces|luego|porque|por eso|él|ella|ellos|ellas|esto|eso|este|esta|ese|esa|estos|estas|lo"
@@ -145,7 +145,8 @@ _BY_LANGUAGE = {
         r"e|então|bom|ok|agora|também|por favor|sim|olá"
         r"|(?:você |vocês )?(?:pode|poderia|consegue)(?: por favor)?(?: me)?(?: ajudar(?:-me)?(?: a| com)?"
         r"| dizer| explicar)?"
-        r"|me ajud[ae](?: a| com)?|(?:eu )?(?:quero|queria|preciso(?: de)?|gostaria de)(?: ajuda para| saber)?"
+        r"|procuro|estou procurando|me ajud[ae](?: a| com)?|(?:eu )?(?:quero|queria|preciso(?: de)?|gostaria de)"
+        r"(?: ajuda para| saber)?"
         r"|tenho uma (?:pergunta|dúvida)"
         r"(?: sobre)?|vamos|me lembre(?: de)?",
         r"e|mas|ou|então|depois|porque|por isso|ele|ela|eles|elas|isso|isto|este|esta|esse|essa|assim|também"
@@ -157,7 +158,7 @@ _BY_LANGUAGE = {
     "it": _phrases(
         r"e|allora|ok|bene|ora|anche|per favore|sì|(?:mi )?(?:puoi|potresti|può"
         r"|potrebbe)(?: per favore)?(?: aiutarmi(?: a| con)?| dirmi)?|aiutami(?: a| con)?"
-        r"|(?:io )?(?:voglio|vorrei|ho bisogno di)|ho una domanda(?: su)?|ricordami(?: di)?",
+        r"|cerco|sto cercando|(?:io )?(?:voglio|vorrei|ho bisogno di)|ho una domanda(?: su)?|ricordami(?: di)?",
         r"e|ma|o|allora|poi|perché|quindi|lui|lei|loro|esso|essa|questo|questa|quello|quella|così|anche|inoltre"
         r"|gli|le",
         r"deciso|decidiamo|d['’]accordo|prendiamo|prendo|scelgo|scegliamo|andiamo con|facciamo|d['’]ora in poi",
@@ -172,18 +173,19 @@ _BY_LANGUAGE = {
         r"|мне нужно|мне надо|напомни(?:те)?(?: мне)?|у меня (?:есть )?вопрос(?: о| про)?|давай(?:те)?",
         r"и|а|но|или|тогда|потом|поэтому|он|она|оно|они|это|этот|эта|эти|тот|та|те|его|её|их|ему|ей|им|так|также"
         r"|там|туда|иначе",
-        r"реши(?:л|ла|ли)|договорились|выбираю|выбрал|выбрала|берём|беру|давай(?:те)?|остановимся на|буду|будем"
+        r"реши(?:л|ла|ли)|договорились|выбираю|выбрал|выбрала|берём|беру|давай(?:те)?(?! (?:вернёмся|продолжим))"
+        r"|остановимся на|буду|будем"
         r"|отныне",
         r"пожалуйста|спасибо|заранее спасибо",
     ),
     "nl": _phrases(
         r"en|dus|dan|nu|oké|goed|ja|alsjeblieft|(?:kun|kan|zou|wil) (?:je|jij|u)(?: me| mij)?(?: alsjeblieft"
         r"| alstublieft)?(?: helpen(?: met| om)?(?: het)?| vertellen| uitleggen)?|help me(?: met| om)?"
-        r"|ik (?:wil|zou graag|moet|wil graag|heb hulp nodig (?:bij|met))|ik heb een vraag(?: over)?|vertel me"
+        r"|ik (?:wil|zoek|zou graag|moet|wil graag|heb hulp nodig (?:bij|met))|ik heb een vraag(?: over)?|vertel me"
         r"|herinner me(?: eraan)?|laten we",
         r"en|maar|of|want|dan|dus|daarom|daarmee|daarvoor|hij|zij|ze|het (?:is|was|wordt|kan|heeft)|dit|dat|deze|die"
         r"|er|ook|anders|zo",
-        r"besloten|afgesproken|we nemen|ik neem|ik kies|we kiezen|laten we|we doen|vanaf nu|ik ga",
+        r"besloten|afgesproken|we nemen|ik neem|ik kies|we kiezen|dan (?:neem|kies) ik|laten we(?! verder)|we doen|vanaf nu|ik ga",
         r"alsjeblieft|alstublieft|bedankt|dank je(?: wel)?",
     ),
     "pl": _phrases(
@@ -231,7 +233,7 @@ _BY_LANGUAGE = {
         r"(?:の?(?:方法|仕方|やり方)?を)?(?:教えて|手伝って)(?:ください|下さい|くれますか|もらえますか|いただけますか|ほしいです|欲しいです)"
         r"|を[^を、。]{1,5}[てで](?:ください|下さい|くれますか|もらえますか|いただけますか|ほしいです|欲しいです)"
         r"|を[^を、。]{1,4}(?:たいです|たいと思います)"
-        r"|を?お願い(?:します|できますか)|し?てください|して下さい|ください|(?:でしょう|です|ます)か|たいです|たいと思います",
+        r"|を?お願い(?:します|できますか)|し?てください|して下さい|ください|(?:でしょう|です|ます)か|(?:ように)?し?たいです|たいと思います",
     ),
     "ar": _phrases(
         r"و|ثم|حسنا|حسنًا|الآن|أيضا|من فضلك|نعم|هل (?:يمكنك|تستطيع|بإمكانك|يمكن)(?: أن)?(?: مساعدتي(?: في)?"

@@ -36,7 +36,9 @@ _COMMAND = re.compile(
 )
 _ENTRY = re.compile(r"[^.:!?]{2,60}: (?:\S+ ?){1,4}")  # `Price: 20 euros.`
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
+_JAPANESE_QUESTIONS = ("ですか", "ますか", "でしょうか", "ませんか", "ましたか", "でしたか")
 _CLOSING = "\"'”’»)]」』）"
+_IDEOGRAPHIC = re.compile("[\u3005-\u30ff\u3400-\u9fff]")  # Korean has full stops of Latin script
 _DECISION = re.compile(
     r"\b(?:decided?|agreed?|let's|let us|we'll|i'll|will|going to|plan(?:s|ned|ning)? to|chose|chosen|settled"
     r"|from now on|must"
@@ -76,15 +78,16 @@ class Sentence:
 
 
 def is_question(text: str) -> bool:
-    """Return whether a sentence ends with a question mark."""
-    return text.rstrip(_CLOSING).endswith(("?", "？", "؟"))
+    """Return whether a sentence ends with a question mark or is a question of polite Japanese."""
+    end = text.rstrip(_CLOSING)
+    return end.endswith(("?", "？", "؟")) or end.rstrip("。").endswith(_JAPANESE_QUESTIONS)
 
 
 def ended(text: str) -> str:
     """Return a sentence with a mark at its end."""
     if text.rstrip(_CLOSING).endswith(_ENDS):
         return text
-    return text.rstrip(" ,;:-–—") + ("。" if UNSPACED_RUN.search(text[-3:]) else ".")
+    return text.rstrip(" ,;:-–—") + ("。" if _IDEOGRAPHIC.search(text[-3:]) else ".")
 
 
 def spoken(messages: Sequence[Message]) -> list[Message]:
@@ -95,13 +98,19 @@ def spoken(messages: Sequence[Message]) -> list[Message]:
 def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
     """Yield the informative sentences of the user and the agent, in order."""
     order = 0
+    earlier_words: set[str] = set()
     speaking = spoken(messages)
     language = language_of(message.content for message in speaking)
     phrases = phrases_of(language)
     for place, message in enumerate(speaking):
         for number, text in enumerate(split(message.content)):
             words = tuple(dict.fromkeys(topical(text, language)))
-            if len(words) > 1:  # "Melanie!" tells nothing
+            # "Melanie!" tells nothing; "Let's go with the strudel" does, once that was offered.
+            tells = len(words) > 1 or (
+                not earlier_words.isdisjoint(words) and phrases.decision.search(text) is not None
+            )
+            earlier_words.update(words)
+            if tells:
                 whole = _is_whole(text, message.role)
                 worth = _worth(text, message.role, place, len(speaking), number) * (
                     1 if whole else 0.3
