@@ -243,6 +243,7 @@ class Pooler:
             f"[databases]\n* = host={postgres.folder}\n[pgbouncer]\npool_mode = transaction\n"
             f"unix_socket_dir = {self.folder}\nauth_type = trust\nauth_file = {self.folder}/users\n"
             "default_pool_size = 4\nlogfile =\nquery_wait_timeout = 5\nserver_login_retry = 1\n"
+            "admin_users = postgres\n"
             f"{self._more}"
         )
 
@@ -250,6 +251,19 @@ class Pooler:
         """Let new sessions be those of another server. Connections to the pooler stay."""
         self._write_settings(postgres)
         self._process.send_signal(signal.SIGHUP)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let statements wait for the block, and the connections to it stay. What is under way ends
+        first.
+        """
+        console = self.url("postgresql://postgres@/pgbouncer")
+        with psycopg.connect(console, autocommit=True) as connection:
+            connection.execute("PAUSE")
+            try:
+                yield
+            finally:
+                connection.execute("RESUME")
 
     def start(self) -> None:
         self._process = subprocess.Popen(

@@ -13,7 +13,7 @@ from tests.conftest import Start
 from tests.database.test_away import is_served
 from tests.database.test_streams import Record, Subscribe, draft_of
 from tests.logs.proxy import proxied
-from tests.postgres import Postgres
+from tests.postgres import Pooler, Postgres
 from tests.streaming.conftest import Recorder
 from tests.waiting import until
 
@@ -33,6 +33,26 @@ def transactions(url: str) -> Iterator[None]:
     finally:
         thread.join(30)
         assert not thread.is_alive()
+
+
+def until_looked(postgres: Postgres, url: str) -> None:
+    """Wait until a server has looked for changes behind a thousand further transactions."""
+    newest = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text, clock_timestamp()"
+    ((first, _),) = postgres.execute(newest)
+
+    def later() -> object:
+        ((number, moment),) = postgres.execute(newest)
+        return moment if int(str(number)) > int(str(first)) + 1000 else None
+
+    then = until(later)
+    until(
+        lambda: postgres.execute(
+            "SELECT FROM pg_stat_activity WHERE state = 'idle'"
+            " AND query LIKE '%pg_current_snapshot()::text, recollect.timeline()%'"
+            f" AND query_start > '{then}'",
+            url,
+        )
+    )
 
 
 def restart(postgres: Postgres, service: Recorder, name: str) -> None:
@@ -66,6 +86,33 @@ def test_a_draft_that_begins_behind_a_crash_of_postgresql_is_seen_on_every_repli
         one.publish(name, "d", 4, "two")
         far.until(lambda: draft_of(far) == "One two")
         assert far.error is None
+
+
+def test_a_draft_that_begins_behind_a_crash_which_a_pooler_hides_is_seen_on_every_replica(
+    postgres: Postgres,
+    pooler: Pooler,
+    start_server: Start,
+    record: Record,
+    subscribe: Subscribe,
+    tmp_path: Path,
+    no_log: None,
+) -> None:
+    url = postgres.new_database()
+    one = record(start_server(store=url, data_dir=tmp_path / "one"))
+    two = start_server(store=pooler.url(url), data_dir=tmp_path / "two")
+    name = one.told("Hi")
+    far = subscribe(two.target).ready()
+    with transactions(url):
+        one.publish(name, "before", 0, "Seen")
+        far.until(lambda: draft_of(far) == "Seen")
+        until_looked(postgres, url)
+        with pooler.paused():
+            postgres.kill()
+            restart(postgres, one, name)
+            one.publish(name, "d", 0, "One ")
+    one.publish(name, "d", 4, "two")
+    far.until(lambda: draft_of(far) == "One two")
+    assert far.error is None
 
 
 def test_a_draft_whose_parts_a_crash_of_postgresql_took_is_whole_on_every_replica(

@@ -41,7 +41,11 @@ _PART_BYTES = 4 << 20  # of their lines
 
 SNAPSHOT = b"SELECT pg_current_snapshot()::text"
 _NOTHING = "1:1:"  # a snapshot that sees no transaction
-_LOOK = b"SELECT pg_current_snapshot()::text, recollect.timeline()"
+# PostgreSQL resets its statistics whenever it recovers from a crash, as it empties the drafts.
+_LOOK = b"""
+    SELECT pg_current_snapshot()::text, recollect.timeline(),
+           extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())
+"""
 
 # Of one space and below a horizon that was read before: each parameter is known when the statement
 # begins, so that it opens one partition of each table. Of a deleted log no lines are left to give.
@@ -192,6 +196,7 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._is_hurried = self._is_closed = False
         self._connection: Connection | None = None  # of the thread, while it looks for changes
+        self._recovered: object = None  # the last crash of PostgreSQL, as of the last look
 
     def add(self, followed: Followed) -> None:
         """Follow something more."""
@@ -245,6 +250,7 @@ class Follower:
                 if connection is None:
                     connection = self._connection = self._connect()
                     self.timeline = timeline_of(connection)
+                    self._recovered = None
                     if is_failing:
                         for it in followed:
                             it.verify(self.timeline)
@@ -284,11 +290,11 @@ class Follower:
         row = connection.execute(_LOOK).fetchone()
         assert row is not None
         snapshot = Snapshot.of(row[0])
-        if self.timeline != row[1]:
-            # A standby took over behind a pooler, whose connections stay.
+        if self.timeline != row[1] or self._recovered not in (None, row[2]):
+            # A standby took over, or a crash passed, behind a pooler, whose connections stay.
             for it in followed:
                 it.verify(row[1])
-            self.timeline = row[1]
+        self.timeline, self._recovered = row[1], row[2]
         more = False
         for it in followed:
             if it.snapshot == row[0] and it.horizon == snapshot.xmin:
