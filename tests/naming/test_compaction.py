@@ -5,6 +5,7 @@ from recollect.v1.message_pb2 import ToolCall
 from recollect_server.domain.budget import estimate_tokens
 
 from tests.conftest import RunningServer, Start
+from tests.naming.conftest import Answer, Api, wrote
 from tests.server.conftest import Connect, Service, agent, tool, transcript, user
 from tests.waiting import until
 
@@ -110,6 +111,31 @@ def test_an_agent_that_compresses_itself_is_left_alone(
     talk(service, marker, 21)
     until(lambda: service.load(marker).compression_summary)
     assert service.load(conversation).compression_summary == "All plants are at 70 degrees."
+
+
+def test_a_summary_of_a_deleted_conversation_is_not_that_of_another_one_with_its_id(
+    start_server: Start, connect: Connect, api: Api
+) -> None:
+    service = connect(
+        start_server(
+            abbreviator="anthropic", compaction=True, compaction_messages=6, compaction_keep=2
+        )
+    )
+    api.answers = [
+        Answer(wrote({"summary": "All plants are hot."}).body, wait=True),
+        wrote({"summary": "Second."}),
+    ]
+    name = service.create().id
+    service.rename(name, "Plants")
+    talk(service, name, 4)
+    until(lambda: len(api.requests) == 1)
+    service.delete(name)
+    service.create(conversation_id=name)
+    service.rename(name, "Other plants")
+    talk(service, name, 4, first=4)
+    api.go_on.set()
+    until(lambda: service.load(name).compression_summary)
+    assert service.load(name).compression_summary == "Second."
 
 
 def test_nothing_is_condensed_unless_it_is_asked_for(start_server: Start, connect: Connect) -> None:

@@ -16,6 +16,7 @@ from tests.server.conftest import (
     delete_index,
     failure_of,
     moment,
+    transcript,
     user,
 )
 from tests.server_cli.conftest import run
@@ -264,6 +265,29 @@ def test_a_conversation_that_goes_on_while_the_model_writes_waits_again(
     until(lambda: service.get(conversation).abbreviation == "Second.")
     assert kinds(server, conversation) == ["abbreviation", "anchor"]
     assert "On Friday." in api.requests[1]["messages"][0]["content"]
+
+
+def test_notes_of_a_deleted_conversation_are_not_those_of_another_one_with_its_id(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    server = start_server(abbreviator="anthropic")
+    service = connect(server)
+    api.answers = [
+        Answer(body=wrote(NOTES).body, wait=True),
+        wrote(
+            {"abbreviation": "Second.", "title": "Rotating the logs", "topics": [], "anchors": []}
+        ),
+    ]
+    name = service.told("When do we ship?")
+    clock.move(10 * MINUTE)
+    until(lambda: len(api.requests) == 1)
+    service.delete(name)
+    service.create(conversation_id=name, messages=[user("Rotate the logs daily.")])
+    api.go_on.set()
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(name).abbreviation)
+    assert "ships" not in transcript(server, name).read_text()
+    assert service.get(name).abbreviation == "Second."
 
 
 def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_notes(

@@ -109,7 +109,7 @@ class Compaction:
         with self._space.writing(conversation.id) as state:
             if state.conversation.compressed_through != conversation.compressed_through:
                 return Outcome.WENT_ON  # the agent did it itself
-            if self._space.redactions(conversation.id) != material.redactions:
+            if not material.is_of(self._space, state):
                 return Outcome.WENT_ON
             hit("event.begun")
             event = Compressed(through, summary, self._space.clock(), self._model.take_use())

@@ -30,6 +30,7 @@ from recollect_server.domain.notes import Notes, notes_due, title_due
 from recollect_server.domain.topics import MAX_LABELS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.notes import Waiting
 from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
@@ -70,9 +71,16 @@ class Material:
     is_redacted: bool = False
     """True if messages of it are redacted."""
     redactions: int = 0
-    """Number of its redactions until then: notes of what was read before another are not
-    recorded.
-    """
+    """Number of its redactions until then."""
+    number: int | None = None
+    """Its number in the index: one that gets the id of a deleted conversation has another."""
+
+    def is_of(self, space: Space, state: ConversationState) -> bool:
+        """Return whether notes of this material may be recorded: the conversation was not redacted
+        since, nor deleted. Hold its lock.
+        """
+        redactions = space.redactions(self.conversation.id)
+        return (redactions, state.number) == (self.redactions, self.number)
 
 
 class Naming:
@@ -247,7 +255,7 @@ class Naming:
         idle = waiting.idle
         conversation_id = material.conversation.id
         with self._space.writing(conversation_id) as state:
-            if self._space.redactions(conversation_id) != material.redactions:
+            if not material.is_of(self._space, state):
                 return Outcome.WENT_ON
             went_on = state.conversation.message_count != material.conversation.message_count
             due = self._wants_title(state.conversation, material, waiting, by)
@@ -289,7 +297,7 @@ def read_material(space: Space, conversation_id: str) -> Material:
     CannotWrite if this one cannot be read.
     """
     with space.writing(conversation_id) as state:
-        conversation = state.conversation
+        conversation, number = state.conversation, state.number
         redactions = space.redactions(conversation_id)
     try:
         lines = list(space.lines(conversation_id))
@@ -315,5 +323,6 @@ def read_material(space: Space, conversation_id: str) -> Material:
                 split_suggested = True
     messages.sort(key=reading_order)
     return Material(
-        conversation, messages, titled_turn, anchors, split_suggested, is_redacted, redactions
+        *(conversation, messages, titled_turn, anchors, split_suggested, is_redacted),
+        *(redactions, number),
     )
