@@ -1,5 +1,6 @@
 """Parts of a matrix: arrays that grow, and rows of bytes that grow without being copied."""
 
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -32,14 +33,19 @@ class Rows:
     def get(self, entries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the rows of some entries, of shape [n, 384]."""
         blocks, places = np.divmod(entries, _BLOCK)
-        if len(entries) and blocks[0] == blocks[-1] and (blocks == blocks[0]).all():
-            rows: NDArray[np.int8] = self._blocks[blocks[0]].take(places, axis=0)
-            return rows.astype(np.float32)
-        rows = np.empty((len(entries), DIMENSIONS), np.int8)
-        for block in range(blocks.min(initial=0), blocks.max(initial=-1) + 1):
+        rows = np.empty((len(entries), DIMENSIONS), np.float32)
+        ends = (np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist()
+        if len(ends) < len(self._blocks):
+            # Mostly entries ascend, so that each block's are side by side and need no look-up.
+            for start, end in pairwise([0, *ends, len(entries)]):
+                part = slice(start, end)
+                if start < end:
+                    rows[part] = self._blocks[blocks[start]].take(places[part], axis=0)
+            return rows
+        for block in np.unique(blocks).tolist():
             chosen = np.flatnonzero(blocks == block)
             rows[chosen] = self._blocks[block].take(places[chosen], axis=0)
-        return rows.astype(np.float32)
+        return rows
 
     def products(
         self, entries: NDArray[np.int64], columns: NDArray[np.float32]

@@ -89,11 +89,16 @@ class Scan:
         self._known_windows = np.full(view.count, np.nan)  # likewise those of windows
         self._there = np.zeros(view.count + 1, np.bool_)  # used by `_each_once`, all False between
         self._most = max(RESCORED, int(SHARE * view.count))
-        entries = np.flatnonzero(self._allowed)
-        self._about = _about(view, question) if len(entries) > self._most else None
-        self._looked_at = (
-            entries if self._about is None else _best(entries, self._about[entries], self._most)
-        )
+        count = int(np.count_nonzero(self._allowed))
+        self._about = _about(view, question) if count > self._most else None
+        if self._about is not None and count == view.count:
+            # without a filter neither entries nor scores are copied
+            self._looked_at = _highest(self._about[:-1], self._most)
+        else:
+            entries = np.flatnonzero(self._allowed)
+            self._looked_at = (
+                entries if self._about is None else _best(entries, self._about[entries], self._most)
+            )
         self._whole = view.count <= self._most
         # one pass over all costs less than to look up what is missing, again and again
         if self._whole:
@@ -329,7 +334,12 @@ def _best(entries: Entries, scores: NDArray[np.floating], most: int) -> Entries:
     """Return the entries with the highest scores, in their order."""
     if len(entries) <= most:
         return entries
-    return entries[np.sort(np.argpartition(-scores, most)[:most])]
+    return entries[_highest(scores, most)]
+
+
+def _highest(scores: NDArray[np.floating], most: int) -> Entries:
+    """Return the places of the highest of more than so many scores, ascending."""
+    return np.sort(np.argpartition(-scores, most)[:most])
 
 
 def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -349,7 +359,8 @@ def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
             )
             np.bitwise_count(different[:size], out=counted[:size])
             total[:size] += counted[:size]
-        np.take(_COSINES, total[:size], out=about[start : start + size])
+        # `clip` because numpy copies the output of a take that may raise
+        np.take(_COSINES, total[:size], out=about[start : start + size], mode="clip")
     return about
 
 
