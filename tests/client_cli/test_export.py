@@ -375,6 +375,16 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(
     assert pipe.is_fifo()
 
 
+def test_a_name_that_no_file_can_have_is_named_with_its_reason(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    client.conversations.create("web")
+    long = tmp_path / ("x" * 300)
+    for words in (["-o", long], ["-d", long]):
+        ran = run("export", *words)
+        assert (ran.code, ran.err) == (1, f"Error: cannot write {long}: File name too long\n")
+
+
 def test_the_folder_of_a_server_is_never_written_to(run: Run, client: Client, server: Any) -> None:
     conversation = client.conversations.create("web")
     before = (server.folder / f"{conversation.id}.jsonl").stat().st_ino

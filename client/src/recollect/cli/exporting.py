@@ -64,13 +64,13 @@ def export(
         raise click.UsageError("Give --output or --folder, not both.")
     if overwrite and not folder:
         raise click.UsageError("--overwrite is for --folder.")
-    if output and output.exists() and not output.is_file():
-        # A file that takes the name would remove a pipe or, for root, a device such as /dev/stdout.
-        raise Ended(
-            f"cannot write {output}: it is no regular file. Leave out --output to write to standard"
-            " output"
-        )
     try:
+        if output and output.exists() and not output.is_file():
+            # A file that takes the name would remove a pipe or, for root, a device.
+            raise Ended(
+                f"cannot write {output}: it is no regular file. Leave out --output to write to standard"
+                " output"
+            )
         chosen = _chosen(shell.client, conversations, channels)
         if folder:
             tally = _write_folder(shell.client, folder, chosen, overwrite=overwrite)
