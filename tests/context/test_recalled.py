@@ -5,10 +5,11 @@ turns and by source.
 import pytest
 from recollect.v1 import context_pb2
 from recollect.v1 import recall_service_pb2 as api
+from recollect.v1.message_pb2 import ToolCall
 
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.context.conftest import COLD, allocation, built, said
-from tests.server.conftest import Connect, Service, agent, user
+from tests.context.conftest import COLD, allocation, built, places, said
+from tests.server.conftest import Connect, Service, agent, tool, user
 from tests.waiting import until_embedded
 
 DAY = 86_400_000
@@ -306,6 +307,49 @@ def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_n
         (it.conversation_id, it.message.sequence) for it in answer.cold
     }
     assert not [it for it in built(service, here, question).dropped if it.tier == COLD]
+
+
+@pytest.mark.parametrize("total", [80, 300, 700])
+def test_what_is_shown_is_not_named_as_left_out_and_nothing_is_named_twice(
+    start_server: Start, connect: Connect, total: int
+) -> None:
+    service = connect(start_server(embedder="off"))
+    tell_of_zebras(service)
+    here = long_conversation(service, 40, 12)
+    for question in ("What is our zebra of the circus called?", "Which item was entry 31?"):
+        answer = built(service, here, question, total=total, explain=True)
+        shown = places((*answer.hot, *answer.warm, *answer.cold))
+        left_out = [(it.conversation_id, it.sequence) for it in answer.dropped]
+        assert shown
+        assert left_out
+        assert not set(shown) & set(left_out)
+        assert len(left_out) == len(set(left_out))
+
+
+def test_a_message_that_is_recalled_for_its_turn_is_considered_once(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(start_server(embedder="off"))
+    tell_of_zebras(service)
+    here = service.told("Hello you.")
+    answer = built(service, here, "What is our zebra of the circus called?", explain=True)
+    low = [it for it in answer.dropped if it.tier == COLD]
+    cold = allocation(answer, COLD)
+    assert cold.packed == len(answer.cold) > 0
+    assert cold.considered == cold.packed + len(low)
+
+
+def tell_of_zebras(service: Service) -> None:
+    """Store turns of which one message answers a question and others hardly have its words."""
+    there = service.create().id
+    for place, name in (("garden", "Ottokar"), ("park", "Emma"), ("circus", "Leo")):
+        service.append(
+            there,
+            user(f"What is the zebra of the {place} called?"),
+            agent("Let me see. " * 9, tool_calls=[ToolCall(id="call", name="look")]),
+            tool("call", f"The zebra of the {place} is called {name}."),
+            agent("Now you know, and the zebra does too."),
+        )
 
 
 def test_words_of_small_talk_and_short_numbers_recall_nothing_by_words_alone(

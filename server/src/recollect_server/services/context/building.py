@@ -22,7 +22,12 @@ from recollect_server.domain.routing import group_of
 from recollect_server.domain.telemetry import Count
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
-from recollect_server.services.context.fitting import ANSWER_SHARE, rendered_within, within_bytes
+from recollect_server.services.context.fitting import (
+    ANSWER_SHARE,
+    named_once,
+    rendered_within,
+    within_bytes,
+)
 from recollect_server.services.context.inquiry import Inquiry, Shown, Task
 from recollect_server.services.context.own_tiers import Choosing, Own, OwnTiers
 from recollect_server.services.context.packing import pack_cold
@@ -139,7 +144,7 @@ class ContextBuilder:
             known_sources=recalled.sources,
         )
         context = within_bytes(context, self._max_bytes)
-        context = rendered_within(context, task.form, message, settled.total)
+        context = named_once(rendered_within(context, task.form, message, settled.total))
         self._tiers.built(conversation_id, context, in_memory=tiers.in_memory)
         for part in task.degraded:
             self._space.telemetry.count(Count.DEGRADED, label=part)

@@ -93,6 +93,23 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
     return context
 
 
+def named_once(context: Context) -> Context:
+    """Return the context, which names nothing as left out that it shows, and nothing twice: a
+    message that the warm tier has no room for may be recalled, or scored too low for that.
+    """
+    named = {it.place for packed in context.tiers for it in packed.packed}
+    tiers: list[Packed] = []
+    for packed in context.tiers:
+        dropped: list[Dropped] = []
+        for it in packed.dropped:
+            if (place := (it.conversation_id, it.sequence)) not in named:
+                named.add(place)
+                dropped.append(it)
+        tiers.append(replace(packed, dropped=dropped))
+    hot, warm, cold = tiers
+    return replace(context, hot=hot, warm=warm, cold=cold)
+
+
 def _least_wanted(context: Context) -> list[Unit]:
     """Return what may be left out of a context, the least wanted first: everything but the newest
     message, and what it needs.

@@ -6,6 +6,7 @@ The search ranks messages; each one that scores high enough brings its whole tur
 """
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from recollect_server.domain.context import About, Dropped, Source, Sources, Tier
 from recollect_server.domain.conversation import Conversation
@@ -102,16 +103,13 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     trust = BY_MEANING if candidates.scans else BY_WORDS
     granted = inquiry.rules.budget(best, inquiry.own_budget, inquiry.budget, trust)
     chosen = _choose(candidates, ranked, inquiry, least, granted)
-    dropped = []
-    if inquiry.explain:
-        low = [at for at in ranked if candidates.message_scores[at] < least]
-        dropped = [_below(candidates, at, least) for at in low[:_EXPLAINED]]
+    turns = RecalledTurns(space, tiers, candidates, inquiry, chosen).read() if chosen else []
+    dropped = _too_low(candidates, ranked, least, turns) if inquiry.explain else []
     if not chosen:
         note = "nothing that is stored fits the message"
         if candidates.messages:
             note += f": the best scores {best:.2f}, below the threshold of {inquiry.rules.threshold:.2f}"
         return Past(dropped=dropped, degraded=candidates.degraded, note=note)
-    turns = RecalledTurns(space, tiers, candidates, inquiry, chosen).read()
     about = {
         it.id: _about(it, task.weighing.words, own=inquiry.shown.conversation_id)
         for it in index.conversations.by_number({number for number, _ in chosen}).values()
@@ -186,6 +184,18 @@ def last_conversation(
             source = Source(before.id, about, (), about.abbreviation, about.title)
             return source if form.source(source) <= room else None
     return None
+
+
+def _too_low(
+    candidates: Candidates, ranked: list[int], least: float, turns: list[Turn]
+) -> list[Dropped]:
+    """Return the best of the messages that scored too low, but for those that are recalled because
+    of another one of their turn.
+    """
+    recalled = {it.place for turn in turns for it in turn}
+    low = (_below(candidates, at, least) for at in ranked if candidates.message_scores[at] < least)
+    others = (it for it in low if (it.conversation_id, it.sequence) not in recalled)
+    return list(islice(others, _EXPLAINED))
 
 
 def _below(candidates: Candidates, at: int, least: float) -> Dropped:
