@@ -52,12 +52,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (
         "search_conversations",
         {"query": "x", "dateRange": {"from": "2026-02-14", "to": "2026-02-12"}},
-        "dateRange",
+        "dateRange.to: is not after dateRange.from",
     ),
     (
         "recent_conversations",
         {"dateRange": {"from": "2026-02-14", "to": "2026-02-12"}},
-        "dateRange",
+        "dateRange.to: is not after dateRange.from",
     ),
     ("fetch_context", {"conversationId": "../../etc/passwd"}, "conversationId: "),
     ("fetch_context", {"conversationId": UNKNOWN}, "conversationId: "),

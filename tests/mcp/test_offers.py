@@ -125,6 +125,7 @@ async def test_with_leave_an_agent_remembers_and_appends(
                 ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
                 ({"messages": messages, "conversationId": UNKNOWN}, "conversationId: there is no"),
                 ({"messages": messages, "requestId": "two words"}, "requestId: is not 1 to 128"),
+                ({"messages": messages[:1], "requestId": "r1"}, "requestId r1 was used before"),
             ):
                 assert sentence in await refused(mcp, "append_messages", **wrong)
             assert "key" in await refused(mcp, "remember", key="Home City", value="Berlin")

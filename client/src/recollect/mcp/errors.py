@@ -24,4 +24,4 @@ def sentence(error: RecollectError, target: str) -> str:
     if isinstance(error, NotFound):
         return f"conversationId: {error}"
     violations = (f"{_FIELDS.get(it.field, it.field)}: {it.description}" for it in error.violations)
-    return "; ".join(violations) or str(error)
+    return "; ".join(violations) or str(error).replace("request_id", "requestId")

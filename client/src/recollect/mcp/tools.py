@@ -234,10 +234,11 @@ async def whole_turn(client: AsyncClient, conversation_id: str, turn: int) -> di
 def _span(dates: shapes.DateRange | None) -> Span | None:
     if dates is None:
         return None
-    return Span(
-        _moment(dates.from_, "dateRange.from", ends=False),
-        _moment(dates.to, "dateRange.to", ends=True),
-    )
+    start = _moment(dates.from_, "dateRange.from", ends=False)
+    end = _moment(dates.to, "dateRange.to", ends=True)
+    if start and end and end <= start:
+        raise WrongArgument("dateRange.to: is not after dateRange.from")
+    return Span(start, end)
 
 
 def _moment(text: str | None, field: str, *, ends: bool) -> datetime | None:
