@@ -136,6 +136,13 @@ MESSAGES: list[tuple[str, Message, str]] = [
 ]
 
 
+@pytest.mark.parametrize("cost", [float("inf"), float("nan")])
+def test_a_cost_that_is_not_finite_is_refused_as_that(service: Service, cost: float) -> None:
+    here = service.told("before")
+    failure = failure_of(lambda: service.append(here, agent("x", cost=cost)))
+    assert failure.text == f"messages[0].cost: is {cost}; it must be a finite number"
+
+
 @pytest.mark.parametrize(
     ("message", "field"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES]
 )

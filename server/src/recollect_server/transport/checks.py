@@ -197,7 +197,8 @@ class Checks:
     def not_negative(self, name: str, value: float) -> None:
         """Check that a number is finite and at least 0."""
         if not value >= 0 or math.isinf(value):
-            self.refuse(name, f"is {value}; it must not be negative")
+            rule = "not be negative" if value < 0 else "be a finite number"
+            self.refuse(name, f"is {value}; it must {rule}")
 
     def share(self, name: str, value: float) -> None:
         """Check that a number is from 0 to 1."""
