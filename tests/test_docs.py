@@ -3,6 +3,7 @@ functions.
 """
 
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import click
@@ -57,6 +58,16 @@ def test_the_settings_page_lists_every_setting_with_its_default() -> None:
     }
     defaults = {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
     assert listed == {name: shown.get(default, default) for name, default in defaults.items()}
+
+
+def test_each_request_of_the_contract_says_what_it_is_for() -> None:
+    text = (ROOT / "docs/reference/contract.md").read_text()
+    requests = re.findall(r"^`(\w+Request)`: (.*?)\.*$", text, re.MULTILINE)
+    by_purpose: defaultdict[str, list[str]] = defaultdict(list)
+    for name, purpose in requests:
+        by_purpose[purpose].append(name)
+    assert len(requests) > 60
+    assert not [names for names in by_purpose.values() if len(names) > 1]
 
 
 def test_the_map_names_every_package_and_no_other_folder() -> None:

@@ -2226,7 +2226,7 @@ func (x *UpdateMetadataResponse) GetConversation() *Conversation {
 	return nil
 }
 
-// Request to set a conversation's model..
+// Request to record a compression.
 type RecordCompressionRequest struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache

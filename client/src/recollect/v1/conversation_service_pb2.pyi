@@ -1188,7 +1188,7 @@ Global___UpdateMetadataResponse: _TypeAlias = UpdateMetadataResponse  # noqa: Y0
 
 @_typing.final
 class RecordCompressionRequest(_message.Message):
-    """Request to set a conversation's model.."""
+    """Request to record a compression."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

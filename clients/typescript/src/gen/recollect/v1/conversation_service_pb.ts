@@ -1236,7 +1236,7 @@ export const UpdateMetadataResponseSchema: GenMessage<UpdateMetadataResponse> = 
   messageDesc(file_recollect_v1_conversation_service, 27);
 
 /**
- * Request to set a conversation's model..
+ * Request to record a compression.
  *
  * @generated from message recollect.v1.RecordCompressionRequest
  */
