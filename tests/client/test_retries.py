@@ -119,6 +119,18 @@ def test_a_wait_that_would_pass_the_deadline_is_not_begun(
     assert (len(scripted.requests), waits.seconds) == (1, [])
 
 
+def test_an_attempt_that_has_no_time_for_an_answer_is_not_begun(scripted: Scripted) -> None:
+    late = recollect.RetryPolicy(initial_delay=0.96, random=lambda: 1.0)
+    info = error_info("ERROR_REASON_INDEX_UNAVAILABLE")
+    scripted.script = [Fault(grpc.StatusCode.UNAVAILABLE, [info])]
+    with (
+        recollect.Client(scripted.target, timeout=1, retry=late) as client,
+        pytest.raises(recollect.Unavailable),
+    ):
+        client.conversations.get(CONVERSATION)
+    assert len(scripted.requests) == 1
+
+
 def test_the_deadline_bounds_all_attempts_together(scripted: Scripted, waits: Waits) -> None:
     always = recollect.RetryPolicy(max_attempts=1_000_000, random=lambda: 0.0)
     scripted.script = [UNAVAILABLE] * 100_000

@@ -17,8 +17,10 @@ _WORTH_WAITING_FOR = frozenset({ErrorReason.LIMIT_EXCEEDED, ErrorReason.TOO_MANY
 """Refused before anything was done, and allowed again after the delay that the server names."""
 _LONGEST_PAUSE = 1.0
 """Seconds between two looks for a server that is away: it should be met soon after it is back."""
-_LONGEST_DIAGNOSIS = 1.0
-"""Seconds of a time-out that are kept to find out why a server stayed away."""
+_LONGEST_RESERVE = 1.0
+"""Seconds of a time-out at whose end no attempt begins: its answer would be cut off, and the error
+would not say what the attempts before it met. Why a server stays away is found out in them.
+"""
 MAX_TIMEOUT = 100_000_000
 """Seconds, some three years. gRPC's clock overflows at 10^10 and then answers DEADLINE_EXCEEDED at
 once.
@@ -109,15 +111,14 @@ class Attempts:
             raise error
         self._failures += 1
         delay = self._policy.delay(self._failures, error.retry_delay)
-        end = self._deadline
         if self._waits and is_away(error):
             delay = min(delay, _LONGEST_PAUSE)
-            end -= min(_LONGEST_DIAGNOSIS, self._timeout / 10)
         else:
             self._counted += 1
             if self._counted >= self._policy.max_attempts:
                 raise error
-        if time.monotonic() + delay >= end:
+        reserve = min(_LONGEST_RESERVE, self._timeout / 10)
+        if time.monotonic() + delay >= self._deadline - reserve:
             raise error
         return delay
 
