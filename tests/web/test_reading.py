@@ -158,6 +158,20 @@ _SCROLL_THROUGH = """async () => {
 }"""
 
 
+def test_a_scroll_event_behind_the_end_of_a_transcript_is_ignored(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Left while it scrolled", *(f"question {n}" for n in range(20)))
+    page = window.tab(f"/c/{it}", wait=".message .text")
+    # Browsers deliver a pending scroll event to an element that has left the page meanwhile.
+    page.evaluate("window.left = document.querySelector('.transcript')")
+    visit(page, "/")
+    page.wait_for_selector(".transcript", state="detached")
+    page.evaluate("window.left.dispatchEvent(new Event('scroll'))")
+    page.close()
+    assert window.problems == []
+
+
 def test_a_word_of_a_megabyte_is_shown_in_part(stage: Stage, window: Browsing) -> None:
     it = stage.client.conversations.create("web")
     word = "w" * 1_000_000

@@ -58,7 +58,8 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
     if (isAtEnd.current && !shown.hasNewer) toEnd();
   };
   const onScroll = () => {
-    const element = scroller.current!;
+    const element = scroller.current;
+    if (!element) return; // a browser may tell of scrolling after the list was taken away
     isAtEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END && !shown.hasNewer;
     if (isAtEnd.current && behind) setBehind(0);
     setAway(element.scrollHeight - element.scrollTop > 2.5 * element.clientHeight);
