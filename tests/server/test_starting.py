@@ -83,8 +83,10 @@ def test_a_stop_finishes_the_call_under_way(
     stopping = threading.Thread(target=server.stop)
     stopping.start()
     health: Any = health_pb2_grpc.HealthStub(service.channel)
-    while code_of(lambda: health.Check(health_pb2.HealthCheckRequest())) == "OK":
-        pass  # until it takes no new calls
+    # Until it takes no new calls. One that arrives while gRPC begins to stop can be left unanswered
+    # until the grace is over (seen twice in some 15,000 stops), hence the time-out.
+    while code_of(lambda: health.Check(health_pb2.HealthCheckRequest(), timeout=2)) == "OK":
+        pass
     assert not ended.wait(0.2), "the call was cut off"
     held.go_on.set()
     assert call.result(30).turn_number == 1
