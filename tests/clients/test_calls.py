@@ -23,6 +23,8 @@ from tests.streaming.proxy import Proxy
 
 __all__ = ["collector"]
 
+pytestmark = pytest.mark.timeout(600)  # whichever is first waits until Go is compiled
+
 CONVERSATION = "conv-01HQ0000000000000000000000"
 UNAVAILABLE, CANCELLED = Fault(grpc.StatusCode.UNAVAILABLE), Fault(grpc.StatusCode.CANCELLED)
 

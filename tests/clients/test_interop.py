@@ -26,6 +26,8 @@ from tests.hostile.test_abandoned_calls import ENDLESS
 from tests.streaming.proxy import Proxy
 from tests.waiting import until
 
+pytestmark = pytest.mark.timeout(600)  # whichever is first waits until Go is compiled
+
 LARGE = "All work and no play. " * 20_000
 
 

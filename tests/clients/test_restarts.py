@@ -7,6 +7,8 @@ import pytest
 from tests.clients.conftest import Driver, Failed
 from tests.conftest import RunningServer, Start
 
+pytestmark = pytest.mark.timeout(600)  # whichever is first waits until Go is compiled
+
 
 def hang_up(address: str, count: int) -> None:
     """Listen in a server's place, and hang up on so many connections."""
