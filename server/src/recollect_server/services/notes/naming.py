@@ -323,6 +323,12 @@ def read_material(space: Space, conversation_id: str) -> Material:
                 split_suggested = True
     messages.sort(key=reading_order)
     return Material(
-        *(conversation, messages, titled_turn, anchors, split_suggested, is_redacted),
-        *(redactions, number),
+        conversation,
+        messages,
+        titled_turn,
+        anchors,
+        split_suggested,
+        is_redacted,
+        redactions,
+        number,
     )
