@@ -7,7 +7,7 @@ Nothing is embedded meanwhile: it would take the processor from the echo, which 
 With `--secure`, also with TLS and a token against neither, both servers running, round by round.
 
 With `--observed`, also with metrics against none, likewise in pairs of rounds. What they cost is
-told by the processor's time of each append too, which other programs disturb less than its rate.
+shown by the processor time of an append too, which other programs disturb less than its rate.
 
 `python -m bench.append [--rounds 3] [--calls 4000] [--secure] [--observed]`
 """

@@ -30,7 +30,7 @@ from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import Weights, words_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.vectors.file import NAME as VECTORS
@@ -138,7 +138,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     long one.
     """
     logs = FolderStore(folder)
-    recovered = recover(logs, system_clock, unheard)
+    recovered = recover(logs, system_clock, no_progress)
     space = Space(logs, recovered.index, system_clock)
     tiers = Tiers(space, Holder(0))
     choosing = Holder(Choosing(Weights(), Recalling(), 300))

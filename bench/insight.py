@@ -188,7 +188,7 @@ def appends(rounds: int, calls: int) -> list[Figure]:
         ):
             for number in range(rounds):
                 both = list(zip(spent, (first, second), strict=True))
-                # the other one first in every second round: whoever is second finds warm caches
+                # the other one first in every second round: the second one finds warm caches
                 for own, (target, process) in both[:: 1 if number % 2 else -1]:
                     made = requests(target, 4, calls, 2)
                     before = processor_seconds(process)

@@ -47,7 +47,7 @@ def deliveries(
     """
     times: list[float] = []
     for _ in range(events):
-        time.sleep(_PAUSE)  # so that each event is told by itself
+        time.sleep(_PAUSE)  # so that each event is delivered by itself
         began = time.time()
         cause()
         arrivals = them.arrivals(streams)

@@ -43,7 +43,7 @@ def settings(server: str, flags: list[str]) -> dict[str, Any]:
 
 
 def page_target(values: dict[str, Any]) -> str:
-    """Return the address by which the page reaches the server; empty if it needs to be told more:
+    """Return the address by which the page reaches the server; empty if it needs more:
     certificates, or a port that is not known yet.
     """
     addresses = [it.strip() for it in str(values.get("listen", "")).split(",")]

@@ -47,7 +47,7 @@ def found(
     """Return a conversation whose line 2 has an anchor as the writer of notes adds it. A server
     reads it at its next start.
     """
-    conversation = service.told(f"Something about my {key}.")
+    conversation = service.conversation_of(f"Something about my {key}.")
     with transcript(server, conversation).open("ab") as file:
         file.write(encode(Entry(AnchorSet(key, value, confidence, 2, time))))
     return conversation

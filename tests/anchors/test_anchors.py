@@ -10,7 +10,7 @@ from tests.waiting import until
 
 
 def test_a_caller_sets_an_anchor_and_finds_it(service: Service, clock: MovableClock) -> None:
-    conversation = service.told("My name is Alex.")
+    conversation = service.conversation_of("My name is Alex.")
     anchor = set_anchor(service, "name", "Alex", (conversation, 2), confidence=0.7)
     assert (anchor.key, anchor.value, anchor.confidence) == ("name", "Alex", 0.7)
     assert (anchor.source.conversation_id, anchor.source.sequence) == (conversation, 2)
@@ -90,7 +90,7 @@ def test_anchors_that_the_writer_of_notes_finds_are_listed_with_their_message(
 ) -> None:
     service = connect(start_server(abbreviator="extractive"))
     assert anchors(service) == []
-    conversation = service.told("My name is Alex.")
+    conversation = service.conversation_of("My name is Alex.")
     clock.move(600_000)
     until(lambda: anchors(service))
     [anchor] = anchors(service)
@@ -145,7 +145,7 @@ def test_bad_input_is_refused_by_the_fields_name_and_changes_nothing(
 
 
 def test_a_source_must_be_a_message_that_is_there(service: Service) -> None:
-    conversation = service.told("My name is Alex.")
+    conversation = service.conversation_of("My name is Alex.")
     for sequence in (1, 3):
         failure = failure_of(
             lambda line=sequence: set_anchor(service, "name", "Alex", (conversation, line))  # type: ignore[misc]
@@ -177,7 +177,7 @@ def test_a_repeated_set_is_answered_as_it_was_and_sets_nothing(
 
 
 def test_a_request_id_of_another_request_is_refused_on_both_sides(service: Service) -> None:
-    conversation = service.told("one")
+    conversation = service.conversation_of("one")
     set_anchor(service, "name", "Alex", request_id="a1")
     assert (
         failure_of(lambda: set_anchor(service, "name", "Al", request_id="a1")).reason

@@ -20,7 +20,7 @@ def test_anchors_survive_a_restart_a_lost_index_and_a_compression(
     connect: Connect,
     clock: MovableClock,
 ) -> None:
-    conversation = service.told("My name is Alex.", "And more.")
+    conversation = service.conversation_of("My name is Alex.", "And more.")
     set_anchor(service, "name", "Alex", (conversation, 2))
     found(service, server, "city", "Ghent", 0.9, clock.now)
     service.compress(conversation, 2, "Alex said more.")
@@ -116,7 +116,7 @@ def test_verify_compares_anchors_with_the_transcripts(
 def test_a_backup_brings_the_anchors_back(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    service.told("one")
+    service.conversation_of("one")
     set_anchor(service, "name", "Alex")
     beside = server.data_dir.parent
     assert on(server, "backup", beside / "copy").exit_code == 0

@@ -142,7 +142,7 @@ def test_forgetting_twice_finds_nothing_and_with_the_same_request_does_no_harm(
 def test_a_delete_that_does_not_say_what_becomes_of_a_callers_anchors_is_refused(
     service: Service,
 ) -> None:
-    conversation = service.told("My name is Alex.")
+    conversation = service.conversation_of("My name is Alex.")
     set_anchor(service, "name", "Alex", (conversation, 2))
     failure = failure_of(lambda: service.delete(conversation))
     assert (failure.reason, failure.metadata) == ("ANCHORS_PRESENT", {"anchors": "1"})
@@ -186,7 +186,7 @@ def test_kept_anchors_outlive_their_conversation_without_their_message(
 def test_anchors_that_go_with_their_conversation_are_in_no_file_any_more(
     service: Service, server: RunningServer, clock: MovableClock
 ) -> None:
-    conversation = service.told("I am somebody.")
+    conversation = service.conversation_of("I am somebody.")
     set_anchor(service, "name", "florbtangle", (conversation, 2))
     set_anchor(service, "city", "Ghent")
     receipt = service.delete(conversation, anchors=DELETE)
@@ -198,7 +198,7 @@ def test_anchors_that_go_with_their_conversation_are_in_no_file_any_more(
 def test_a_start_that_ends_a_delete_takes_the_callers_anchors_out_too(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation = service.told("I am somebody.")
+    conversation = service.conversation_of("I am somebody.")
     set_anchor(service, "name", "florbtangle", (conversation, 2))
     server.stop()
     path = transcript(server, conversation)

@@ -236,7 +236,7 @@ def test_a_person_is_found_on_every_channel_and_nobody_else(post: Post) -> None:
         home(post.discord("The otter", dm_user_id="77")),
         home(post.discord("The otter", "1555000", dm_user_id="1555000")),
     )
-    desk = post.told("The otter")
+    desk = post.conversation_of("The otter")
     contact = post.create("whatsapp", party={"contact": "1555000"}).id
     post.append(contact, agent("The otter"))
     post.link("Alex", ("whatsapp", ALEX), ("discord", "77"))

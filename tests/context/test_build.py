@@ -20,7 +20,7 @@ DAY = 86_400_000
 
 
 def test_the_last_five_turns_are_hot_and_the_earlier_ones_warm(service: Service) -> None:
-    conversation = service.told(*(f"turn {number}" for number in range(1, 13)))
+    conversation = service.conversation_of(*(f"turn {number}" for number in range(1, 13)))
     answer = built(service, conversation, "What now?")
     assert said(answer.hot) == [f"turn {number}" for number in range(8, 13)]
     assert said(answer.warm) == [f"turn {number}" for number in range(1, 8)]
@@ -41,7 +41,7 @@ def test_how_many_turns_are_hot_and_looked_at_are_settings(
     start_server: Start, connect: Connect
 ) -> None:
     service = connect(start_server(context_hot_turns=7, context_warm_turns=10))
-    conversation = service.told(*(f"turn {number}" for number in range(1, 201)))
+    conversation = service.conversation_of(*(f"turn {number}" for number in range(1, 201)))
     for _ in range(2):  # from the disk, then from memory
         answer = built(service, conversation)
         assert [it.message.turn_number for it in answer.hot] == list(range(194, 201))
@@ -63,7 +63,7 @@ def test_an_empty_conversation_has_an_empty_context(service: Service) -> None:
 def test_hot_follows_appends_deletes_compressions_and_restarts(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation = service.told("one", "two")
+    conversation = service.conversation_of("one", "two")
     assert said(built(service, conversation).hot) == ["one", "two"]
     service.append(conversation, agent("and"))
     service.append(conversation, user("three"), agent("four"))
@@ -84,7 +84,7 @@ def test_hot_follows_appends_deletes_compressions_and_restarts(
 def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(
     service: Service,
 ) -> None:
-    here = service.told("turn 0")
+    here = service.conversation_of("turn 0")
     acknowledged = [2]
     complete: list[bool] = []
 
@@ -108,7 +108,7 @@ def test_whoever_builds_while_others_append_sees_all_that_was_acknowledged(
 
 
 def test_what_a_summary_covers_is_stood_for_by_it(service: Service) -> None:
-    conversation = service.told(*(f"turn {number}" for number in range(1, 21)))
+    conversation = service.conversation_of(*(f"turn {number}" for number in range(1, 21)))
     service.compress(conversation, 12, "They counted to twelve.")
     answer = built(service, conversation, "Go on counting.")
     assert answer.compression_summary == "They counted to twelve."
@@ -118,7 +118,7 @@ def test_what_a_summary_covers_is_stood_for_by_it(service: Service) -> None:
 
 
 def test_a_summary_longer_than_the_budget_is_cut_to_it(service: Service) -> None:
-    conversation = service.told("one", "two")
+    conversation = service.conversation_of("one", "two")
     service.compress(conversation, 1, "x" * 8000)
     answer = built(service, conversation, total=300)
     assert sum(each.used for each in answer.allocation) <= 300
@@ -129,7 +129,7 @@ def test_a_summary_longer_than_the_budget_is_cut_to_it(service: Service) -> None
 def test_of_a_long_conversation_the_first_turn_spaced_ones_anchored_ones_and_the_last_are_warm(
     service: Service,
 ) -> None:
-    conversation = service.told(*(f"turn {number}" for number in range(1, 201)))
+    conversation = service.conversation_of(*(f"turn {number}" for number in range(1, 201)))
     set_anchor(service, "city", "Ghent", (conversation, 1 + 77))
     answer = built(service, conversation, "What now?")
     turns = [it.message.turn_number for it in answer.warm]
@@ -237,7 +237,7 @@ SCRIPTS = [
 def test_what_is_rendered_stays_within_the_budget_in_every_form(service: Service) -> None:
     random = Random(17)  # noqa: S311 - the same conversations each time
     for number in range(6):
-        service.told(f"logs disk {SCRIPTS[number % 4] * 30}", f"磁盘 {number}")
+        service.conversation_of(f"logs disk {SCRIPTS[number % 4] * 30}", f"磁盘 {number}")
         set_anchor(service, f"key-{number}", SCRIPTS[number % 4] * 20)
     for _ in range(6):
         here = service.create().id
@@ -275,9 +275,9 @@ def test_what_is_rendered_stays_within_the_budget_in_every_form(service: Service
 def test_cold_finds_what_fits_in_other_conversations_and_never_in_this_one(
     service: Service,
 ) -> None:
-    there = service.told("The zebra lives in Ghent.", "It rains.")
-    service.told("Nothing of interest.")
-    here = service.told(*("zebra here" for _ in range(3)))
+    there = service.conversation_of("The zebra lives in Ghent.", "It rains.")
+    service.conversation_of("Nothing of interest.")
+    here = service.conversation_of(*("zebra here" for _ in range(3)))
     answer = built(service, here, "Where does the zebra live?")
     assert (
         "The zebra lives in Ghent." in said(answer.cold),
@@ -294,7 +294,7 @@ def test_cold_finds_what_fits_in_other_conversations_and_never_in_this_one(
 
 
 def test_the_own_conversation_does_not_stand_in_the_way_of_others(service: Service) -> None:
-    there = service.told("The zebra lives in Ghent.")
+    there = service.conversation_of("The zebra lives in Ghent.")
     here = service.create().id
     service.append(here, *(user(f"zebra zebra zebra {number}") for number in range(300)))
     assert there in {
@@ -315,8 +315,8 @@ def test_the_own_conversation_does_not_stand_in_the_way_of_others(service: Servi
 def test_cold_is_asked_only_when_it_can_help_and_says_why_not(
     service: Service, message: str, budget: dict[str, int], note: str
 ) -> None:
-    service.told("The zebra lives in Ghent, hello, thanks.")
-    here = service.told("hello there")
+    service.conversation_of("The zebra lives in Ghent, hello, thanks.")
+    here = service.conversation_of("hello there")
     answer = built(service, here, message, **budget)
     assert said(answer.cold) == []
     assert note in allocation(answer, COLD).note
@@ -324,8 +324,8 @@ def test_cold_is_asked_only_when_it_can_help_and_says_why_not(
 
 def test_unused_budget_is_handed_down_and_the_total_holds(service: Service) -> None:
     for number in range(30):
-        service.told(f"The zebra of Ghent eats hay in garden {number}. " + "x" * 360)
-    here = service.told("one")
+        service.conversation_of(f"The zebra of Ghent eats hay in garden {number}. " + "x" * 360)
+    here = service.conversation_of("one")
     question = "Which garden does the zebra of Ghent eat hay in?"
     answer = built(service, here, question)
     assert allocation(answer, COLD).budget == 4400 - 5
@@ -351,12 +351,12 @@ def test_recent_messages_come_before_older_ones_and_the_weights_are_settings(
     # order.
     server = start_server(relevance_threshold=0.0)
     service = connect(server)
-    old = service.told("zebra zebra in the garden of the zebra")
+    old = service.conversation_of("zebra zebra in the garden of the zebra")
     clock.move(60 * DAY)
-    new = service.told(
+    new = service.conversation_of(
         "a zebra was somewhere else that day, I think, or was it an okapi that we saw"
     )
-    here = service.told("one")
+    here = service.conversation_of("one")
     assert [it.conversation_id for it in built(service, here, "zebra zebra garden").cold] == [
         new,
         old,
@@ -370,8 +370,11 @@ def test_recent_messages_come_before_older_ones_and_the_weights_are_settings(
 
 
 def test_a_message_that_an_anchor_came_from_counts_more(service: Service) -> None:
-    first, second = service.told("zebra in Ghent"), service.told("zebra in Ghent")
-    here = service.told("one")
+    first, second = (
+        service.conversation_of("zebra in Ghent"),
+        service.conversation_of("zebra in Ghent"),
+    )
+    here = service.conversation_of("one")
     before = [it.conversation_id for it in built(service, here, "zebra").cold]
     set_anchor(service, "pet", "zebra", (before[1], 2))
     after = built(service, here, "zebra")
@@ -385,13 +388,13 @@ def test_of_very_many_anchors_the_surest_are_in_the_context(service: Service) ->
     for number in range(12):
         set_anchor(service, f"key{number}", "x" * 400, confidence=0.5)
     set_anchor(service, "name", "Alex", confidence=0.9)
-    answer = built(service, service.told("one"))
+    answer = built(service, service.conversation_of("one"))
     assert ("name" in [anchor.key for anchor in answer.anchors], len(answer.anchors)) == (True, 6)
     assert "anchors are left out: 7" in allocation(answer, WARM).note
 
 
 def test_every_form_is_rendered(service: Service) -> None:
-    there = service.told("The zebra lives in Ghent.")
+    there = service.conversation_of("The zebra lives in Ghent.")
     service.rename(there, "A <zebra>")
     set_anchor(service, "name", "Alex")
     here = service.create().id

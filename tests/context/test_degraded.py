@@ -25,7 +25,7 @@ from tests.server.conftest import (
 def test_a_damaged_line_is_named_and_the_rest_stands(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation = service.told("one", "two", "three")
+    conversation = service.conversation_of("one", "two", "three")
     server.stop()
     path = transcript(server, conversation)
     path.write_bytes(path.read_bytes().replace(b'"two"', b'"tvo"'))
@@ -38,9 +38,9 @@ def test_a_damaged_line_is_named_and_the_rest_stands(
 def test_a_transcript_that_cannot_be_read_takes_only_its_own_tiers(
     service: Service, server: RunningServer
 ) -> None:
-    service.told("The zebra lives in Ghent.")
+    service.conversation_of("The zebra lives in Ghent.")
     set_anchor(service, "name", "Alex")
-    here = service.told(*(f"turn {number}" for number in range(9)))
+    here = service.conversation_of(*(f"turn {number}" for number in range(9)))
     path = transcript(server, here)
     shutil.copy(path, path.with_suffix(".copy"))
     path.unlink()
@@ -55,9 +55,9 @@ def test_a_transcript_that_cannot_be_read_takes_only_its_own_tiers(
 def test_a_lost_index_takes_the_cold_tier_and_the_others_stand(
     service: Service, server: RunningServer
 ) -> None:
-    service.told("The zebra lives in Ghent.")
+    service.conversation_of("The zebra lives in Ghent.")
     set_anchor(service, "name", "Alex")
-    here = service.told(*(f"turn {number}" for number in range(9)))
+    here = service.conversation_of(*(f"turn {number}" for number in range(9)))
     for path in server.folder.glob("conversations.db*"):
         path.write_bytes(b"\0" * 8192)
     answer = built(service, here, "Where does the zebra live?")
@@ -74,8 +74,8 @@ def test_after_a_rebuild_the_context_is_the_same(
     clock: MovableClock,
 ) -> None:
     for number in range(5):
-        service.told(f"zebra number {number}")
-    here = service.told(*(f"turn {number}" for number in range(60)))
+        service.conversation_of(f"zebra number {number}")
+    here = service.conversation_of(*(f"turn {number}" for number in range(60)))
     set_anchor(service, "name", "Alex", (here, 2))
     with transcript(server, here).open("ab") as file:
         file.write(encode(Entry(AnchorSet("city", "Ghent", 0.9, 3, clock.now))))
@@ -112,7 +112,7 @@ def test_after_a_rebuild_the_context_is_the_same(
 def test_bad_input_is_refused_by_the_fields_name(
     service: Service, server: RunningServer, fields: dict[str, object], wrong: str
 ) -> None:
-    conversation = service.told("one")
+    conversation = service.conversation_of("one")
     before = kept_by(service, server)
     failure = failure_of(lambda: built(service, **({"conversation_id": conversation} | fields)))  # type: ignore[arg-type]
     assert (failure.code, failure.reason, failure.fields) == (

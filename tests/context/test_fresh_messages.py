@@ -62,11 +62,11 @@ def fresh(start_server: Start, connect: Connect, held: threading.Event) -> Servi
     server: RunningServer = start_server(embedder="onnx")
     service = connect(server)
     for texts in EMBEDDED:
-        service.told(*texts)
+        service.conversation_of(*texts)
     until_embedded(service, server)
     held.set()
     for texts in FRESH:
-        service.told(*texts)
+        service.conversation_of(*texts)
     return service
 
 

@@ -89,7 +89,9 @@ def test_a_long_message_is_excerpted_around_the_words_of_the_question(service: S
         user("Tell me all."),
         agent(filling * 100 + "The zebra Ottokar moved to Ghent. " + filling * 100),
     )
-    answer = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?")
+    answer = built(
+        service, service.conversation_of("Hello you."), "Where did the zebra Ottokar move?"
+    )
     [excerpt] = [it for it in answer.cold if it.is_excerpt]
     assert "The zebra Ottokar moved to Ghent." in excerpt.message.content
     assert (excerpt.message.content[0], excerpt.message.content[-1]) == ("…", "…")
@@ -106,7 +108,9 @@ def test_what_the_user_asked_stays_whole_beside_an_excerpt_of_a_long_answer(
     service.append(
         there, user(request), agent(filling * 50 + "Zebra Ottokar moved." + filling * 50)
     )
-    answer = built(service, service.told("Hello you."), "Where did the zebra Ottokar move?")
+    answer = built(
+        service, service.conversation_of("Hello you."), "Where did the zebra Ottokar move?"
+    )
     assert [(it.message.content == request, it.is_excerpt) for it in answer.cold] == [
         (True, False),
         (False, True),
@@ -126,7 +130,7 @@ def test_a_recalled_conversation_brings_its_title_and_its_abbreviation_once(
     )
     service.rename(there, "The zebra")
     service.abbreviate(there, "They spoke of a zebra.")
-    here = service.told("Hello you.")
+    here = service.conversation_of("Hello you.")
     answer = built(
         service, here, "What does the zebra Ottokar eat?", format=context_pb2.CONTEXT_FORMAT_XML
     )
@@ -150,7 +154,7 @@ def test_what_a_recalled_message_says_is_not_said_again_by_its_title_and_abbrevi
     )
     there = service.create().id
     service.append(there, user(said_there), agent("A fine diet."), user("So long."), agent("Bye."))
-    here = service.told("Hello you.")
+    here = service.conversation_of("Hello you.")
 
     def rendered(abbreviation: str) -> str:
         service.abbreviate(there, abbreviation)
@@ -169,7 +173,7 @@ def test_what_a_recalled_message_says_is_not_said_again_by_its_title_and_abbrevi
 def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_channel(
     service: Service, clock: MovableClock
 ) -> None:
-    there = service.told("The boat leaks.")
+    there = service.conversation_of("The boat leaks.")
     service.abbreviate(there, "They spoke of a boat.")
     clock.move(DAY)
     answer = built(
@@ -183,7 +187,7 @@ def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_cha
     )
     assert "the conversation before this one" in answer.rendered
     assert "  summary: They spoke of a boat." in answer.rendered
-    later = service.told(*(f"turn {number}" for number in range(5)))
+    later = service.conversation_of(*(f"turn {number}" for number in range(5)))
     assert not built(service, later, "Hello!").sources
 
 
@@ -191,9 +195,12 @@ def test_the_best_turn_has_the_longest_excerpt(start_server: Start, connect: Con
     service = connect(start_server(relevance_threshold=0.0, embedder="off"))
     filling = "It rained again and nothing happened all day long. "
     for text in ("The zebra Ottokar moved to Ghent. ", "The zebra is well. "):
-        service.told(filling * 100 + text + filling * 100)
+        service.conversation_of(filling * 100 + text + filling * 100)
     packed = built(
-        service, service.told("Hello you."), "Where did the zebra Ottokar move?", total=4000
+        service,
+        service.conversation_of("Hello you."),
+        "Where did the zebra Ottokar move?",
+        total=4000,
     ).cold
     best, further = sorted(packed, key=lambda it: -it.score)
     assert best.score < 0.9  # else this test could not tell its length from the longest
@@ -208,7 +215,7 @@ def test_a_doubtful_search_by_meaning_recalls_less_than_the_tier_s_own_budget(
     server = start_server(embedder="onnx", relevance_threshold=0.05)
     service = connect(server)
     for text in ("We walked along the river to the mill.", "The oven in the kitchen is broken."):
-        service.told(text)
+        service.conversation_of(text)
     until_embedded(service, server)
     answer = built(service, service.create().id, "Which way do the geese fly?")
     assert "so at most 270 tokens are recalled" in allocation(answer, COLD).note  # 0.3 of 900
@@ -221,9 +228,11 @@ def test_an_excerpt_shows_the_word_that_is_rare_among_all_messages(
     service = connect(start_server(embedder="off", excerpt_tokens=60))
     here = service.create().id
     for number in range(40):
-        service.told(f"Mate, here is plan number {number}.")
+        service.conversation_of(f"Mate, here is plan number {number}.")
     rain = "It rained and everybody stayed indoors all day. " * 12
-    there = service.told(f"We can plan it again, mate. {rain}The Niyama resort has it. {rain}")
+    there = service.conversation_of(
+        f"We can plan it again, mate. {rain}The Niyama resort has it. {rain}"
+    )
     answer = built(service, here, "Mate, what is the plan for Niyama?")
     [excerpt] = [it for it in answer.cold if it.conversation_id == there]
     assert excerpt.is_excerpt
@@ -241,7 +250,7 @@ def test_an_answer_is_cut_around_what_the_question_beside_it_does_not_say(
         user("Which saddle fits the zebra Ottokar?"),
         agent(f"You ask which saddle fits the zebra Ottokar. {rain}The leather one does. {rain}"),
     )
-    here = service.told("Hello you.")
+    here = service.conversation_of("Hello you.")
     question = "Is it the leather saddle that fits the zebra Ottokar?"
     answer = next(it for it in built(service, here, question).cold if it.is_excerpt)
     assert "The leather one does." in answer.message.content
@@ -262,9 +271,11 @@ def test_a_title_that_is_cut_ends_with_a_whole_word(
     service: Service, opening: str, title: str
 ) -> None:
     others = [f"Note item {number}, please." for number in range(8)]
-    service.told(f"{opening} his garden.", *others, "The zebra Ottokar eats hay.")
+    service.conversation_of(f"{opening} his garden.", *others, "The zebra Ottokar eats hay.")
     form = context_pb2.CONTEXT_FORMAT_XML
-    answer = built(service, service.told("Hello you."), "What does Ottokar eat?", format=form)
+    answer = built(
+        service, service.conversation_of("Hello you."), "What does Ottokar eat?", format=form
+    )
     assert "Ottokar eats hay" in answer.rendered
     assert f'{title}" date="' in answer.rendered
 
@@ -276,8 +287,10 @@ def test_a_short_rest_is_not_cut_off(start_server: Start, connect: Connect) -> N
     texts: dict[str, str] = {}
     for sentences in range(20, 44):
         text = "The zebra Ottokar moved. " + "It rained. " * sentences
-        texts[service.told(text)] = text
-    answer = built(service, service.told("Hello you."), "Where did Ottokar move?", total=20_000)
+        texts[service.conversation_of(text)] = text
+    answer = built(
+        service, service.conversation_of("Hello you."), "Where did Ottokar move?", total=20_000
+    )
     lengths = {
         it.conversation_id: (it.is_excerpt, len(it.message.content), len(texts[it.conversation_id]))
         for it in answer.cold
@@ -291,12 +304,14 @@ def test_only_what_reaches_the_threshold_is_recalled_and_explain_says_what_did_n
     start_server: Start, connect: Connect
 ) -> None:
     service = connect(start_server(relevance_threshold=1.0, embedder="off"))
-    there = [service.told("The striped zebra lives in the zebra garden of Ghent.")]
+    there = [service.conversation_of("The striped zebra lives in the zebra garden of Ghent.")]
     there += [
-        service.told("It rains.", "Nothing else.", f"We sold a garden chair {number} times. " * 20)
+        service.conversation_of(
+            "It rains.", "Nothing else.", f"We sold a garden chair {number} times. " * 20
+        )
         for number in range(3)
     ]
-    here = service.told("Hello you.")
+    here = service.conversation_of("Hello you.")
     question = "Where does the striped zebra of the zebra garden of Ghent live?"
     answer = built(service, here, question, explain=True)
     low = [it for it in answer.dropped if it.tier == COLD]
@@ -331,7 +346,7 @@ def test_a_message_that_is_recalled_for_its_turn_is_considered_once(
 ) -> None:
     service = connect(start_server(embedder="off"))
     tell_of_zebras(service)
-    here = service.told("Hello you.")
+    here = service.conversation_of("Hello you.")
     answer = built(service, here, "What is our zebra of the circus called?", explain=True)
     low = [it for it in answer.dropped if it.tier == COLD]
     cold = allocation(answer, COLD)
@@ -356,14 +371,14 @@ def test_words_of_small_talk_and_short_numbers_recall_nothing_by_words_alone(
     start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:
     service = connect(start_server(relevance_threshold=0.0, embedder="off"))
-    service.told(
+    service.conversation_of(
         "Good morning! My name is Lena, and thanks so much, the weather is great.",
         "Buy 9 chairs for 8 guests: 17 or 23 euros each, per piece.",
         "The robot vacuums the hall.",
         *(f"Note item{number}." for number in range(300)),
     )
     clock.move(10 * DAY)
-    here = service.told("Hello you.")
+    here = service.conversation_of("Hello you.")
     for message in (
         "Thanks so much, that was great.",
         "What's the weather going to be like tomorrow?",
@@ -392,8 +407,8 @@ def test_how_many_sources_and_how_long_an_excerpt_is_are_settings(
         start_server(relevance_threshold=0.0, recall_limit=2, excerpt_tokens=20, embedder="off")
     )
     for _ in range(4):
-        service.told("The zebra of Ghent. " * 20)
-    answer = built(service, service.told("Hello you."), "zebra of Ghent")
+        service.conversation_of("The zebra of Ghent. " * 20)
+    answer = built(service, service.conversation_of("Hello you."), "zebra of Ghent")
     assert len(answer.sources) == 2
     assert all(it.is_excerpt and len(it.message.content) <= 80 for it in answer.cold)
     assert allocation(answer, COLD).packed == 2
@@ -409,9 +424,9 @@ def test_what_was_not_recalled_does_not_become_warm(
         "Lena starts school.",
         "It rains.",
     ):
-        service.told(text)
-    there = service.told("The zebra lives in Ghent.")
-    here = service.told("Hello you.")
+        service.conversation_of(text)
+    there = service.conversation_of("The zebra lives in Ghent.")
+    here = service.conversation_of("Hello you.")
     assert not built(service, here, "Where is the qwertyuiop?").cold
     moves = service.recall.ListTierTransitions(
         api.ListTierTransitionsRequest(conversation_id=there)

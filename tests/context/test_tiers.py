@@ -34,7 +34,7 @@ def moves(service: Service, conversation_id: str = "") -> list[tuple[int, int]]:
 def test_a_conversation_is_hot_once_a_context_was_built_for_it_and_cools_down(
     service: Service, clock: MovableClock
 ) -> None:
-    conversation = service.told("one")
+    conversation = service.conversation_of("one")
     assert transitions(service) == []
     built(service, conversation)
     built(service, conversation)
@@ -55,11 +55,11 @@ def test_what_is_fetched_found_or_packed_is_warm_for_a_while(
     service: Service, clock: MovableClock
 ) -> None:
     fetched, searched, packed = (
-        service.told("first okapi"),
-        service.told("second zebra"),
-        service.told("third pangolin"),
+        service.conversation_of("first okapi"),
+        service.conversation_of("second zebra"),
+        service.conversation_of("third pangolin"),
     )
-    here = service.told("one")
+    here = service.conversation_of("one")
     service.context(fetched)
     service.search("zebra")
     built(service, here, "Where is the pangolin?")
@@ -78,7 +78,7 @@ def test_what_is_fetched_found_or_packed_is_warm_for_a_while(
 
 def test_how_long_is_a_setting(start_server: Start, connect: Connect, clock: MovableClock) -> None:
     service = connect(start_server(warm_for="1m"))
-    service.context(conversation := service.told("one"))
+    service.context(conversation := service.conversation_of("one"))
     clock.move(MINUTE)
     assert moves(service, conversation) == [(WARM, COLD), (COLD, WARM)]
 
@@ -86,10 +86,10 @@ def test_how_long_is_a_setting(start_server: Start, connect: Connect, clock: Mov
 def test_a_conversation_that_was_recalled_counts_as_recent(
     service: Service, clock: MovableClock
 ) -> None:
-    old = service.told("zebra")
+    old = service.conversation_of("zebra")
     clock.move(90 * 24 * 60 * MINUTE)
-    new = service.told("zebra")
-    here = service.told("one")
+    new = service.conversation_of("zebra")
+    here = service.conversation_of("one")
 
     def order() -> list[str]:
         return [it.conversation_id for it in built(service, here, "zebra").cold]
@@ -103,7 +103,7 @@ def test_a_conversation_that_was_recalled_counts_as_recent(
 
 
 def test_transitions_come_in_pages_newest_first(service: Service) -> None:
-    names = [service.told(f"number {number}") for number in range(5)]
+    names = [service.conversation_of(f"number {number}") for number in range(5)]
     for name in names:
         service.context(name)
     first = service.recall.ListTierTransitions(api.ListTierTransitionsRequest(page_size=3))
@@ -135,7 +135,7 @@ def test_a_restart_goes_on_with_what_was_written_and_a_new_index_begins_cold(
     connect: Connect,
     clock: MovableClock,
 ) -> None:
-    hot, warm = service.told("one"), service.told("two")
+    hot, warm = service.conversation_of("one"), service.conversation_of("two")
     built(service, hot)
     service.context(warm)
     server.stop()
@@ -153,7 +153,7 @@ def test_a_restart_goes_on_with_what_was_written_and_a_new_index_begins_cold(
 def test_a_deleted_conversation_leaves_no_transition(
     service: Service, server: RunningServer
 ) -> None:
-    stays, goes = service.told("one"), service.told("two")
+    stays, goes = service.conversation_of("one"), service.conversation_of("two")
     service.context(stays)
     service.context(goes)
     assert len(transitions(service)) == 2
@@ -185,8 +185,8 @@ def test_only_the_newest_transitions_are_kept(server: RunningServer) -> None:
 
 
 def test_stats_say_what_contexts_were_made_of(service: Service, server: RunningServer) -> None:
-    service.told("The zebra lives in Ghent.")
-    here = service.told(*(f"turn {number}" for number in range(7)))
+    service.conversation_of("The zebra lives in Ghent.")
+    here = service.conversation_of(*(f"turn {number}" for number in range(7)))
     built(service, here, "Where does the zebra live?")
     built(service, here, "Where does the zebra live?")
     assert transitions(service)  # what waited is written now
@@ -201,7 +201,7 @@ def test_stats_say_what_contexts_were_made_of(service: Service, server: RunningS
 def test_the_newest_turns_stay_in_memory_while_a_conversation_goes_on(
     service: Service, server: RunningServer
 ) -> None:
-    here = service.told("one")
+    here = service.conversation_of("one")
     for number in range(3):
         built(service, here)
         service.append(here, user(f"and {number}"))
@@ -212,7 +212,7 @@ def test_the_newest_turns_stay_in_memory_while_a_conversation_goes_on(
 def test_moves_are_written_behind_the_calls_within_a_second_or_so(
     service: Service, server: RunningServer
 ) -> None:
-    conversation = service.told("one")
+    conversation = service.conversation_of("one")
     service.context(conversation)
 
     def written() -> list[Any]:

@@ -36,10 +36,12 @@ def test_what_counts_is_a_setting(
     clock: MovableClock,
 ) -> None:
     service = connect(start_server(**settings))
-    there = service.told("The zebra lives in Ghent.")
+    there = service.conversation_of("The zebra lives in Ghent.")
     set_anchor(service, "zebra", "in Ghent", (there, 2), confidence=0.25)
     clock.move(10 * DAY)
-    [packed] = built(service, service.told("Hello there, you."), "Where does the zebra live?").cold
+    [packed] = built(
+        service, service.conversation_of("Hello there, you."), "Where does the zebra live?"
+    ).cold
     assert packed.relevance == pytest.approx(relevance, rel=1e-3)
 
 
@@ -47,8 +49,8 @@ def test_by_similarity_alone_age_counts_nothing(
     start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:
     service = connect(start_server(recency_weight=0, anchor_weight=0))
-    service.told("The zebra lives in Ghent.")
-    here = service.told("Hello there, you.")
+    service.conversation_of("The zebra lives in Ghent.")
+    here = service.conversation_of("Hello there, you.")
     results = []
     for _ in range(2):
         [packed] = built(service, here, "Where does the zebra live?").cold
@@ -71,10 +73,12 @@ def test_what_one_conversation_may_have_is_a_setting(
     service = connect(
         start_server(context_conversation_share=share, relevance_threshold=0.0, embedder="off")
     )
-    service.told("The zebra lives in Ghent, in house 9.")
+    service.conversation_of("The zebra lives in Ghent, in house 9.")
     clock.move(10 * DAY)
-    service.told(*(f"The zebra lives in Ghent, in house {number}." for number in range(4)))
-    here = service.told("Hello there, you.")
+    service.conversation_of(
+        *(f"The zebra lives in Ghent, in house {number}." for number in range(4))
+    )
+    here = service.conversation_of("Hello there, you.")
     packed = built(service, here, "zebra Ghent", hot=1, warm=1, cold=108, total=110).cold
     assert (len(packed), len({it.conversation_id for it in packed})) == (
         messages,

@@ -20,7 +20,7 @@ from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Appended, Conversations
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.crash.checker import by_conversation, in_transcript
@@ -38,7 +38,7 @@ class Life:
         self._lock = FolderLock(root / "data")
         try:
             self._logs = FolderStore(root / FOLDER)
-            self.index = recover(self._logs, system_clock, unheard).index
+            self.index = recover(self._logs, system_clock, no_progress).index
         except BaseException:
             self._lock.release()
             raise

@@ -78,7 +78,7 @@ def test_the_request_of_a_killed_delete_is_answered_after_a_restart(
     data = tmp_path / "killed"
     with process(data, point, "127.0.0.1:0", "--store", store) as server:
         with connected(server.target) as service:
-            goes = service.told(WORD)
+            goes = service.conversation_of(WORD)
             with suppress(grpc.RpcError):
                 service.delete(goes, request_id="d1")
         assert server.was_killed
@@ -90,7 +90,7 @@ def test_the_request_of_a_killed_delete_is_answered_after_a_restart(
         is_late = point == "delete.log_emptied"  # nothing was left to count
         assert counts(receipt).get("messages", 0) == (0 if is_late else 1)
         assert service.delete(goes, request_id="d1") == receipt
-        other = service.told("Stays")
+        other = service.conversation_of("Stays")
         assert code_of(lambda: service.delete(other, request_id="d1")) == "ALREADY_EXISTS"
         assert code_of(lambda: service.delete(goes, request_id="d2")) == "NOT_FOUND"
 
@@ -111,8 +111,10 @@ def test_the_receipt_of_a_killed_delete_of_many_is_true_after_a_restart(
     data = tmp_path / "killed"
     with process(data, point) as server:
         with connected(server.target) as service:
-            stays = service.told("Stays")
-            goes = [service.told(f"{WORD} {number}", channel="cli") for number in range(3)]
+            stays = service.conversation_of("Stays")
+            goes = [
+                service.conversation_of(f"{WORD} {number}", channel="cli") for number in range(3)
+            ]
             service.listed()
             with suppress(grpc.RpcError):
                 delete(service)

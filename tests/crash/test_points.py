@@ -84,8 +84,8 @@ SERVING = [
     Kill("delete.remembered"),
 ]  # fmt: skip
 STARTING = [
-    Kill("mend.begun", 1, torn), Kill("mend.half_kept", 1, torn), Kill("mend.kept", 2, torn), Kill("mend.cut", 1, torn),
-    Kill("mend.newline", 2, without_newline), Kill("catch_up.mended", 1, torn), Kill("catch_up.part", 1, as_it_was),
+    Kill("repair.begun", 1, torn), Kill("repair.half_kept", 1, torn), Kill("repair.kept", 2, torn), Kill("repair.cut", 1, torn),
+    Kill("repair.newline", 2, without_newline), Kill("catch_up.repaired", 1, torn), Kill("catch_up.part", 1, as_it_was),
     Kill("catch_up.part", 2, without_index), Kill("index.taking_in", 1, without_index),
     Kill("recover.index_removed", 1, without_index),
     Kill("recover.deletes_finished", 1, without_index), Kill("recover.done", 1, as_it_was),

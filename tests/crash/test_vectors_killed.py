@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Message
-from recollect_server.services.upkeep.recovery import unheard
+from recollect_server.services.upkeep.recovery import no_progress
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index import checking as index
 from recollect_server.storage.logs.folder import FolderStore
@@ -58,6 +58,6 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
         )
         server.popen.terminate()
         server.popen.wait(30)
-    done = verify(FolderStore(folder), unheard)
+    done = verify(FolderStore(folder), no_progress)
     assert done.problems == []
     assert vectors.state_of(folder).vectors == _MESSAGES * (len(ids) - 1)

@@ -39,8 +39,8 @@ def test_messages_wait_until_postgresql_is_back_and_stand_in_their_order(
     postgres: Postgres, start_server: Start, connect: Connect, no_log: None
 ) -> None:
     service = connect(start_server(store=postgres.new_database()))
-    conversation_id = service.told("one")
-    other = service.told("another")
+    conversation_id = service.conversation_of("one")
+    other = service.conversation_of("another")
     postgres.kill()
     try:
         refused = failure_of(
@@ -79,7 +79,7 @@ def test_a_delete_that_the_database_interrupts_is_finished_once_it_does_not(
 ) -> None:
     url = postgres.new_database()
     service = connect(start_server(store=url))
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
     function = "recollect.end_delete(bigint, text, text)"
     postgres.execute(f"ALTER FUNCTION {function} RENAME TO away", url)
     assert code_of(lambda: service.delete(conversation_id)) == "UNAVAILABLE"
@@ -98,7 +98,7 @@ def test_a_server_stops_in_seconds_and_cleanly_though_postgresql_hangs(
     url = postgres.new_database()
     server = start_server(store=url)
     service = connect(server)
-    name = service.told("zebra")
+    name = service.conversation_of("zebra")
     assert service.found("zebra") == [name]
     with postgres.hung(), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(code_of, lambda: service.append(name, user("two"), request_id="r1"))
@@ -119,7 +119,7 @@ def test_a_transaction_that_is_stuck_delays_its_conversation_alone_and_not_for_e
 ) -> None:
     url = postgres.new_database()
     service = connect(start_server(store=url))
-    stuck, other = service.told("one"), service.told("another")
+    stuck, other = service.conversation_of("one"), service.conversation_of("another")
     with ThreadPoolExecutor(1) as pool, psycopg.connect(url) as holder:
         holder.execute("SELECT FROM recollect.logs WHERE log = %s FOR NO KEY UPDATE", [stuck])
         refused = pool.submit(
@@ -146,7 +146,7 @@ def test_under_load_nothing_acknowledged_is_lost_or_doubled_when_postgresql_is_k
     url = postgres.new_database()
     server = start_server(store=url)
     service = connect(server)
-    anchor = service.told("anchor")
+    anchor = service.conversation_of("anchor")
     history = History()
     for seed in range(3):
         with under_load(service, history, seed=seed) as callers:
@@ -179,7 +179,7 @@ def test_a_conversation_whose_first_lines_nobody_answered_is_whole_or_nowhere(
     url = postgres.new_database()
     with proxied(postgres, url) as (proxy, through):
         service = connect(start_server(store=through))
-        first = service.told("one")
+        first = service.conversation_of("one")
         proxy.is_cut, proxy.lose = True, b"recollect.append"
         assert code_of(lambda: service.create(request_id="lost")) == "UNAVAILABLE"
         proxy.is_cut = False
@@ -202,8 +202,8 @@ def test_what_is_written_after_a_crash_of_postgresql_is_seen_by_a_server_that_sa
     one, two = (
         connect(start_server(store=url, data_dir=tmp_path / name)) for name in ("one", "two")
     )
-    conversation_id = one.told("before")
-    other = one.told("to be deleted")
+    conversation_id = one.conversation_of("before")
+    other = one.conversation_of("to be deleted")
     with psycopg.connect(url, autocommit=True) as connection:
         for _ in range(500):  # PostgreSQL gives their numbers to others after its crash
             with suppress(psycopg.Rollback), connection.transaction():
@@ -227,7 +227,7 @@ def test_a_delete_whose_begin_lost_its_answer_is_seen_at_once(
     no_log: None,
 ) -> None:
     service = connect(start_server(store=postgres.new_database()))
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
     begin_delete = PostgresStore.begin_delete
 
     def unanswered(store: PostgresStore, log: str, before: int | None = None) -> None:
@@ -253,7 +253,7 @@ def test_a_redaction_whose_begin_lost_its_answer_is_seen_at_once(
     no_log: None,
 ) -> None:
     service = connect(start_server(store=postgres.new_database()))
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
     begin_redaction = PostgresStore.begin_redaction
 
     def unanswered(
@@ -285,7 +285,7 @@ def test_a_delete_that_is_refused_behind_its_begin_is_seen_at_once(
     no_log: None,
 ) -> None:
     service = connect(start_server(store=postgres.new_database()))
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
 
     def refuse(store: PostgresStore) -> list[str]:
         raise LogUnavailable("conversations", "read", "the connection is lost")

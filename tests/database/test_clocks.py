@@ -31,7 +31,7 @@ def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
 ) -> None:
     url = postgres.new_database()
     server = start_server(store=url)  # whose clock stands still, months ago
-    old = [connect(server).told(f"old {number}") for number in range(3)]
+    old = [connect(server).conversation_of(f"old {number}") for number in range(3)]
     server.stop()
     environment = {
         "LD_PRELOAD": str(LIBRARIES[0]),
@@ -74,7 +74,7 @@ def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
                     assert other.append(
                         name, user(f"q{number}"), agent("a"), request_id=f"r{number}"
                     ).duplicate
-                later = right.told("zebra")
+                later = right.conversation_of("zebra")
                 texts = [text for number in range(10) for text in (f"q{number}", "a")]
                 for service in (ahead, right):
                     messages = service.load(name, max_turns=99, max_tokens=1 << 20).messages

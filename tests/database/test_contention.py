@@ -24,7 +24,7 @@ def test_calls_without_a_connection_are_refused_within_seconds_and_health_is_ans
     url = postgres.new_database()
     server = start_server(store=url, store_connections=1, **OBSERVED)
     service = connect(server)
-    stuck, other = service.told("one"), service.told("another")
+    stuck, other = service.conversation_of("one"), service.conversation_of("another")
     health: Any = health_pb2_grpc.HealthStub(service.channel)
     with ThreadPoolExecutor(1) as pool, psycopg.connect(url) as holder:
         holder.execute("SELECT FROM recollect.logs WHERE log = %s FOR NO KEY UPDATE", [stuck])
@@ -57,7 +57,7 @@ def test_connections_that_postgresql_does_not_make_ready_do_not_count_as_used_by
     url = postgres.new_database()
     server = start_server(store=url, **OBSERVED)
     service = connect(server)
-    service.told("one")
+    service.conversation_of("one")
     with psycopg.connect(url) as holder:
         # As the first connections behind a takeover wait for a synchronous standby.
         holder.execute("LOCK recollect.timelines IN ACCESS EXCLUSIVE MODE")
@@ -83,7 +83,7 @@ def test_the_age_of_a_transaction_left_open_is_a_metric_until_its_time_is_over(
         holder.execute("SET idle_in_transaction_session_timeout = '4s'")
         holder.execute("SELECT pg_current_xact_id()")
         until(lambda: scrape(server).value("recollect_postgres_horizon_age_seconds") > 1)
-        service.told("meanwhile")
+        service.conversation_of("meanwhile")
         until(lambda: scrape(server).value("recollect_postgres_horizon_age_seconds") == 0)
         holder.close()  # PostgreSQL has ended it
     assert service.found("meanwhile")

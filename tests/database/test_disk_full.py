@@ -81,7 +81,7 @@ def test_a_full_disk_refuses_appends_with_its_reason_until_there_is_room(
 ) -> None:
     url = small.new_database()
     service = connect(start_server(store=url))
-    conversation_id, other = service.told("zebra"), service.told("other")
+    conversation_id, other = service.conversation_of("zebra"), service.conversation_of("other")
     filler = fill(small_disk)
     texts = ["zebra"]
     refused = None
@@ -124,7 +124,7 @@ def test_a_full_disk_of_the_write_ahead_log_stops_postgresql_and_loses_nothing(
         move_log(postgres, small_disk)
         url = postgres.new_database()
         service = connect(start_server(store=url))
-        read = service.told("zebra")
+        read = service.conversation_of("zebra")
         load = Load([service], pace=0.02)
         callers = [pool.submit(load.run, number) for number in range(2)]
         try:

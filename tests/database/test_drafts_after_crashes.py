@@ -73,7 +73,7 @@ def test_a_draft_that_begins_behind_a_crash_of_postgresql_is_seen_on_every_repli
     with proxied(postgres, url) as (proxy, through):
         one = record(start_server(store=url, data_dir=tmp_path / "one"))
         two = start_server(store=through, data_dir=tmp_path / "two")
-        name = one.told("Hi")
+        name = one.conversation_of("Hi")
         far = subscribe(two.target).ready()
         with transactions(url):
             one.publish(name, "before", 0, "Seen")
@@ -100,7 +100,7 @@ def test_a_draft_that_begins_behind_a_crash_which_a_pooler_hides_is_seen_on_ever
     url = postgres.new_database()
     one = record(start_server(store=url, data_dir=tmp_path / "one"))
     two = start_server(store=pooler.url(url), data_dir=tmp_path / "two")
-    name = one.told("Hi")
+    name = one.conversation_of("Hi")
     far = subscribe(two.target).ready()
     with transactions(url):
         one.publish(name, "before", 0, "Seen")
@@ -125,7 +125,7 @@ def test_a_draft_whose_parts_a_crash_of_postgresql_took_is_whole_on_every_replic
 ) -> None:
     url = postgres.new_database()
     one = record(start_server(store=url, data_dir=tmp_path / "one"))
-    name = one.told("Hi")
+    name = one.conversation_of("Hi")
     one.publish(name, "d", 0, "One ")
     postgres.kill()
     restart(postgres, one, name)

@@ -157,8 +157,8 @@ class Lost:
     def __init__(self, cluster: Cluster, services: list[Service], stop: Callable[[], None]) -> None:
         """`stop` ends a third server while it has a part of what is lost."""
         one, two, three = services
-        self.first = one.told("A walrus sleeps", "It snores")
-        self.deleted = two.told("A pangolin rolls")
+        self.first = one.conversation_of("A walrus sleeps", "It snores")
+        self.deleted = two.conversation_of("A pangolin rolls")
         self.title = one.rename(self.first, "Old title").title
         self.before = one.append(self.first, user("Before")).cursor
         until(lambda: two.get(self.first).message_count == 3)
@@ -417,7 +417,7 @@ def test_what_is_left_of_a_delete_that_was_lost_goes_though_the_database_refuses
     url = postgres.new_database()
     servers = [start_server(store=url, data_dir=tmp_path / name) for name in "ab"]
     one, two = map(connect, servers)
-    name, other = one.told("pangolin", "Two lines more"), one.told("zebra")
+    name, other = one.conversation_of("pangolin", "Two lines more"), one.conversation_of("zebra")
     assert two.found("pangolin") == [name]
     space = servers[1].app.spaces.open_now()[0]._space
     assert space._following is not None

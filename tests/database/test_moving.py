@@ -169,7 +169,9 @@ def test_the_lock_of_a_killed_move_is_waited_for_until_postgresql_ends_it(
     )
     starts: dict[str, Callable[[], str]] = {
         "byte for byte": lambda: migrate(url, tmp_path / "moved"),
-        "conv-": lambda: connect(start_server(store=url, data_dir=tmp_path / "new")).told("zebra"),
+        "conv-": lambda: connect(
+            start_server(store=url, data_dir=tmp_path / "new")
+        ).conversation_of("zebra"),
     }
     with ThreadPoolExecutor() as pool:
         for expected, start in starts.items():

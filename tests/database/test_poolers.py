@@ -53,7 +53,7 @@ def test_an_answer_waits_for_the_disk_and_nothing_is_set_for_others(
             url,
         )
     service = connect(start_server(store=pooler.url(url)))
-    first, other = service.told("one"), service.told("two")
+    first, other = service.conversation_of("one"), service.conversation_of("two")
     service.rename(first, "Title")
     service.delete(other)
     commits = "SELECT DISTINCT what, how FROM commits ORDER BY what"
@@ -84,7 +84,7 @@ def test_a_move_keeps_servers_out_until_it_ends_and_not_longer(
     postgres: Postgres, pooler: Pooler, start_server: Start, connect: Connect, tmp_path: Path
 ) -> None:
     service = connect(server := start_server())
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
     server.stop()
     url = pooler.url(postgres.new_database())
     busy = postgres.new_database()
@@ -109,7 +109,7 @@ def test_a_pooler_that_is_killed_and_a_postgresql_behind_it_that_stops_are_secon
     url = postgres.new_database()
     with pooled(postgres) as first:
         service = connect(server := start_server(store=first.url(url)))
-        conversation_id = service.told("one")
+        conversation_id = service.conversation_of("one")
         stream = subscribe(server.target).ready()
         postgres.kill()
         try:

@@ -58,13 +58,13 @@ def test_an_update_has_one_cursor_though_the_name_behind_it_was_redacted(
     replicas: Replicas, opened: ExitStack
 ) -> None:
     one = replicas.one
-    name = one.told("secretword", "butter")
+    name = one.conversation_of("secretword", "butter")
     title = api.RenameRequest(conversation_id=name, title="On secretword", automatic=True)
     one.conversations.Rename(title)
     whole = Subscriber(replicas.servers[0].target)
     opened.callback(whole.close)
     whole.ready()
-    other = one.told("apricot")
+    other = one.conversation_of("apricot")
     fork = one.conversations.Fork(api.ForkRequest(conversation_id=name)).conversation.id
     whole.until(lambda: whole.of("conversation_renamed"))
     redact(one, fork, sequence=2)
@@ -77,7 +77,7 @@ def test_updates_have_one_cursor_and_the_same_messages_though_lines_between_them
     replicas: Replicas, opened: ExitStack
 ) -> None:
     one = replicas.one
-    other = one.told("apricot")
+    other = one.conversation_of("apricot")
     whole = Subscriber(replicas.servers[0].target)
     opened.callback(whole.close)
     whole.ready()

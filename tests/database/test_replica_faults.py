@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect.v1.update_pb2 import Update
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.store import PostgresStore
 
@@ -122,7 +122,7 @@ class Pair:
         """Stop one server in the middle, let the other go on, and wake it."""
         self.processes[1].popen.send_signal(signal.SIGSTOP)
         try:
-            self.services[0].told(*(f"meanwhile {number}" for number in range(20)))
+            self.services[0].conversation_of(*(f"meanwhile {number}" for number in range(20)))
         finally:
             self.processes[1].popen.send_signal(signal.SIGCONT)
 
@@ -227,7 +227,7 @@ def test_a_server_starts_while_another_one_ends_the_delete_that_it_found(
     url = postgres.new_database()
     server = start_server(store=url)
     service = connect(server)
-    first, second = service.told("walrus"), service.told("zebra")
+    first, second = service.conversation_of("walrus"), service.conversation_of("zebra")
     assert service.found("zebra") == [second]
     folder = server.data_dir / server.settings.space
     server.stop()
@@ -237,7 +237,7 @@ def test_a_server_starts_while_another_one_ends_the_delete_that_it_found(
         connection.execute("UPDATE recollect.logs SET deleting = true WHERE log = %s", [second])
     database = Database(url)
     try:
-        recovered = recover(Overtaken(database, "default", folder), clock, unheard)
+        recovered = recover(Overtaken(database, "default", folder), clock, no_progress)
         assert set(recovered.index.conversations.progress()) == {first}
         recovered.index.close()
     finally:

@@ -27,7 +27,9 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
     ]
     with Post(servers[0].target) as one, Post(servers[1].target) as two:
         names = [
-            (one, two)[number % 2].told(f"The zebra {number} lives in Vienna.", "It eats apricots.")
+            (one, two)[number % 2].conversation_of(
+                f"The zebra {number} lives in Vienna.", "It eats apricots."
+            )
             for number in range(6)
         ]
         servers[0].clock.now += 7_200_000

@@ -51,7 +51,7 @@ def test_a_redaction_that_a_read_meets_behind_lines_that_its_index_lacks_costs_n
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("secretword", "butter")
+    name = one.conversation_of("secretword", "butter")
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     space = late_space(replicas)
@@ -80,7 +80,7 @@ def test_a_server_that_comes_back_for_a_second_redaction_keeps_no_word_of_the_fi
     replicas: Replicas, postgres: Postgres, *, is_appended: bool
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("secretword", "hiddenword", "butter")
+    name = one.conversation_of("secretword", "hiddenword", "butter")
     assert two.found("secretword") == two.found("hiddenword") == [name]
     with late_space(replicas).exclusive(conversation=name):
         redact(one, name, sequence=2)
@@ -98,7 +98,10 @@ def test_a_server_that_comes_back_for_the_delete_keeps_no_word_that_was_redacted
     replicas: Replicas, postgres: Postgres, *, is_redacted_again: bool
 ) -> None:
     one, two = replicas.one, replicas.two
-    name, other = one.told("secretword", "hiddenword", "butter"), one.told("zebra")
+    name, other = (
+        one.conversation_of("secretword", "hiddenword", "butter"),
+        one.conversation_of("zebra"),
+    )
     assert two.found("secretword") == two.found("hiddenword") == [name]
     with late_space(replicas).exclusive(conversation=name):
         redact(one, name, sequence=2)
@@ -114,7 +117,7 @@ def test_words_that_go_before_an_ended_redaction_is_followed_leave_none_behind(
     replicas: Replicas, postgres: Postgres
 ) -> None:
     one, two = replicas.one, replicas.two
-    name, other = one.told("secretword", "butter"), one.told("zebra")
+    name, other = one.conversation_of("secretword", "butter"), one.conversation_of("zebra")
     assert two.found("secretword") == [name]
     space = late_space(replicas)
     unindexed = Unindexed(replicas.servers[0].clock.now)
@@ -138,7 +141,7 @@ def test_a_killed_server_that_starts_again_follows_a_redaction_behind_lines_that
 ) -> None:
     url = postgres.new_database()
     with Post(start_server(store=url, data_dir=tmp_path / "one").target) as one:
-        name = one.told("secretword", "butter")
+        name = one.conversation_of("secretword", "butter")
         folder = tmp_path / "two"
         with server_process(folder, "--store", url) as (process, target), Post(target) as two:
             assert two.found("secretword") == [name]
@@ -169,7 +172,7 @@ def test_a_server_joins_while_others_change_what_is_being_redacted(
     meanwhile: str,
 ) -> None:
     one, two = replicas.one, replicas.two
-    name, other = one.told("secretword", "hiddenword"), one.told("zebra")
+    name, other = one.conversation_of("secretword", "hiddenword"), one.conversation_of("zebra")
     assert two.found("secretword") == [name]
     is_redacted = PostgresStore.is_redacted
 

@@ -33,7 +33,7 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
     replicas: Replicas, postgres: Postgres
 ) -> None:
     one, two = replicas.one, replicas.two
-    other, name = one.told("apricot"), one.told("secretword and more")
+    other, name = one.conversation_of("apricot"), one.conversation_of("secretword and more")
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     one.delete(name)
@@ -55,13 +55,13 @@ def test_a_delete_that_is_repeated_on_another_server_is_answered_with_its_receip
     replicas: Replicas, postgres: Postgres
 ) -> None:
     one, two = replicas.one, replicas.two
-    name, other, third = (one.told(text) for text in ("apricot", "butter", "zebra"))
+    name, other, third = (one.conversation_of(text) for text in ("apricot", "butter", "zebra"))
     receipt = one.delete(name, request_id="d1")
     assert two.delete(name, request_id="d1") == receipt
     reused = failure_of(lambda: two.delete(other, request_id="d1"))
     assert (reused.code, reused.reason) == ("ALREADY_EXISTS", "REQUEST_ID_REUSED")
     assert code_of(lambda: two.delete(name, request_id="d2")) == "NOT_FOUND"
-    raced = one.told("lemon")
+    raced = one.conversation_of("lemon")
 
     def race(number: int) -> None:
         with suppress(grpc.RpcError):
@@ -91,7 +91,7 @@ def test_a_delete_that_was_refused_and_ended_by_itself_is_answered_with_its_rece
     replicas: Replicas, postgres: Postgres
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("apricot")
+    name = one.conversation_of("apricot")
     assert two.found("apricot") == [name]
     refused = "ALTER TABLE recollect.receipts ADD CONSTRAINT no CHECK (answer !~ '^{') NOT VALID"
     postgres.execute(refused, replicas.url)
@@ -108,7 +108,7 @@ def test_a_delete_that_is_repeated_elsewhere_in_any_moment_of_it_is_answered_wit
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    first, second = one.told("apricot"), one.told("butter")
+    first, second = one.conversation_of("apricot"), one.conversation_of("butter")
     answers: list[object] = []
     store, other = (it.app.spaces.open_now()[0]._space._store for it in replicas.servers)
     end, begin = store.end_delete, other.begin_delete
@@ -181,7 +181,7 @@ def test_a_redaction_takes_the_words_out_of_every_server(
     replicas: Replicas, postgres: Postgres
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("apricot secretword", "butter")
+    name = one.conversation_of("apricot secretword", "butter")
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     sequence = one.load(name).messages[0].sequence
@@ -201,7 +201,7 @@ def test_a_server_that_learns_of_a_redaction_behind_the_delete_keeps_no_word(
 ) -> None:
     """The lines that are left of the conversation do not say which words the index has."""
     one, two = replicas.one, replicas.two
-    name, other = one.told("secretword", "butter"), one.told("zebra")
+    name, other = one.conversation_of("secretword", "butter"), one.conversation_of("zebra")
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     space = replicas.servers[1].app.spaces.open_now()[0]._space
@@ -221,7 +221,7 @@ def test_a_redaction_that_a_delete_elsewhere_overtakes_finds_nothing_and_keeps_t
     replicas: Replicas, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    name, other = one.told("secretword", "butter"), one.told("zebra")
+    name, other = one.conversation_of("secretword", "butter"), one.conversation_of("zebra")
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     sequence = one.load(name).messages[0].sequence
@@ -249,7 +249,7 @@ def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhi
     replicas: Replicas,
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("apricot secretword", "butter hiddenword")
+    name = one.conversation_of("apricot secretword", "butter hiddenword")
     assert two.found("secretword") == two.found("hiddenword") == [name]
     made = index_files(replicas)
     space = replicas.servers[1].app.spaces.open_now()[0]._space
@@ -284,7 +284,7 @@ def test_a_delete_by_another_server_while_a_space_is_verified_is_no_false_alarm(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    deleted = one.told("secretword")
+    deleted = one.conversation_of("secretword")
     assert two.found("secretword") == [deleted]
     store = replicas.servers[1].app.spaces.open_now()[0]._space._store
     logs, calls = store.logs, count(1)
@@ -310,7 +310,7 @@ def test_a_redaction_that_another_server_was_faster_with_answers_as_it_is_now(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("secretword")
+    name = one.conversation_of("secretword")
     title = api.RenameRequest(conversation_id=name, title="On secretword", automatic=True)
     one.conversations.Rename(title)
     assert two.get(name).title == "On secretword"
@@ -332,7 +332,7 @@ def test_a_redaction_that_another_server_was_faster_with_answers_as_it_is_now(
 def test_deleting_many_passes_over_what_another_server_deletes_meanwhile(
     replicas: Replicas,
 ) -> None:
-    names = [replicas.one.told(f"apricot {number}") for number in range(3)]
+    names = [replicas.one.conversation_of(f"apricot {number}") for number in range(3)]
     assert set(replicas.two.found("apricot")) == set(names)
     space = replicas.servers[1].app.spaces.open_now()[0]._space
 
@@ -351,7 +351,11 @@ def test_a_server_that_others_took_for_gone_keeps_no_word_of_what_they_deleted(
     replicas: Replicas, postgres: Postgres
 ) -> None:
     one, two = replicas.one, replicas.two
-    name, redacted, other = one.told("secretword"), one.told("secretword"), one.told("zebra")
+    name, redacted, other = (
+        one.conversation_of("secretword"),
+        one.conversation_of("secretword"),
+        one.conversation_of("zebra"),
+    )
     assert set(two.found("secretword")) == {name, redacted}
     postgres.execute("DELETE FROM recollect.followers", replicas.url)  # as after half a minute
     one.delete(name)
@@ -369,7 +373,7 @@ def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(
     replicas: Replicas, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("secretword")
+    name = one.conversation_of("secretword")
     assert two.found("secretword") == [name]
     space = replicas.servers[1].app.spaces.open_now()[0]._space
     monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
@@ -409,7 +413,7 @@ def test_a_delete_reaches_the_files_of_a_space_that_is_not_open_on_another_serve
         name = first.conversations.create("web", messages=[Message.user("secretword")]).id
         assert [hit.conversation_id for hit in second.recall.search("secretword").hits] == [name]
         with Post(two.target) as default:
-            default.told("zebra")
+            default.conversation_of("zebra")
         assert "ada" not in two.app.spaces.names()
         assert files_with(two.data_dir, "secretword") != []
         first.conversations.delete(name)
@@ -439,7 +443,7 @@ def test_a_redaction_that_a_read_meets_before_it_is_followed_costs_no_new_index(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("secretword")
+    name = one.conversation_of("secretword")
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     space = replicas.servers[1].app.spaces.open_now()[0]._space
@@ -467,7 +471,7 @@ def test_a_request_of_a_deleted_conversation_is_known_where_it_is_used_again(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    first_user, other = one.create().id, one.told("apricot")
+    first_user, other = one.create().id, one.conversation_of("apricot")
     one.append(first_user, user("zebra"), request_id="r1")
     assert two.found("zebra") == [first_user]
     made = index_files(replicas)

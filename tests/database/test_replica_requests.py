@@ -140,7 +140,7 @@ def test_the_id_of_a_request_that_writes_no_line_is_refused_to_others_on_every_s
     replicas: Replicas, first: Call
 ) -> None:
     for one, two in ((replicas.one, replicas.two), (replicas.two, replicas.one)):
-        left, other = one.told("apricot"), one.told("butter")
+        left, other = one.conversation_of("apricot"), one.conversation_of("butter")
         request = f"{first}-{left}"
         answer = first(one, left, request)
         assert first(two, left, request) == answer
@@ -164,13 +164,13 @@ def test_of_two_requests_with_one_id_at_the_same_moment_one_is_carried_out(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch, first: Call
 ) -> None:
     one, two = replicas.one, replicas.two
-    other = one.told("butter")
+    other = one.conversation_of("butter")
     space = replicas.servers[1].app.spaces.open_now()[0]._space
     find = space.requests.known
 
     def overtaken(late: Call, early: Call) -> None:
         """Make a call at one server, and the other at the other one behind its look for repeats."""
-        left, request = one.told("apricot"), f"{late}-{early}"
+        left, request = one.conversation_of("apricot"), f"{late}-{early}"
         before = said(two, other)
         answers: list[Any] = []
 
@@ -214,7 +214,7 @@ def test_a_request_whose_server_was_killed_is_carried_out_by_another_one_and_by_
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    name, other = one.told("apricot"), one.told("butter")
+    name, other = one.conversation_of("apricot"), one.conversation_of("butter")
     space = replicas.servers[0].app.spaces.open_now()[0]._space
     monkeypatch.setattr(space.answered_requests, "share", lambda _: 1 / 0)
     monkeypatch.setattr(space.answered_requests, "give_up", lambda _: None)  # as after a kill
@@ -228,7 +228,7 @@ def test_an_anchor_that_another_server_forgets_at_the_same_moment_is_not_found_a
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    name = one.told("apricot")
+    name = one.conversation_of("apricot")
     _set_anchor(one, name, "r1")
     store = replicas.servers[1].app.spaces.open_now()[0]._space._store
     replace = store.replace
@@ -256,7 +256,7 @@ def test_the_id_of_an_anchor_that_went_with_its_message_is_free_as_on_one_server
     answers = []
     with Post(alone.target) as service:
         for one, two in ((service, service), (replicas.one, replicas.two)):
-            name = one.told("apricot")
+            name = one.conversation_of("apricot")
             _set_anchor(one, name, "r1")
             _set_anchor(one, name, "r2")
             redact(one, name, sequence=2)
@@ -273,7 +273,7 @@ def test_an_anchor_is_forgotten_once_though_the_answer_of_the_database_is_lost(
     with proxied(postgres, url) as (proxy, through):
         server = start_server(store=through, data_dir=tmp_path / "one")
         with Post(server.target) as service:
-            _set_anchor(service, service.told("apricot"), "r1")
+            _set_anchor(service, service.conversation_of("apricot"), "r1")
             proxy.lose = b"recollect.replace"
             request = recall_api.DeleteAnchorRequest(key="tea")
             assert len(service.recall.DeleteAnchor(request).anchors) == 1
@@ -291,7 +291,7 @@ def test_held_messages_whose_id_another_call_takes_are_lost_and_told_and_those_b
             for store, name in ((through, "one"), (url, "two"))
         ]
         with Post(servers[0].target) as one, Post(servers[1].target) as two:
-            name, other = one.create().id, one.told("butter")
+            name, other = one.create().id, one.conversation_of("butter")
             proxy.is_cut = True
             proxy.cut()
             batches = {"taken": [user("a"), user("b")], "open": [agent("c")], "kept": [user("d")]}

@@ -27,7 +27,7 @@ from tests.waiting import until
 
 def test_what_one_acknowledges_the_other_answers_at_once(replicas: Replicas) -> None:
     one, two = replicas.one, replicas.two
-    names = [one.told(f"apricot {number}") for number in range(3)]
+    names = [one.conversation_of(f"apricot {number}") for number in range(3)]
     assert {it.id for it in two.pages()[0]} == set(names)
     for number, name in enumerate(names):
         writer, reader = replicas[number], replicas[number + 1]
@@ -76,9 +76,9 @@ def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
         notice()
         assert store.behind
         monkeypatch.setattr(space._space, "exclusive", held)
-        store.bring_up()
+        store.catch_up()
         assert store.behind
-        store.bring_up()
+        store.catch_up()
         assert not store.behind
     one = replicas.servers[0].app.spaces.open_now()[0].external._store
     assert store.find(name).lines == one.find(name).lines
@@ -109,7 +109,7 @@ def test_an_append_that_asks_for_no_changes_first_knows_what_another_server_did(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    name, other = one.told("apricot"), one.told("butter")
+    name, other = one.conversation_of("apricot"), one.conversation_of("butter")
     sharing = replicas.servers[1].app.spaces.open_now()[0]._space._store.sharing
     assert sharing is not None
     changes = sharing.changes
@@ -143,7 +143,7 @@ def test_an_append_that_asks_for_no_changes_first_knows_what_another_server_did(
     one.rename(name, "Renamed")
     assert two.append(name, user("four")).conversation.title == "Renamed"
     fresh()
-    assert two.append(one.told("five"), user("six")).conversation.message_count == 2
+    assert two.append(one.conversation_of("five"), user("six")).conversation.message_count == 2
     fresh()
     one.delete(name)
     assert code_of(lambda: two.append(name, user("late"))) == "NOT_FOUND"
@@ -154,7 +154,7 @@ def test_a_request_of_a_deleted_conversation_that_is_used_again_is_known_to_a_se
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = replicas.one, replicas.two
-    first, second, third = (one.told(text) for text in ("apricot", "butter", "cream"))
+    first, second, third = (one.conversation_of(text) for text in ("apricot", "butter", "cream"))
     one.append(first, user("zebra"), request_id="again")
     assert two.get(first).message_count == 2  # which now has the request of the first one
     space = replicas.servers[1].app.spaces.open_now()[0]
@@ -184,7 +184,7 @@ def test_held_messages_stand_once_behind_what_another_server_wrote_meanwhile(
             for store, name in ((through, "one"), (url, "two"))
         ]
         with Post(servers[0].target) as one, Post(servers[1].target) as two:
-            name, other = one.told("apricot"), one.told("butter")
+            name, other = one.conversation_of("apricot"), one.conversation_of("butter")
             proxy.is_cut, proxy.lose = True, b"recollect.append"  # it is made, and not answered
             for request in ("lost", "repeated", "kept"):
                 refused = failure_of(
@@ -321,7 +321,7 @@ def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_fro
     replicas: Replicas, postgres: Postgres, start_server: Start, tmp_path: Path
 ) -> None:
     one, two = replicas.one, replicas.two
-    names = [one.told(f"apricot {number}") for number in range(4)]
+    names = [one.conversation_of(f"apricot {number}") for number in range(4)]
     assert set(two.found("apricot")) == set(names)
     # In one transaction with the write, so that nothing is taken in between.
     postgres.execute(
@@ -334,7 +334,7 @@ def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_fro
     )
     one.append(names[0], user("zebra"))
     assert two.found("zebra") == [names[0]]
-    later, deleted = one.told("butter"), one.told("secretword")
+    later, deleted = one.conversation_of("butter"), one.conversation_of("secretword")
     one.append(names[1], user("zebra"))
     assert two.found("secretword") == [deleted]
     one.delete(deleted)
@@ -351,7 +351,7 @@ def test_a_server_follows_what_was_written_while_its_changes_were_pruned_and_fro
 def test_a_server_verifies_what_another_one_writes_without_a_false_alarm(
     replicas: Replicas,
 ) -> None:
-    names = [replicas.one.told(f"apricot {number}") for number in range(5)]
+    names = [replicas.one.conversation_of(f"apricot {number}") for number in range(5)]
     replicas.one.append(names[0], user("zebra"), agent("butter"))
     replicas.one.delete(names[1])
     with Client(replicas.servers[1].target) as client:
@@ -374,6 +374,6 @@ def test_a_conversation_that_is_begun_again_after_its_delete_has_its_requests_ag
         for it in (service, other):
             until(lambda it=it: not it.search("zebra").results)  # type: ignore[misc]
     one.create(conversation_id=name)
-    elsewhere = two.told("apricot")
+    elsewhere = two.conversation_of("apricot")
     assert not two.append(elsewhere, user("zebra"), request_id="first").duplicate
     assert not one.append(name, user("zebra"), request_id="second").duplicate

@@ -47,7 +47,7 @@ def test_a_start_after_a_stop_reads_no_line_again(
 ) -> None:
     url = postgres.new_database()
     server = start_server(store=url)
-    connect(server).told("one", "two")
+    connect(server).conversation_of("one", "two")
     server.stop()
     recovered = start_server(store=url).app.recovered
     assert (recovered.rebuilt, recovered.conversations, recovered.messages) == (False, 1, 0)
@@ -61,7 +61,7 @@ def test_a_folder_and_a_database_in_one_data_folder_never_meet(
         server = start_server(store=store)
         service = connect(server)
         if not service.pages()[0]:
-            service.told(text)
+            service.conversation_of(text)
         assert not server.app.recovered.rebuilt or service.found(text)
         assert [len(service.found(word)) for word in ("zebra", "butter")] == [
             text == "zebra",

@@ -73,7 +73,7 @@ def test_a_stream_goes_on_as_soon_as_there_is_an_index_and_not_with_its_next_hea
 
     monkeypatch.setattr(SharedLog, "__init__", note)
     server = start_server(store=url, heartbeat="10m")
-    name = record(server).told("One")
+    name = record(server).conversation_of("One")
     one = apart(server.target).ready()
     (log,) = logs
     with log.space.exclusive(conversation="any"), capture_logs() as logged:
@@ -176,7 +176,7 @@ def test_a_subscriber_resumes_from_every_cursor_on_the_other_replica_and_without
     first, second = replicas
     service = record(first)
     whole = subscribe(first.target).ready()
-    name, deleted = service.told("One"), service.told("Gone")
+    name, deleted = service.conversation_of("One"), service.conversation_of("Gone")
     acknowledged = service.append(name, user("Two"), request_id="r")
     repeated = service.append(name, user("Two"), request_id="r")
     service.rename(name, "Counting")
@@ -243,14 +243,14 @@ def test_an_open_transaction_stalls_streams_alone_until_its_time_is_over(
 ) -> None:
     services = [record(it) for it in replicas]
     streams = [subscribe(it.target).ready() for it in replicas]
-    name = services[0].told("One")
+    name = services[0].conversation_of("One")
     for one in streams:
         one.until_count("conversation_updated", 1)
     with psycopg.connect(url) as holder:
         holder.execute("SET idle_in_transaction_session_timeout = '700ms'")
         holder.execute("SELECT pg_current_xact_id()")  # as a writer that died without a word
         answers = [services[0].turn(name, str(number)) for number in range(5)]
-        elsewhere = services[1].told("Elsewhere")
+        elsewhere = services[1].conversation_of("Elsewhere")
         assert services[1].load(elsewhere).messages[0].content == "Elsewhere"
         assert all(len(one.of("conversation_updated")) == 1 for one in streams)
         # A snapshot has what is acknowledged, and what comes behind it is told once.
@@ -277,7 +277,7 @@ def test_what_was_in_progress_when_a_cursor_was_given_out_is_told_behind_it_once
 ) -> None:
     services = [record(it) for it in replicas]
     whole = apart(replicas[1].target).ready()
-    name = services[0].told("One")
+    name = services[0].conversation_of("One")
     begins = "conv-01J00000000000000000000001"
     with psycopg.connect(url) as other:  # another replica, which is slow to commit
         begin(other, begins, "early")
@@ -353,7 +353,7 @@ def test_a_draft_is_seen_on_every_replica_and_goes_when_its_messages_land(
     record: Record,
 ) -> None:
     first, second = services = [record(it) for it in replicas]
-    name = first.told("Hi")
+    name = first.conversation_of("Hi")
     streams = [subscribe(it.target).ready() for it in replicas]
     first.publish(name, "d", 0, "One ")
     first.publish(name, "d", 4, "two ")
@@ -403,7 +403,7 @@ def test_a_cursor_that_the_database_does_not_have_gives_a_snapshot_that_says_so(
     server = start_server(store=url)
     service = record(server)
     whole = subscribe(server.target).ready()
-    name = service.told("One", "Two")
+    name = service.conversation_of("One", "Two")
     whole.until_count("conversation_updated", 2)
     cursors = [cursor for _, cursor in places(whole)]
     if loss == "pruned":

@@ -9,7 +9,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.external.external import External, Received
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.logs.folder import FolderStore
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -26,7 +26,7 @@ class Life(lives.Life):  # type: ignore[name-defined,misc]
 
     def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
-        self.index = recover(folder, system_clock, unheard).index
+        self.index = recover(folder, system_clock, no_progress).index
         self.folder = folder
         self.space = Space(folder, self.index, system_clock)
         self.external = External(CommunicationStore(self.space))

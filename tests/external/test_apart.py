@@ -27,7 +27,7 @@ def written(outside: Outside) -> str:
 
 
 def test_no_list_has_it(outside: Outside, service: Service) -> None:
-    mine = service.told("Hello", channel="web")
+    mine = service.conversation_of("Hello", channel="web")
     name = written(outside)
     assert [it.id for it in service.listed().conversations] == [mine]
     assert [it.conversation.id for it in service.recent().conversations] == [mine]
@@ -37,7 +37,7 @@ def test_no_list_has_it(outside: Outside, service: Service) -> None:
 
 
 def test_no_search_finds_it(outside: Outside, service: Service) -> None:
-    service.told("Hello", channel="web")
+    service.conversation_of("Hello", channel="web")
     written(outside)
     answer = service.search("pangolin", explain=True)
     assert (list(answer.results), list(answer.hits), answer.total_matches) == ([], [], 0)
@@ -45,7 +45,7 @@ def test_no_search_finds_it(outside: Outside, service: Service) -> None:
 
 
 def test_no_context_has_it(outside: Outside, service: Service) -> None:
-    mine = service.told("Hello", channel="web")
+    mine = service.conversation_of("Hello", channel="web")
     written(outside)
     stub = RecallServiceStub(service.channel)
     try:
@@ -65,7 +65,7 @@ def test_no_subscriber_of_conversations_hears_of_it(outside: Outside, service: S
     one = Subscriber(outside.server.target).ready()
     try:
         written(outside)
-        service.told("Hello")
+        service.conversation_of("Hello")
         one.until_count("conversation_updated", 1)
         assert one.kinds() == [
             "conversation_list",
@@ -81,7 +81,7 @@ def test_no_subscriber_of_conversations_hears_of_it(outside: Outside, service: S
 def test_no_table_of_conversations_and_no_other_file_has_it(
     outside: Outside, service: Service, server: RunningServer
 ) -> None:
-    service.told("Hello")
+    service.conversation_of("Hello")
     name = written(outside)
     until(lambda: state_of(server.folder).messages == 1)
     server.stop()

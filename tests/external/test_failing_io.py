@@ -12,7 +12,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.logs.folder import FolderStore
 
@@ -36,7 +36,7 @@ def check(life: Path) -> None:
     """Start on the files that a life left, and check them."""
     answers = answers_in(life)
     folder = FolderStore(life / "data")
-    index = recover(folder, system_clock, unheard).index
+    index = recover(folder, system_clock, no_progress).index
     external = External(CommunicationStore(Space(folder, index, system_clock)))
     try:
         communications = external.page(CommunicationFilter(), 10, None).communications
@@ -72,7 +72,7 @@ def check(life: Path) -> None:
     finally:
         folder.close()
         index.close()
-    assert verify(folder, unheard).problems == []
+    assert verify(folder, no_progress).problems == []
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -25,11 +25,11 @@ SERVING = [
     "index.job_committed:2", "index.job_committed:5",
 ]  # fmt: skip
 STARTING = [
-    "external.mended:1",
-    "external.mended:2",
+    "external.repaired:1",
+    "external.repaired:2",
     "external.part:1",
-    "mend.half_kept:1",
-    "mend.cut:1",
+    "repair.half_kept:1",
+    "repair.cut:1",
     "recover.done:1",
 ]
 OF_THIRD_PARTIES = {

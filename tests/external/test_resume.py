@@ -149,7 +149,7 @@ def test_a_cursor_that_was_never_given_out_is_refused(watch: Watch, cursor: str)
 def test_a_cursor_of_the_conversations_is_refused_and_one_ahead_of_the_log_begins_again(
     outside: Outside, service: Service, server: RunningServer, watch: Watch
 ) -> None:
-    mine = service.told("Hello")
+    mine = service.conversation_of("Hello")
     one = Subscriber(server.target).ready()
     one.close()
     panel = watch().ready()

@@ -77,7 +77,7 @@ def test_every_filter_must_match(outside: Outside) -> None:
 
 def test_neither_search_finds_what_is_the_others(outside: Outside, service: Service) -> None:
     outside.write("zebra outside")
-    conversation = service.told("zebra inside")
+    conversation = service.conversation_of("zebra inside")
     assert texts(find(outside, "zebra")) == ["[zebra] outside"]
     assert service.found("zebra") == [conversation]
     service.append(conversation, user("a quokka"))

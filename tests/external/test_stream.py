@@ -10,7 +10,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import RunningServer, Start
@@ -173,7 +173,7 @@ def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_th
 ) -> None:
     """A watcher that missed 200 messages of a megabyte must not be read for all at once."""
     folder = FolderStore(tmp_path, sync=False)
-    index = recover(folder, system_clock, unheard).index
+    index = recover(folder, system_clock, no_progress).index
     external = External(CommunicationStore(Space(folder, index, system_clock)))
     begin = index.external.newest(0)[0]
     for number in range(4):

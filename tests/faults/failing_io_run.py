@@ -25,7 +25,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.logs.folder import FolderStore
 
@@ -35,7 +35,7 @@ class Life:
 
     def __init__(self, folder: FolderStore, journal: TextIO) -> None:
         self.journal = journal
-        self.index = recover(folder, system_clock, unheard).index
+        self.index = recover(folder, system_clock, no_progress).index
         self.folder = folder
         self.space = Space(folder, self.index, system_clock)
         self.conversations = Conversations(self.space)

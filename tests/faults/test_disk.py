@@ -98,7 +98,7 @@ def test_on_a_full_disk_what_was_acknowledged_is_read_and_its_cursor_delivered_o
         server_process(disk / "data") as (process, target),
     ):
         service = Service(target)
-        name = service.told("zebra one", "zebra two")
+        name = service.conversation_of("zebra one", "zebra two")
         watcher = Subscriber(target).ready()
         ballast = fill_up(disk)
         cursor = ""
@@ -138,7 +138,7 @@ def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there
     tmp_path: Path,
 ) -> None:
     with mounted(tmp_path / "disk", "8m") as disk, served(disk / "data") as (service, process):
-        ids = [service.told("zebra one") for _ in range(3)]
+        ids = [service.conversation_of("zebra one") for _ in range(3)]
         ballast = fill_up(disk)
         texts: dict[str, list[str]] = {name: ["zebra one"] for name in ids}
         refused = 0
@@ -176,7 +176,7 @@ def test_a_full_disk_refuses_appends_answers_reads_and_takes_up_again_when_there
 
 def test_a_disk_that_turns_read_only_refuses_writes_and_answers_reads(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "16m") as disk, served(disk / "data") as (service, _):
-        name = service.told("zebra one", "zebra two")
+        name = service.conversation_of("zebra one", "zebra two")
         service.search("zebra")
 
         def remount(how: str) -> bool:
@@ -209,7 +209,7 @@ def test_a_limit_on_the_size_of_files_is_said_and_the_short_conversations_go_on(
 ) -> None:
     before = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, 800_000))"
     with served(tmp_path / "data", before=before) as (service, process):
-        long, short = service.told("one"), service.told("zebra")
+        long, short = service.conversation_of("one"), service.conversation_of("zebra")
         texts = ["one"]
         written = True
         while written:
@@ -262,7 +262,7 @@ def test_a_disk_without_room_for_an_index_is_said_at_the_start_and_no_transcript
 ) -> None:
     with mounted(tmp_path / "disk", "4m") as disk:
         with served(disk / "data") as (service, process):
-            name = service.told("zebra one")
+            name = service.conversation_of("zebra one")
             process.terminate()
             assert process.wait(20) == 0
         for path in (disk / "data/default/conversations").glob("conversations.db*"):

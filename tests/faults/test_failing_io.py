@@ -13,7 +13,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import system_clock
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.reader import scan
@@ -38,7 +38,7 @@ def check(life: Path) -> None:
     """Start on the files that a life left, and check them."""
     answers = answers_in(life)
     folder = FolderStore(life / "data")
-    index = recover(folder, system_clock, unheard).index
+    index = recover(folder, system_clock, no_progress).index
     conversations = Conversations(Space(folder, index, system_clock))
     deleted = {it["id"]: it["told"] for it in answers if it["what"] == "delete"}
     try:
@@ -83,7 +83,7 @@ def check(life: Path) -> None:
     finally:
         folder.close()
         index.close()
-    assert verify(folder, unheard).problems == []
+    assert verify(folder, no_progress).problems == []
 
 
 CASES: dict[str, Case] = {

@@ -48,7 +48,7 @@ def is_whole(server: RunningServer, conversation_id: str) -> bool:
 def test_a_write_that_fails_once_is_tried_again_and_acknowledged(
     service: Service, server: RunningServer, disk: Disk, error: int, taken: int
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     disk.refuse("pwrite", error=error, times=1, after_bytes=taken)
     stored = service.append(conversation_id, user("two"), agent("zebra"), request_id="r1")
     assert (disk.tried, stored.duplicate, stored.turn_number) == (["pwrite"], False, 2)
@@ -60,7 +60,7 @@ def test_a_write_that_fails_once_is_tried_again_and_acknowledged(
 def test_a_file_whose_sync_may_have_failed_is_written_to_no_more(
     service: Service, server: RunningServer, disk: Disk, error: int
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     before = transcript(server, conversation_id).stat().st_ino
     disk.refuse("pwrite", error=error, times=1)
     service.append(conversation_id, user("two"))
@@ -79,7 +79,7 @@ def test_refused_messages_are_held_and_written_before_the_next_append(
     taken: int,
     cleaning: tuple[str, ...],
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     disk.refuse("pwrite", *cleaning, error=error, after_bytes=taken)
     refused = failure_of(
         lambda: service.append(conversation_id, user("two"), agent("zebra"), request_id="r1")
@@ -140,7 +140,7 @@ def test_a_late_result_that_is_held_stays_in_its_turn(service: Service, disk: Di
 def test_a_repeat_of_a_held_request_is_answered_once_it_is_written(
     service: Service, server: RunningServer, disk: Disk
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     disk.refuse("pwrite", "rename")
     for _ in range(3):
         assert (
@@ -161,7 +161,7 @@ def test_a_repeat_of_a_held_request_is_answered_once_it_is_written(
 def test_what_is_held_keeps_the_order_of_the_appends_and_their_tool_calls(
     service: Service, disk: Disk
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     call = ToolCall(id="c", name="look", arguments="{}")
     disk.refuse("pwrite")
     assert (
@@ -205,7 +205,7 @@ def test_a_stop_tries_once_more_and_a_restart_stores_a_repeat_once(
     connect: Connect,
     repaired: bool,
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     disk.refuse("pwrite", "rename", after_bytes=60)
     assert (
         code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
@@ -225,7 +225,7 @@ def test_a_stop_tries_once_more_and_a_restart_stores_a_repeat_once(
 def test_a_stop_reports_once_how_many_messages_of_a_conversation_are_lost(
     service: Service, server: RunningServer, disk: Disk, is_gone: bool
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     disk.refuse("pwrite", "rename")
     for request_id, batch in (("r1", [user("two"), agent("2")]), ("r2", [user("three")])):
         refused = failure_of(
@@ -253,7 +253,7 @@ def test_a_stop_reports_once_how_many_messages_of_a_conversation_are_lost(
 def test_beyond_the_bound_nothing_is_held_and_the_caller_is_told(
     service: Service, server: RunningServer, disk: Disk
 ) -> None:
-    ids = [service.told("one") for _ in range(3)]
+    ids = [service.conversation_of("one") for _ in range(3)]
     disk.refuse("pwrite")
     batch = [user("x" * 800_000) for _ in range(9)]
     texts = [
@@ -273,7 +273,7 @@ def test_beyond_the_bound_nothing_is_held_and_the_caller_is_told(
 
 def test_holding_counts_what_it_has_and_forgets_what_is_gone(service: Service, disk: Disk) -> None:
     assert (PendingWrites(Overlay()).messages, PendingWrites(Overlay()).bytes) == (0, 0)
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     disk.refuse("pwrite")
     assert (
         code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
@@ -285,14 +285,14 @@ def test_holding_counts_what_it_has_and_forgets_what_is_gone(service: Service, d
         code_of(lambda: service.append(conversation_id, user("two"), request_id="r1"))
         == "NOT_FOUND"
     )
-    other = service.told("other")
+    other = service.conversation_of("other")
     assert service.append(other, user("two"), request_id="r1").turn_number == 2
 
 
 def test_held_messages_of_many_callers_are_all_written_once_and_in_order(
     service: Service, server: RunningServer, disk: Disk
 ) -> None:
-    ids = [service.told("one") for _ in range(8)]
+    ids = [service.conversation_of("one") for _ in range(8)]
     disk.refuse("pwrite", after_bytes=10)
 
     def append(number: int) -> str:
@@ -320,7 +320,7 @@ def test_held_messages_of_many_callers_are_all_written_once_and_in_order(
 def test_a_transcript_that_something_else_changed_still_gets_what_is_held(
     service: Service, server: RunningServer, disk: Disk
 ) -> None:
-    conversation_id = service.told("one", "two")
+    conversation_id = service.conversation_of("one", "two")
     path = transcript(server, conversation_id)
     disk.refuse("pwrite", error=errno.ENOSPC)
     assert (

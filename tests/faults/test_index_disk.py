@@ -35,7 +35,7 @@ def test_a_full_disk_under_the_index_alone_refuses_no_append_and_heals_when_ther
     data = tmp_path / "data"
     with mounted(tmp_path / "disk", "4m") as disk:
         with served(data) as (service, process):
-            name = service.told("zebra one")
+            name = service.conversation_of("zebra one")
             process.terminate()
             assert process.wait(20) == 0
         index = data / INDEX
@@ -72,7 +72,7 @@ def test_an_index_that_turns_read_only_under_a_running_server_refuses_no_append_
 ) -> None:
     data = real_disk_path / "data"
     with served(data) as (service, process):
-        name = service.told("zebra one")
+        name = service.conversation_of("zebra one")
         assert service.found("zebra") == [name]
         with unwritable(*(data / INDEX).parent.glob("conversations.db*")):
             for turn in range(10):

@@ -59,7 +59,7 @@ def test_an_index_that_is_lost_under_a_running_server_is_made_anew_while_it_serv
     connect: Connect,
     lose: Callable[[Path], None],
 ) -> None:
-    ids = [service.told("zebra one", "giraffe two") for _ in range(5)]
+    ids = [service.conversation_of("zebra one", "giraffe two") for _ in range(5)]
     service.rename(ids[0], "Named")
     before = answers(service, QUERIES)
     file = server.folder / "conversations.db"
@@ -85,7 +85,7 @@ def test_an_index_that_is_lost_under_a_running_server_is_made_anew_while_it_serv
 def test_appends_go_on_while_a_lost_index_is_made_anew_and_every_one_is_found_after(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    ids = [service.told("one") for _ in range(8)]
+    ids = [service.conversation_of("one") for _ in range(8)]
     stop = threading.Event()
     counts = [1] * 8
 
@@ -144,7 +144,7 @@ def refuse_all(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 def test_an_index_that_takes_nothing_in_fails_no_append_says_so_once_and_catches_up(
     service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = [service.told("giraffe") for _ in range(3)]
+    ids = [service.conversation_of("giraffe") for _ in range(3)]
     refusing = refuse_all(monkeypatch)
     with structlog.testing.capture_logs() as logs:
         for turn in range(4):
@@ -173,7 +173,7 @@ def test_an_index_that_takes_nothing_in_fails_no_append_says_so_once_and_catches
 def test_a_new_index_that_refuses_what_it_is_made_of_is_degraded_until_it_has_it(
     service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = {service.told("zebra") for _ in range(3)}
+    ids = {service.conversation_of("zebra") for _ in range(3)}
     file = server.folder / "conversations.db"
     service.search("zebra")
     refusing = refuse_all(monkeypatch)
@@ -193,7 +193,10 @@ def test_a_new_index_that_refuses_what_it_is_made_of_is_degraded_until_it_has_it
 def test_a_page_that_goes_bad_under_a_running_server_is_mended_while_it_serves(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    ids = [service.told(*(f"zebra {number} {turn}" for turn in range(8))) for number in range(20)]
+    ids = [
+        service.conversation_of(*(f"zebra {number} {turn}" for turn in range(8)))
+        for number in range(20)
+    ]
     before = answers(service, QUERIES)
     server.stop()
     path = server.folder / "conversations.db"
@@ -220,7 +223,7 @@ def test_a_page_that_goes_bad_under_a_running_server_is_mended_while_it_serves(
 def test_a_transcript_that_shrank_under_a_running_server_makes_the_index_anew(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("giraffe", "zebra", "lion")
+    conversation_id = service.conversation_of("giraffe", "zebra", "lion")
     path = transcript(server, conversation_id)
     rest = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
     path.write_bytes(rest)
@@ -235,7 +238,7 @@ def test_a_transcript_that_shrank_under_a_running_server_makes_the_index_anew(
 def test_a_delete_whose_index_is_lost_is_finished_once_there_is_a_new_one(
     service: Service, server: RunningServer
 ) -> None:
-    deleted, other = service.told("zebra one"), service.told("zebra two")
+    deleted, other = service.conversation_of("zebra one"), service.conversation_of("zebra two")
     remove(server.folder)
     code_of(lambda: service.delete(deleted))
     until(lambda: whole_again(service) and not list(server.folder.glob("*.deleting")))
@@ -251,7 +254,7 @@ def test_an_index_of_an_older_version_is_migrated_and_every_answer_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The step that a later version may have: a table more, filled from those that are there."""
-    service.told("zebra one", "giraffe two")
+    service.conversation_of("zebra one", "giraffe two")
     before = answers(service, QUERIES)
     server.stop()
 
@@ -282,7 +285,7 @@ def test_a_migration_that_fails_leaves_the_old_version_whole_and_the_index_is_ma
     connect: Connect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    service.told("zebra one", "giraffe two")
+    service.conversation_of("zebra one", "giraffe two")
     before = answers(service, QUERIES)
     server.stop()
     failing = iter([True])

@@ -80,7 +80,7 @@ def test_without_the_models_file_words_answer_until_it_is_there(
 ) -> None:
     (weights / MODEL).rename(weights / "away")
     service = connect(start_server(embedder="onnx", embedding_model=str(weights)))
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until(
         lambda: (
             list(reasons(service)) == VECTOR
@@ -112,13 +112,13 @@ def test_a_long_text_loses_no_part_where_the_disk_refuses_a_released_model(
 ) -> None:
     server = start_server(embedder="onnx", embedding_model=str(weights))
     service = connect(server)
-    service.told("The car needs new tyres")
+    service.conversation_of("The car needs new tyres")
     until_embedded(service, server)
     (weights / MODEL).rename(weights / "away")
     assert all(it.release(0.0) for it in embedders)
     filler = "The quarterly figures were discussed at length and written down. " * 1100
     with capture_logs() as logged:
-        long = service.told(f"{KYOTO}. {filler}")
+        long = service.conversation_of(f"{KYOTO}. {filler}")
         until(lambda: any(it["event"] == "meaning_unavailable" for it in logged))
     (weights / "away").rename(weights / MODEL)
     until_embedded(service, server)
@@ -139,13 +139,13 @@ def test_a_released_model_of_other_languages_that_cannot_be_read_stops_nothing_e
     monkeypatch.setattr("recollect_server.app.models.shipped", lambda it=MINILM: at[it])
     server = start_server(embedder="onnx")
     service = connect(server)
-    service.told("我们把会议改到了周五下午三点，地点还是在二楼。")
+    service.conversation_of("我们把会议改到了周五下午三点，地点还是在二楼。")
     until_embedded(service, server)
     (languages / E5.model).rename(languages / "away")
     assert [it.release(0.0) for it in embedders if it.profile is E5] == [True]
-    service.told("报告必须在星期一之前寄给会计。")
+    service.conversation_of("报告必须在星期一之前寄给会计。")
     until(lambda: any(E5.name in reason for reason in reasons(service).values()))
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until(lambda: service.found(QUESTION)[:1] == [kyoto])
     folder = server.folder
     until(lambda: checking.state_of(folder).lines == vector_checking.state_of(folder).lines)
@@ -158,7 +158,7 @@ def test_without_sqlite_vec_words_answer_until_it_is_there(
     with monkeypatch.context() as missing:
         missing.setitem(sys.modules, "sqlite_vec", None)
         service = connect(start_server(embedder="onnx"))
-        kyoto = service.told(KYOTO)
+        kyoto = service.conversation_of(KYOTO)
         until(
             lambda: all(
                 "sqlite-vec is not installed" in reason for reason in reasons(service).values()
@@ -175,7 +175,7 @@ def test_a_broken_file_of_vectors_is_made_anew_at_the_start(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until_embedded(service, server)
     before = answers(service, [QUESTION])
     server.stop()
@@ -199,7 +199,7 @@ def test_a_file_of_vectors_that_breaks_under_a_running_server_is_made_anew(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until_embedded(service, server)
     if damage == "removed":
         (server.folder / NAME).unlink()
@@ -209,7 +209,7 @@ def test_a_file_of_vectors_that_breaks_under_a_running_server_is_made_anew(
         connection.execute("DROP TABLE texts")
         connection.close()
     assert service.found("kyoto") == [kyoto]
-    bread = service.told("Bread and milk are gone")
+    bread = service.conversation_of("Bread and milk are gone")
     until(lambda: service.found("groceries") == [bread])
     until_embedded(service, server)
     assert service.found(QUESTION) == [kyoto]
@@ -220,7 +220,7 @@ def test_a_model_that_fails_is_named_and_words_answer(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until_embedded(service, server)
 
     def fail(*_: object) -> None:
@@ -232,7 +232,7 @@ def test_a_model_that_fails_is_named_and_words_answer(
             VECTOR, "the embedding model failed: out of memory"
         )
         answers_by_words(service, kyoto)
-        bread = service.told("Bread and milk are gone")
+        bread = service.conversation_of("Bread and milk are gone")
         until(lambda: "out of memory" in next(iter(reasons(service).values())))
     until(lambda: service.found("groceries") == [bread])
     assert not service.search(QUESTION).degraded
@@ -244,7 +244,7 @@ def test_what_was_told_while_the_model_was_away_is_embedded_although_its_updates
     monkeypatch.setattr(app.space, "UpdatePruner", partial(UpdatePruner, seconds=0.01))
     server = start_server(embedder="onnx", max_updates=1)
     service = connect(server)
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until_embedded(service, server)
 
     def fail(*_: object) -> None:
@@ -253,7 +253,7 @@ def test_what_was_told_while_the_model_was_away_is_embedded_although_its_updates
     with monkeypatch.context() as broken:
         broken.setattr(Planner, "plan", fail)
         until(lambda: "away" in reasons(service).get(VECTOR[0], ""))
-        bread = service.told("Bread and milk are gone")
+        bread = service.conversation_of("Bread and milk are gone")
         service.rename(kyoto, "A journey")
         until(lambda: updates_left(server.folder) == 1)
     until_embedded(service, server)
@@ -279,7 +279,7 @@ def test_while_the_model_is_at_work_for_long_searches_say_what_they_lack(
 
     monkeypatch.setattr(Embedder, "embed_pieces", slow)
     try:
-        kyoto = service.told(KYOTO)
+        kyoto = service.conversation_of(KYOTO)
         until(
             lambda: (
                 reasons(service)
@@ -297,7 +297,7 @@ def test_vectors_in_the_order_of_an_index_that_is_gone_are_not_asked(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until_embedded(service, server)
     load, go_on = Meaning.load, threading.Event()
 
@@ -310,7 +310,7 @@ def test_vectors_in_the_order_of_an_index_that_is_gone_are_not_asked(
     monkeypatch.setattr(Meaning, "load", slow)
     try:
         (server.folder / "conversations.db").unlink()
-        service.told("Bread and milk are gone")
+        service.conversation_of("Bread and milk are gone")
         until(lambda: "the index was made anew" in reasons(service).get(VECTOR[0], ""))
     finally:
         go_on.set()
@@ -333,7 +333,7 @@ def test_another_model_takes_over_when_everything_is_worked_out_for_it(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until_embedded(service, server)
     server.stop()
     # The same model under another name: only the checksum of its tokenizer is another.
@@ -358,7 +358,7 @@ def test_turned_off_nothing_is_embedded_and_nothing_is_called_degraded(
 ) -> None:
     server = start_server(embedder="off")
     service = connect(server)
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     answers_by_words(service, kyoto)
     assert not service.search("kyoto").degraded
     assert service.found(QUESTION) == []
@@ -370,7 +370,7 @@ def test_turned_off_a_delete_takes_the_vectors_out_all_the_same(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     until_embedded(service, server)
     server.stop()
     off = start_server(embedder="off")
@@ -381,7 +381,7 @@ def test_turned_off_a_delete_takes_the_vectors_out_all_the_same(
 def test_verify_and_stats_look_at_the_vectors(start_server: Start, connect: Connect) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(KYOTO, "Bread and milk are gone")
+    kyoto = service.conversation_of(KYOTO, "Bread and milk are gone")
     until_embedded(service, server)
     server.stop()
     arguments = ["--data-dir", str(server.data_dir)]

@@ -56,7 +56,10 @@ def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(
     monkeypatch.setattr(Extractive, "write_notes", faulty)
     server = start_server(abbreviator="extractive")
     service = connect(server)
-    lost, other = service.told("When do we ship?"), service.told("Rotate the logs daily.")
+    lost, other = (
+        service.conversation_of("When do we ship?"),
+        service.conversation_of("Rotate the logs daily."),
+    )
     clock.move(600_000)
     until(lambda: service.get(other).abbreviation)
     until(
@@ -84,7 +87,7 @@ def test_embedding_that_fails_as_nobody_foresaw_is_tried_again(
     monkeypatch.setattr(Embedder, "embed_pieces", faulty)
     server = start_server(embedder="onnx")
     service = connect(server)
-    conversation = service.told("We fly to Kyoto in April.")
+    conversation = service.conversation_of("We fly to Kyoto in April.")
     assert failed.wait(30)
     until_embedded(service, server)
     assert service.search("a journey to Japan").results[0].conversation_id == conversation

@@ -10,7 +10,7 @@ import pytest
 from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
 from recollect_server.domain.time import system_clock
-from recollect_server.services.upkeep.recovery import recover, unheard
+from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import read_postings
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def index(folder: Path) -> Iterator[Index]:
-    index = recover(FolderStore(folder), system_clock, unheard).index
+    index = recover(FolderStore(folder), system_clock, no_progress).index
     yield index
     index.close()
 
@@ -172,7 +172,7 @@ def test_words_of_one_stem_count_once_among_those_that_are_looked_up(index: Inde
 def test_others_keep_their_scores_while_a_message_is_removed(tmp_path: Path) -> None:
     write_conversation(tmp_path, Made(1, ["zebra", "zebra crossing", "a zebra " * 100]))
     index = recover(
-        FolderStore(tmp_path / "default" / "conversations"), system_clock, unheard
+        FolderStore(tmp_path / "default" / "conversations"), system_clock, no_progress
     ).index
     terms = index.search.terms("zebra").chosen
     before, during = (index.search.keyword(terms, Scope(), None) for _ in range(2))

@@ -70,8 +70,8 @@ def test_what_takes_longer_than_the_server_allows_ends_with_a_reason(
     method: str, start_server: Start, connect: Connect
 ) -> None:
     service = connect(start_server(search_timeout=timedelta(milliseconds=1)))
-    service.told("We fly to Osaka in May")
-    conversation = service.told("We fly to Kyoto in April")
+    service.conversation_of("We fly to Osaka in May")
+    conversation = service.conversation_of("We fly to Kyoto in April")
     # to look that many words up takes more than a millisecond
     long = " ".join(f"Kyoto{number}" for number in range(5000))
 
@@ -91,7 +91,7 @@ def test_a_caller_with_less_time_than_the_server_allows_gets_the_code_of_grpc(
     start_server: Start, connect: Connect
 ) -> None:
     service = connect(start_server())
-    service.told("We fly to Kyoto in April")
+    service.conversation_of("We fly to Kyoto in April")
     request = api.SearchRequest(query="Kyoto")
     assert (
         code_of(lambda: service.recall.Search(request, timeout=0.000_001))

@@ -33,7 +33,7 @@ def test_a_new_message_is_found_by_meaning_before_most_of_a_large_import(
     own = service.create().id
     service.append(own, *large)
     service.append(own, user("We fly to Kyoto in April"))
-    other = service.told("My daughter starts first grade in autumn")
+    other = service.conversation_of("My daughter starts first grade in autumn")
 
     def found() -> bool:
         hits = service.search("a journey to Japan").hits
@@ -66,9 +66,9 @@ def test_a_message_of_megabytes_does_not_hold_up_meaning_for_others(
     monkeypatch.setattr(Embedder, "cut", measured)
     server = start_server(embedder="onnx", max_message_bytes=4 << 20)
     service = connect(server)
-    service.told(WORDS * ((3 << 20) // len(WORDS)))
+    service.conversation_of(WORDS * ((3 << 20) // len(WORDS)))
     until(lambda: longest)  # it is at work
-    kyoto = service.told("We fly to Kyoto in April")
+    kyoto = service.conversation_of("We fly to Kyoto in April")
     until(lambda: service.found("a journey to Japan") == [kyoto])
     assert max(longest) <= 64 << 10
 

@@ -51,7 +51,7 @@ def test_a_subscriber_whose_cursor_is_of_after_the_copy_begins_again(
     """
     running = start_server()
     service = Service(running.target)
-    name = service.told("One")
+    name = service.conversation_of("One")
     running.stop()
     shutil.copytree(running.data_dir, tmp_path / "copy")
     running = start_server()
@@ -103,7 +103,7 @@ def test_a_folder_that_is_renamed_is_the_same_and_a_cursor_goes_on(
     start_server: Start, server: RunningServer, tmp_path: Path, clock: MovableClock
 ) -> None:
     service = Service(server.target)
-    name = service.told("One")
+    name = service.conversation_of("One")
     one = Subscriber(server.target).ready()
     cursor = one.cursor
     one.close()

@@ -112,7 +112,7 @@ def test_a_name_that_is_stored_forges_no_line_and_no_role_in_any_context(
 ) -> None:
     names = made_up(scale)
     restarted = connect(put_in_place(server, start_server, names, [*reversed(names)]))
-    here = restarted.told("hello")
+    here = restarted.conversation_of("hello")
     block = rendered(restarted, here, RECALL, "What was said of the zebra again?")
     head, *sources = block.splitlines()
     assert sources

@@ -58,7 +58,7 @@ def test_clients_that_open_watches_and_cancel_them_never_stop_the_server(
         with health_of(target) as health:
             assert health.Check(asked(), timeout=10).status == SERVING
         service = Service(target)
-        assert service.told("still served")
+        assert service.conversation_of("still served")
         service.channel.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(PROMPT) == 0
@@ -97,7 +97,7 @@ def test_clients_that_have_grpc_check_health_come_and_go_without_harm(
     for _ in range(8 * scale):
         with grpc.insecure_channel(server.target, options=options) as channel:
             grpc.channel_ready_future(channel).result(30)
-    assert connect(server).told("still served")
+    assert connect(server).conversation_of("still served")
     server.stop()
     for channel in held:
         channel.close()

@@ -137,7 +137,7 @@ def test_fetched_turns_are_bounded_and_go_on_behind_the_last_line(
 def test_lists_end_their_page_where_an_answer_is_full(small: Service) -> None:
     names = []
     for number in range(12):
-        names.append(small.told(f"zebra {number}"))
+        names.append(small.conversation_of(f"zebra {number}"))
         small.abbreviate(names[-1], f"zebra notes {number} ".ljust(16_000, "n"))
     pages = list(small.pages(page_size=500))
     assert len(pages) > 2

@@ -48,7 +48,7 @@ def test_a_long_conversation_is_deleted_while_appends_and_searches_go_on(
     messages.
     """
     messages = 2000 * scale
-    stays = service.told("zebra stays")
+    stays = service.conversation_of("zebra stays")
     goes = long_conversation(service, messages)
     service.search("zebra")  # answered once the index has taken in everything
     waits: list[float] = []
@@ -90,7 +90,7 @@ def test_a_start_after_a_kill_within_a_long_delete_finishes_it_and_says_so(
 ) -> None:
     before = start_server()
     service = connect(before)
-    stays, goes = service.told("zebra stays"), long_conversation(service, 500 * scale)
+    stays, goes = service.conversation_of("zebra stays"), long_conversation(service, 500 * scale)
     before.stop()
     with (
         process(before.data_dir, point) as killed,

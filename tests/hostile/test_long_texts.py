@@ -28,13 +28,13 @@ def test_a_short_message_behind_a_long_one_is_found_by_meaning_before_it(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    short = service.told("The car needs new tyres before winter")
+    short = service.conversation_of("The car needs new tyres before winter")
     until(lambda: service.found("vehicle upkeep") == [short])
     own = service.create().id
     service.append(own, user(long_text(min(80 * scale, 1000))))
     began = time.perf_counter()
     service.append(own, agent("We fly to Kyoto in April"))
-    other = service.told("My daughter starts first grade in autumn")
+    other = service.conversation_of("My daughter starts first grade in autumn")
     until(
         lambda: (
             [hit.conversation_id for hit in service.search("a journey to Japan").hits][:1] == [own]
@@ -72,7 +72,7 @@ def test_a_stop_does_not_wait_for_a_long_text_and_a_start_goes_on_with_it(
     monkeypatch.setattr(VectorStore, "add_parts", counted)
     server = start_server(embedder="onnx")
     service = connect(server)
-    long = service.told(long_text(20))
+    long = service.conversation_of(long_text(20))
     until(lambda: counts)
     began = time.perf_counter()
     server.stop()
@@ -106,7 +106,7 @@ def test_a_message_that_comes_when_a_long_text_of_its_conversation_is_embedded_i
     monkeypatch.setattr(VectorStore, "has_text", appending)
     server = start_server(embedder="onnx")
     service = connect(server)
-    own = service.told(long_text(20))
+    own = service.conversation_of(long_text(20))
     until(lambda: ends)
     until_embedded(service, server)
     snippets = [hit.snippet for hit in service.search("a journey to Japan").hits]
@@ -148,7 +148,7 @@ def test_a_long_text_that_is_redacted_while_it_is_embedded_leaves_no_vector(
     count = before_parts(monkeypatch, lambda: redact(service, own, turn_number=1), at=0)
     server = start_server(embedder="onnx")
     service = connect(server)
-    own = service.told(long_text(20))
+    own = service.conversation_of(long_text(20))
     until(count)
     until_embedded(service, server)
     state = vectors.state_of(server.folder)
@@ -161,7 +161,7 @@ def test_a_long_text_is_embedded_whole_beside_the_redaction_of_another_message(
     count = before_parts(monkeypatch, lambda: redact(service, own, turn_number=1), at=1)
     server = start_server(embedder="onnx")
     service = connect(server)
-    own = service.told("The car needs new tyres before winter", long_text(20))
+    own = service.conversation_of("The car needs new tyres before winter", long_text(20))
     until(count)
     until_embedded(service, server)
     state = vectors.state_of(server.folder)
@@ -173,8 +173,8 @@ def test_a_conversation_that_is_deleted_while_its_text_is_embedded_leaves_nothin
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    long = service.told(long_text(40))
-    tyres = service.told("The car needs new tyres before winter")
+    long = service.conversation_of(long_text(40))
+    tyres = service.conversation_of("The car needs new tyres before winter")
     until(lambda: service.found("vehicle upkeep") == [tyres])
     service.delete(long)
     until_embedded(service, server)
@@ -204,9 +204,9 @@ def test_a_text_that_goes_at_the_moment_at_which_its_vector_is_kept_is_in_no_sea
     server = start_server(embedder="onnx")
     service = connect(server)
     own = ""
-    other = service.told("My daughter starts first grade in autumn")
+    other = service.conversation_of("My daughter starts first grade in autumn")
     until_embedded(service, server)
-    own = service.told("The car needs new tyres before winter")
+    own = service.conversation_of("The car needs new tyres before winter")
     until(lambda: acted)
     until_embedded(service, server)
     assert {hit.conversation_id for hit in service.search("vehicle upkeep").hits} <= {other}

@@ -84,7 +84,7 @@ def race(
     assert not model.failures, "\n".join(model.failures)
     services = [Post(it.target) for it in servers]
     try:
-        services[0].told("the end")
+        services[0].conversation_of("the end")
         for one in subscribers + late:
             one.until(lambda one=one: "the end" in one.messages())  # type: ignore[misc]
             one.close()

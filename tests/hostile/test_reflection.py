@@ -76,7 +76,7 @@ def test_idle_streams_hold_no_thread_and_nobody_waits_for_them(
 ) -> None:
     server = start_server(threads=2, shutdown_grace="10m")
     service = connect(server)
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
     idle = Streams(server.target)
     try:
         for number in range(IDLE * scale):
@@ -152,7 +152,7 @@ def test_streams_that_open_and_cancel_leave_nothing(
         if number % 3:
             next(call)
         call.cancel()
-    assert service.told("still served")
+    assert service.conversation_of("still served")
     assert len(answer_of(next(streams.open(listing()))).list_services_response.service) == SERVICES
 
 
@@ -185,7 +185,7 @@ def test_a_grpcio_without_the_private_means_is_served_by_threads_of_reflections_
                 len(answer_of(next(opened.open(listing()))).list_services_response.service)
                 == SERVICES
             )
-        assert connect(server).told("zebra")
+        assert connect(server).conversation_of("zebra")
         assert 0 < reflection_threads() <= 8
         server.stop()
     finally:

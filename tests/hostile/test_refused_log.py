@@ -168,7 +168,7 @@ def test_standard_streams_that_are_closed_are_no_file_of_the_servers(tmp_path: P
         return subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *command])
 
     with serving(tmp_path, start=without_streams) as (process, service):
-        assert service.told("zebra")
+        assert service.conversation_of("zebra")
         if sys.platform == "linux":
             files = {
                 str(Path(f"/proc/{process.pid}/fd/{descriptor}").readlink())

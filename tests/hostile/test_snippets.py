@@ -51,7 +51,7 @@ def test_a_word_at_the_far_end_of_a_long_text_is_shown(
 ) -> None:
     service = connect(start_server())
     filler = "nothing of note happened here today. " * 12_000
-    service.told(f"{filler}The feasibility of zebras was discussed. {filler}")
+    service.conversation_of(f"{filler}The feasibility of zebras was discussed. {filler}")
     for query, expected in (
         ("zebra", ["zebras"]),
         ("feasible discussion", ["feasibility", "discussed"]),

@@ -43,7 +43,7 @@ def test_only_the_owner_may_connect_whatever_the_umask_is(
         0o600,
         os.geteuid(),
     )
-    assert connect(server).told("zebra")
+    assert connect(server).conversation_of("zebra")
     assert {it.name for it in tmp_path.iterdir()} == {"data", "s"}
     server.stop()
     assert {it.name for it in tmp_path.iterdir()} == {"data"}
@@ -59,7 +59,7 @@ def test_a_live_server_keeps_its_path(
         listen,
         "another program listens there: stop it, or name another path with --listen",
     )
-    assert first.told("zebra")
+    assert first.conversation_of("zebra")
     assert Service(listen).found("zebra")
 
 
@@ -130,7 +130,7 @@ def test_the_socket_of_a_killed_server_is_taken_over(
         process.send_signal(signal.SIGKILL)
         process.wait(30)
     assert path.is_socket()
-    assert connect(start_server(listen=f"unix:{path}")).told("zebra")
+    assert connect(start_server(listen=f"unix:{path}")).conversation_of("zebra")
 
 
 def test_the_socket_of_another_that_took_the_path_is_not_removed(
@@ -159,7 +159,7 @@ def test_a_path_as_long_as_can_be_is_served_and_a_longer_one_is_refused(
     folder = tmp_path / ("f" * (room - 2)) if room > 2 else tmp_path
     folder.mkdir(exist_ok=True)
     name = "s" * (most - len(os.fsencode(folder)) - 1)
-    assert connect(start_server(listen=f"unix:{folder / name}")).told("zebra")
+    assert connect(start_server(listen=f"unix:{folder / name}")).conversation_of("zebra")
     assert_a_second_is_refused(
         start_server,
         f"unix:{folder / name}s",

@@ -38,8 +38,10 @@ FORMS = [
 @pytest.fixture(scope="module")
 def history(shared: Service) -> dict[str, str]:
     """Return conversations by language, each with one message."""
-    shared.told("Nothing of this kind was said.", "We bought new bicycles for the children")
-    return {language: shared.told(text) for language, text, _, _ in FORMS}
+    shared.conversation_of(
+        "Nothing of this kind was said.", "We bought new bicycles for the children"
+    )
+    return {language: shared.conversation_of(text) for language, text, _, _ in FORMS}
 
 
 @pytest.mark.parametrize(("language", "question", "mark"), [(it[0], *it[2:]) for it in FORMS])
@@ -52,7 +54,9 @@ def test_a_word_is_found_and_marked_in_the_forms_of_its_language(
 
 
 def test_a_question_in_english_finds_names_in_other_languages(service: Service) -> None:
-    conversation = service.told("Wir haben die Clusters mit Kubernetes in Barcelona aufgesetzt")
+    conversation = service.conversation_of(
+        "Wir haben die Clusters mit Kubernetes in Barcelona aufgesetzt"
+    )
     assert service.found("Kubernetes cluster") == [conversation]
     assert service.found("the trip to Barcelona") == [conversation]
 
@@ -62,7 +66,7 @@ def test_a_message_cannot_write_the_marker_of_a_language_into_the_index(
 ) -> None:
     # else every search would look at each of these words
     words = " ".join(f"{MARKER}{word}" for word in (*MARKERS.values(), *map(str, range(200))))
-    conversation = service.told(f"{words} {MARKER}de0 harbour")
+    conversation = service.conversation_of(f"{words} {MARKER}de0 harbour")
     assert service.found("harbour") == [conversation]
     assert service.found("199") == [conversation]
     with apsw.Connection(str(server.folder / NAME)) as connection:
@@ -72,13 +76,13 @@ def test_a_message_cannot_write_the_marker_of_a_language_into_the_index(
 
 
 def test_stop_words_of_the_questions_language_find_nothing(service: Service) -> None:
-    service.told("Wie ist das denn mit der Arbeit in dem neuen Haus?")
+    service.conversation_of("Wie ist das denn mit der Arbeit in dem neuen Haus?")
     assert service.found("Wann und wo ist der Zahnarzt mit dem Termin?") == []
 
 
 def test_letters_without_an_accent_stand_for_those_with_one(service: Service) -> None:
     ids = [
-        service.told(text)
+        service.conversation_of(text)
         for text in (
             "The office in Łódź is closed",
             "Die Straße am Fluß ist gesperrt, wir müssen über die Brücke",
@@ -102,16 +106,16 @@ def test_letters_without_an_accent_stand_for_those_with_one(service: Service) ->
 def test_words_of_one_character_are_found_within_a_question(
     service: Service, text: str, question: str, mark: str
 ) -> None:
-    service.told("今天天气很好", "完全不同的话题", "今日は天気がいい")
-    conversation = service.told(text)
+    service.conversation_of("今天天气很好", "完全不同的话题", "今日は天気がいい")
+    conversation = service.conversation_of(text)
     answer = service.search(question)
     assert answer.hits[0].conversation_id == conversation
     assert mark in marked(answer.hits[0].snippet)
 
 
 def test_hindi_words_are_whole_and_not_their_consonants(service: Service) -> None:
-    conversation = service.told("किताब मेज़ पर रखी है")
-    service.told("वह काम तब करेगा")
+    conversation = service.conversation_of("किताब मेज़ पर रखी है")
+    service.conversation_of("वह काम तब करेगा")
     assert service.found("किताब") == [conversation]
 
 
@@ -122,8 +126,8 @@ def test_hindi_words_are_whole_and_not_their_consonants(service: Service) -> Non
 def test_a_hindi_word_is_found_and_marked_in_its_other_spelling(
     service: Service, spelling: str, other: str
 ) -> None:
-    conversation = service.told(f"कल मैंने {spelling} के बारे में बहुत कुछ पढ़ा था")
-    service.told("आज मौसम बहुत अच्छा है और हम बाहर जा रहे हैं")
+    conversation = service.conversation_of(f"कल मैंने {spelling} के बारे में बहुत कुछ पढ़ा था")
+    service.conversation_of("आज मौसम बहुत अच्छा है और हम बाहर जा रहे हैं")
     hits = service.search(other).hits
     assert [hit.conversation_id for hit in hits] == [conversation]
     assert marked(hits[0].snippet) == [spelling]
@@ -136,7 +140,7 @@ def test_a_hindi_word_is_found_and_marked_in_its_other_spelling(
 def test_an_index_with_hindi_of_a_version_with_two_spellings_is_made_anew(
     service: Service, server: RunningServer, text: str, is_made_anew: bool
 ) -> None:
-    service.told(text)
+    service.conversation_of(text)
     server.stop()
     step = next(it for it in MIGRATIONS if it.__name__ == "_spellings_of_hindi")
     with apsw.Connection(str(server.folder / NAME)) as connection:
@@ -147,7 +151,7 @@ def test_an_index_with_hindi_of_a_version_with_two_spellings_is_made_anew(
 
 
 def test_notes_are_found_in_the_forms_of_their_language(service: Service) -> None:
-    conversation = service.told("Ja, gut, das machen wir.")
+    conversation = service.conversation_of("Ja, gut, das machen wir.")
     service.abbreviate(conversation, "Sie haben die Zahnärzte in der Stadt verglichen.", ["städte"])
     result = service.search("Welcher Zahnarzt ist es?").results[0]
     assert result.conversation_id == conversation
@@ -155,8 +159,8 @@ def test_notes_are_found_in_the_forms_of_their_language(service: Service) -> Non
 
 
 def test_deleting_a_message_takes_its_stems_along(service: Service, server: RunningServer) -> None:
-    left = service.told("Die Häuser in der Straße sind verkauft, und wir müssen suchen")
-    service.told("Nothing else")
+    left = service.conversation_of("Die Häuser in der Straße sind verkauft, und wir müssen suchen")
+    service.conversation_of("Nothing else")
     service.delete(left)
     server.stop()
     with apsw.Connection(str(server.folder / NAME)) as connection:
@@ -168,7 +172,7 @@ def test_deleting_a_message_takes_its_stems_along(service: Service, server: Runn
 def test_an_index_of_a_version_without_stems_is_made_anew(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation = service.told("Die Zahnärzte haben mir zwei neue Termine gegeben")
+    conversation = service.conversation_of("Die Zahnärzte haben mir zwei neue Termine gegeben")
     server.stop()
     step = next(it for it in MIGRATIONS if it.__name__ == "_words_by_language")
     with apsw.Connection(str(server.folder / NAME)) as connection:

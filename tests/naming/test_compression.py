@@ -38,7 +38,7 @@ def vectors(server: RunningServer) -> dict[str, list[tuple[object, ...]]]:
 def test_a_compression_changes_no_word_and_no_vector(start_server: Start, connect: Connect) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    conversation = service.told("We fly to Kyoto in April.", "The car needs new tyres.")
+    conversation = service.conversation_of("We fly to Kyoto in April.", "The car needs new tyres.")
     until_embedded(service, server)
     server.stop()
     before = indexed(server), vectors(server)
@@ -58,14 +58,14 @@ def test_a_compression_brings_no_notes(
 ) -> None:
     server = start_server(abbreviator="extractive")
     service = connect(server)
-    conversation = service.told("We fly to Kyoto in April.", "The car needs new tyres.")
+    conversation = service.conversation_of("We fly to Kyoto in April.", "The car needs new tyres.")
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
     until(lambda: note_state_of(server.folder).without == 0)
     service.compress(conversation, 1, SUMMARY)
     service.listed(page_size=1)
     assert note_state_of(server.folder).without == 0
-    marker = service.told("Rotate the logs daily.")
+    marker = service.conversation_of("Rotate the logs daily.")
     clock.move(20 * MINUTE)
     until(lambda: service.get(marker).abbreviation)
     assert kinds(server, conversation) == ["abbreviation", "compression"]

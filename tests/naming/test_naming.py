@@ -43,7 +43,10 @@ def service(naming: RunningServer, connect: Connect) -> Service:
 def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(
     service: Service, naming: RunningServer, clock: MovableClock
 ) -> None:
-    first, second = service.told("Rotate the logs daily."), service.told("What is a pangolin?")
+    first, second = (
+        service.conversation_of("Rotate the logs daily."),
+        service.conversation_of("What is a pangolin?"),
+    )
     clock.move(9 * MINUTE)
     service.append(second, agent("A scaly mammal."))
     clock.move(MINUTE)
@@ -51,7 +54,7 @@ def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(
     assert service.get(first).abbreviation == "User: Rotate the logs daily."
     clock.move(9 * MINUTE - 1)
     # once this one has notes, the writer has looked around again
-    leave(service, service.told("Ask Marta about it."))
+    leave(service, service.conversation_of("Ask Marta about it."))
     assert not service.get(second).abbreviation
     assert not service.get(first).title  # one turn is too little to name it by
     clock.move(1)
@@ -60,7 +63,10 @@ def test_ten_quiet_minutes_bring_notes_and_not_a_minute_less(
 
 
 def test_a_conversation_that_is_left_gets_its_notes_at_once(service: Service) -> None:
-    left, stayed = service.told("Rotate the logs daily."), service.told("Hello there, server.")
+    left, stayed = (
+        service.conversation_of("Rotate the logs daily."),
+        service.conversation_of("Hello there, server."),
+    )
     leave(service, left, stayed)
     assert not service.get(stayed).abbreviation
 
@@ -68,7 +74,7 @@ def test_a_conversation_that_is_left_gets_its_notes_at_once(service: Service) ->
 def test_the_fifth_user_message_brings_a_title_and_no_notes_yet(
     service: Service, naming: RunningServer
 ) -> None:
-    four, five = service.told(*TURNS[:4]), service.told(*TURNS)
+    four, five = service.conversation_of(*TURNS[:4]), service.conversation_of(*TURNS)
     until(lambda: service.get(five).title)
     title = service.get(five).title
     assert title == "Why Is the Web Server Slow"
@@ -80,7 +86,7 @@ def test_the_fifth_user_message_brings_a_title_and_no_notes_yet(
 def test_a_title_is_sought_anew_on_idle_once_ten_turns_have_passed(
     service: Service, naming: RunningServer, clock: MovableClock
 ) -> None:
-    conversation = service.told(*TURNS)
+    conversation = service.conversation_of(*TURNS)
     until(lambda: service.get(conversation).title)
     for number in range(9):
         service.append(conversation, user(f"Pangolins eat ants, fact {number}."))
@@ -97,7 +103,7 @@ def test_a_title_is_sought_anew_on_idle_once_ten_turns_have_passed(
 def test_a_title_that_a_person_gave_is_never_changed(
     service: Service, naming: RunningServer, clock: MovableClock
 ) -> None:
-    conversation = service.told(*TURNS[:4])
+    conversation = service.conversation_of(*TURNS[:4])
     service.rename(conversation, "Mine")
     for number in range(20):
         service.append(conversation, user(f"Rotate log {number}."))
@@ -110,7 +116,7 @@ def test_a_title_that_a_person_gave_is_never_changed(
 def test_what_is_said_after_the_notes_brings_new_ones_even_within_the_same_turn(
     service: Service, clock: MovableClock
 ) -> None:
-    conversation = service.told("Why is the web server slow?")
+    conversation = service.conversation_of("Why is the web server slow?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
     service.append(conversation, agent("The disk of the web server is full of logs."))
@@ -122,7 +128,7 @@ def test_what_is_said_after_the_notes_brings_new_ones_even_within_the_same_turn(
 def test_anchors_come_from_their_message_and_are_not_written_twice(
     service: Service, naming: RunningServer, clock: MovableClock
 ) -> None:
-    conversation = service.told("My name is Alex.", "I live in Ghent.")
+    conversation = service.conversation_of("My name is Alex.", "I live in Ghent.")
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
     service.append(conversation, user("Call me Al. I live in Bruges."))
@@ -152,7 +158,9 @@ def test_a_restart_and_a_lost_index_lose_no_work(
     start_server: Start,
     connect: Connect,
 ) -> None:
-    conversations = [service.told(f"Rotate log {number}. My name is Alex.") for number in range(3)]
+    conversations = [
+        service.conversation_of(f"Rotate log {number}. My name is Alex.") for number in range(3)
+    ]
     naming.stop()
     delete_index(naming)
     clock.move(10 * MINUTE)
@@ -171,13 +179,13 @@ def test_notes_are_durable_and_need_no_second_writing_after_a_restart(
     start_server: Start,
     connect: Connect,
 ) -> None:
-    conversation = service.told("Rotate the logs daily.")
+    conversation = service.conversation_of("Rotate the logs daily.")
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
     naming.stop()
     delete_index(naming)
     again = connect(start_server(abbreviator="extractive"))
-    marker = again.told("What is a pangolin?")
+    marker = again.conversation_of("What is a pangolin?")
     clock.move(10 * MINUTE)
     until(lambda: again.get(marker).abbreviation)
     assert kinds(naming, conversation) == ["abbreviation"]
@@ -187,7 +195,7 @@ def test_off_means_that_nobody_takes_notes(
     start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:
     off = start_server(abbreviator="off")
-    conversation = connect(off).told(*TURNS)
+    conversation = connect(off).conversation_of(*TURNS)
     clock.move(10 * MINUTE)
     off.stop()
     on = start_server(abbreviator="extractive")
@@ -206,7 +214,7 @@ def test_a_model_that_fails_is_asked_again_with_the_next_sweep_and_logged_once(
     api.answers = [refused(401, "authentication_error")]
     server = start_server(abbreviator="anthropic")
     service = connect(server)
-    conversations = [service.told(f"Rotate log {number}.") for number in range(3)]
+    conversations = [service.conversation_of(f"Rotate log {number}.") for number in range(3)]
     clock.move(10 * MINUTE)
     until(lambda: len(api.requests) == 1)
     clock.move(5 * MINUTE)
@@ -237,9 +245,9 @@ def test_one_conversation_that_the_model_refuses_holds_up_no_other(
     api.answers = [wrote(NOTES, stop_reason="refusal", content=[]), wrote(NOTES)]
     server = start_server(abbreviator="auto")
     service = connect(server)
-    refused_one = service.told("Something that it will not read.")
+    refused_one = service.conversation_of("Something that it will not read.")
     clock.move(1)
-    other = service.told("Rotate the logs daily.")
+    other = service.conversation_of("Rotate the logs daily.")
     clock.move(10 * MINUTE)
     until(lambda: service.get(other).abbreviation)
     assert not service.get(refused_one).abbreviation
@@ -256,7 +264,7 @@ def test_a_conversation_that_goes_on_while_the_model_writes_waits_again(
         Answer(body=wrote(NOTES).body, wait=True),
         wrote(NOTES | {"abbreviation": "Second."}),
     ]
-    conversation = service.told("When do we ship?")
+    conversation = service.conversation_of("When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: len(api.requests) == 1)
     service.append(conversation, agent("On Friday."))  # nobody who talks waits for the model
@@ -278,7 +286,7 @@ def test_notes_of_a_deleted_conversation_are_not_those_of_another_one_with_its_i
             {"abbreviation": "Second.", "title": "Rotating the logs", "topics": [], "anchors": []}
         ),
     ]
-    name = service.told("When do we ship?")
+    name = service.conversation_of("When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: len(api.requests) == 1)
     service.delete(name)
@@ -295,7 +303,7 @@ def test_a_server_stops_while_a_model_is_still_asked_and_the_next_one_takes_the_
 ) -> None:
     api.answers = [Answer(hold=True), wrote(NOTES)]
     server = start_server(abbreviator="anthropic")
-    conversation = connect(server).told("When do we ship?")
+    conversation = connect(server).conversation_of("When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: len(api.requests) == 1)
     server.stop()
@@ -319,7 +327,7 @@ def test_a_split_is_suggested_to_who_watches_and_only_once(
     )
     watched = (response.update for response in stream)
     assert next(watched).WhichOneof("kind") == "conversation_list"
-    conversation = service.told("The disk is full.", "And I go to Ghent in May.")
+    conversation = service.conversation_of("The disk is full.", "And I go to Ghent in May.")
     clock.move(10 * MINUTE)
     kind = "conversation_list"
     suggestions: list[str] = []
@@ -364,7 +372,7 @@ def test_notes_by_a_model_keep_what_they_cost_and_insight_counts_it(
         abbreviator="anthropic", abbreviation_input_price=3.0, abbreviation_output_price=15.0
     )
     service = connect(server)
-    left = service.told(*TURNS)
+    left = service.conversation_of(*TURNS)
     service.switch(left)
     until(lambda: service.get(left).notes.failure)
     clock.move(60 * MINUTE)  # the answer that was none is not among the notes' calls

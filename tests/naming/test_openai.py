@@ -262,7 +262,7 @@ def test_a_server_takes_notes_by_a_local_model_and_records_it(
         abbreviator="openai", abbreviation_url=local.url, abbreviation_model="llama3.2"
     )
     service = connect(server)
-    conversation = service.told("When do we ship?")
+    conversation = service.conversation_of("When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(conversation).abbreviation == "Alex ships on Friday.")
     record = service.get(conversation).notes.abbreviation

@@ -30,8 +30,11 @@ def test_a_model_writes_offline_notes_anew_on_demand_and_the_record_survives_a_r
 ) -> None:
     offline = start_server(abbreviator="extractive")
     service = connect(offline)
-    first, second = service.told(*TURNS), service.told("Rotate the logs daily.")
-    named = service.told(*TURNS)
+    first, second = (
+        service.conversation_of(*TURNS),
+        service.conversation_of("Rotate the logs daily."),
+    )
+    named = service.conversation_of(*TURNS)
     service.rename(named, "Mine")
     clock.move(10 * MINUTE)
     until(lambda: all(service.get(it).abbreviation for it in (first, second, named)))
@@ -69,7 +72,10 @@ def test_offline_notes_replace_none_of_a_model_or_of_a_caller(
 ) -> None:
     model = start_server(abbreviator="anthropic")
     service = connect(model)
-    by_model, by_caller = service.told("When do we ship?"), service.told("Rotate the logs daily.")
+    by_model, by_caller = (
+        service.conversation_of("When do we ship?"),
+        service.conversation_of("Rotate the logs daily."),
+    )
     record(service, by_caller, "Logs are rotated.")
     clock.move(10 * MINUTE)
     until(lambda: service.get(by_model).abbreviation)
@@ -81,7 +87,7 @@ def test_offline_notes_replace_none_of_a_model_or_of_a_caller(
         service.append(it, user("Water the plants."))
         service.switch(it)
     clock.move(10 * MINUTE)
-    marker = service.told("What is a pangolin?")
+    marker = service.conversation_of("What is a pangolin?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(marker).abbreviation)
     assert service.get(by_model).abbreviation == "Alex ships on Friday."
@@ -93,7 +99,7 @@ def test_a_callers_notes_are_written_anew_only_where_they_are_named(
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
     service = connect(start_server(abbreviator="anthropic"))
-    conversation = service.told("Rotate the logs daily.")
+    conversation = service.conversation_of("Rotate the logs daily.")
     record(service, conversation, "Logs are rotated.")
     assert regenerate(service, all=True) == (0, 1)
     assert regenerate(service, writers=["caller"], channels=["web"]) == (1, 0)
@@ -107,7 +113,7 @@ def test_old_offline_notes_are_written_anew_in_the_background_within_half_of_the
     service = connect(offline)
     conversations = []
     for number in range(4):
-        conversations.append(service.told(f"Rotate log {number}."))
+        conversations.append(service.conversation_of(f"Rotate log {number}."))
         clock.move(10 * MINUTE)
         until(lambda: service.get(conversations[-1]).abbreviation)
     offline.stop()
@@ -117,7 +123,7 @@ def test_old_offline_notes_are_written_anew_in_the_background_within_half_of_the
     until(
         lambda: [writer(service, it) for it in conversations] == ["anthropic"] * 3 + ["extractive"]
     )
-    new = service.told("When do we ship?")
+    new = service.conversation_of("When do we ship?")
     clock.move(10 * MINUTE)
     until(lambda: service.get(new).abbreviation == NOTES["abbreviation"])
     assert len(api.requests) == 4
@@ -127,7 +133,7 @@ def test_an_import_keeps_the_record_and_an_old_transcript_has_none(
     start_server: Start, connect: Connect
 ) -> None:
     service = connect(start_server(abbreviator="off"))
-    conversation = service.told("Rotate the logs daily.")
+    conversation = service.conversation_of("Rotate the logs daily.")
     record(service, conversation, "Logs.", writer="openai", writer_model="llama3.2")
     notes = service.get(conversation).notes
     assert (notes.abbreviation.writer, notes.abbreviation.model) == ("openai", "llama3.2")

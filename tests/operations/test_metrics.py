@@ -129,7 +129,7 @@ def test_backlogs_are_seen_while_they_are_there(
 ) -> None:
     server = start_server(**OBSERVED)
     service = connect(server)
-    name = service.told("one")
+    name = service.conversation_of("one")
     disk.refuse("pwrite")
     assert code_of(lambda: service.append(name, user("two"))) == "UNAVAILABLE"
     held = scrape(server)
@@ -214,7 +214,7 @@ def test_the_database_is_seen_and_its_loss(
     postgres: Postgres, start_server: Start, connect: Connect
 ) -> None:
     server = start_server(store=postgres.new_database(), **OBSERVED)
-    connect(server).told("one")
+    connect(server).conversation_of("one")
     until(partial(Scraped(server), "recollect_postgres_connections", state="idle"))
     now = scrape(server)
     assert {name for name, it in METRICS.items() if it.only} <= now.names
@@ -253,7 +253,7 @@ def test_a_server_that_cannot_follow_the_others_says_so(
     monkeypatch.setattr(Follower, "turn", turn)
     server = start_server(store=postgres.new_database(), **OBSERVED)
     service = connect(server)
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     until(lambda: scrape(server).value("recollect_jobs_failing", job="following") == 1)
     assert service.found("one") == [conversation_id]  # calls ask for themselves what others wrote
 

@@ -181,7 +181,7 @@ def test_a_collector_that_is_away_holds_up_neither_calls_nor_a_stop(
 ) -> None:
     server = start_server(traces=f"http://{LOOPBACK}:1")
     service = connect(server)
-    service.told("one", "two")
+    service.conversation_of("one", "two")
     began = time.monotonic()
     server.stop()
     assert time.monotonic() - began < 6

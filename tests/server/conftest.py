@@ -71,7 +71,7 @@ class Service:
         """Append a turn of two messages."""
         return self.append(conversation_id, user(question), agent(answer))
 
-    def told(self, *contents: str, channel: str = "web", **fields: Any) -> str:
+    def conversation_of(self, *contents: str, channel: str = "web", **fields: Any) -> str:
         """Begin a conversation with one user message per turn, and return its id."""
         conversation_id = self.create(channel, **fields).id
         for content in contents:

@@ -63,7 +63,7 @@ def test_a_batch_lands_whole_and_in_order(service: Service) -> None:
 def test_a_batch_with_one_bad_message_stores_none_of_it(
     service: Service, server: RunningServer, last: Message
 ) -> None:
-    conversation_id = service.told("before")
+    conversation_id = service.conversation_of("before")
     before = kept_by(service, server)
     failure = failure_of(
         lambda: service.append(conversation_id, *(user(f"message {n}") for n in range(50)), last)
@@ -97,7 +97,7 @@ def test_without_a_request_id_every_call_is_a_new_one(service: Service) -> None:
 def test_a_repeated_request_is_answered_as_the_first_time_and_stores_nothing(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("earlier")
+    conversation_id = service.conversation_of("earlier")
     first = service.append(conversation_id, user("once"), agent("yes"), request_id="r1")
     service.turn(conversation_id, "later")
     service.rename(conversation_id, "Named Later")
@@ -116,7 +116,7 @@ def test_a_repeated_request_is_known_after_a_restart_and_without_the_index_it_wa
     connect: Connect,
     index_lost: bool,
 ) -> None:
-    conversation_id = service.told("earlier")
+    conversation_id = service.conversation_of("earlier")
     first = service.append(conversation_id, user("once"), agent("yes"), request_id="r1")
     service.turn(conversation_id, "later")
     server.stop()
@@ -253,7 +253,7 @@ def test_16_callers_on_one_conversation_lose_nothing_and_number_the_turns(servic
 
 def test_16_callers_on_16_conversations_do_not_mix(service: Service) -> None:
     def talk(caller: int) -> str:
-        return service.told(*(f"caller{caller} number {n}" for n in range(5)))
+        return service.conversation_of(*(f"caller{caller} number {n}" for n in range(5)))
 
     for caller, conversation_id in enumerate(at_once(16, talk)):
         texts = [message.content for message in service.load(conversation_id).messages]
@@ -278,7 +278,7 @@ def test_a_write_based_on_an_older_turn_is_refused(service: Service, server: Run
 
 
 def test_of_16_callers_that_expect_the_same_turn_one_writes(service: Service) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
 
     def write(caller: int) -> str:
         return code_of(

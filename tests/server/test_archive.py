@@ -35,7 +35,7 @@ def update(service: Service, conversation_id: str, **values: Any) -> Conversatio
 def test_subscribers_see_each_change_and_a_snapshot_lists_no_archived_conversation(
     service: Service,
 ) -> None:
-    stays, goes = service.told("one"), service.told("two")
+    stays, goes = service.conversation_of("one"), service.conversation_of("two")
     stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(), timeout=30)
     assert len(next(stream).update.conversation_list.conversations) == 2
     next(stream)
@@ -57,7 +57,7 @@ def test_subscribers_see_each_change_and_a_snapshot_lists_no_archived_conversati
 def test_what_is_archived_already_is_told_to_nobody_and_takes_no_line(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     archived = archive(service, conversation_id)
     transcript = server.folder / f"{conversation_id}.jsonl"
     written = transcript.read_bytes()
@@ -66,7 +66,7 @@ def test_what_is_archived_already_is_told_to_nobody_and_takes_no_line(
 
 
 def test_the_person_brings_a_conversation_back_and_the_agent_does_not(service: Service) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     archive(service, conversation_id)
     assert service.append(conversation_id, agent("an answer")).conversation.archived
     assert not service.append(conversation_id, user("a question")).conversation.archived
@@ -78,7 +78,7 @@ def test_an_index_made_anew_has_topics_by_hand_the_archive_and_metadata(
 ) -> None:
     server: RunningServer = start_server()
     service = connect(server)
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     set_topics(service, conversation_id, "disk")
     update(service, conversation_id, task={"id": 7}, gone=1)
     update(service, conversation_id, gone=None)

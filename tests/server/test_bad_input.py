@@ -51,7 +51,7 @@ IDS = [
 def test_what_is_not_the_name_of_a_conversation_is_refused_by_every_call(
     service: Service, server: RunningServer, name: str
 ) -> None:
-    service.told("something")
+    service.conversation_of("something")
     calls: list[Callable[[], object]] = [
         lambda: service.get(name),
         lambda: service.append(name, user("x")),

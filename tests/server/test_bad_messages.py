@@ -138,7 +138,7 @@ MESSAGES: list[tuple[str, Message, str]] = [
 
 @pytest.mark.parametrize("cost", [float("inf"), float("nan")])
 def test_a_cost_that_is_not_finite_is_refused_as_that(service: Service, cost: float) -> None:
-    here = service.told("before")
+    here = service.conversation_of("before")
     failure = failure_of(lambda: service.append(here, agent("x", cost=cost)))
     assert failure.text == f"messages[0].cost: is {cost}; it must be a finite number"
 
@@ -149,7 +149,7 @@ def test_a_cost_that_is_not_finite_is_refused_as_that(service: Service, cost: fl
 def test_a_wrong_message_is_refused_by_its_fields_name(
     service: Service, server: RunningServer, message: Message, field: str
 ) -> None:
-    conversation_id = service.told("before")
+    conversation_id = service.conversation_of("before")
     assert_refused(
         service,
         server,

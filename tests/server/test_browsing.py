@@ -36,7 +36,7 @@ def test_a_context_is_the_last_10_turns_or_those_named(service: Service) -> None
 def test_a_context_that_cannot_be_is_refused(
     service: Service, first: int, last: int, field: str
 ) -> None:
-    conversation_id = service.told("one", "two")
+    conversation_id = service.conversation_of("one", "two")
     failure = failure_of(
         lambda: service.context(conversation_id, turn_range=TurnRange(first=first, last=last))
     )
@@ -52,7 +52,7 @@ def test_recent_browses_by_time(service: Service, clock: MovableClock) -> None:
     made = []
     for number in range(15):
         made.append(
-            service.told(
+            service.conversation_of(
                 "first words", f"newest words {number}", channel="web" if number % 2 else "cli"
             )
         )

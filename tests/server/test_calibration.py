@@ -53,7 +53,7 @@ def test_a_score_says_whether_anything_answers(
     server: RunningServer = start_server(embedder=embedder)
     service = connect(server)
     for texts, answered in SAID:
-        service.told(texts, answered)
+        service.conversation_of(texts, answered)
     if embedder == "onnx":
         until_embedded(service, server)
     for query in ANSWERED:
@@ -88,7 +88,7 @@ def test_a_question_in_other_words_reaches_the_context_of_a_small_store(
     server = start_server(embedder="onnx")
     service = connect(server)
     for text in NOTED:
-        service.told(text)
+        service.conversation_of(text)
     until_embedded(service, server)
     for query in (
         "When do I go to the barber?",
@@ -130,10 +130,10 @@ def test_nonsense_finds_nothing_in_a_small_store(
     server = start_server(embedder="onnx")
     service = connect(server)
     for text in texts:
-        service.told(text)
+        service.conversation_of(text)
     until_embedded(service, server)
     assert {it: best(service, it) for it in NONSENSE} == dict.fromkeys(NONSENSE, (0.0, 0.0))
-    service.told("The parcel has the number 123.")
+    service.conversation_of("The parcel has the number 123.")
     assert best(service, "123")[0] > 0
 
 
@@ -150,7 +150,7 @@ def test_a_store_of_few_messages_tells_an_answer_from_common_words(
 ) -> None:
     service = connect(start_server(embedder="off"))
     for text in FEW[:messages]:
-        service.told(text)
+        service.conversation_of(text)
     for query in ("Where does the zebra live?", "zebra Ghent", "Which animal lives in Ghent?"):
         assert min(best(service, query)) >= 0.3, query
     for query in (
@@ -163,9 +163,9 @@ def test_a_store_of_few_messages_tells_an_answer_from_common_words(
 
 def test_the_scores_do_not_jump_as_a_store_grows(start_server: Start, connect: Connect) -> None:
     service = connect(start_server(embedder="off"))
-    service.told("The zebra lives in Ghent.")
+    service.conversation_of("The zebra lives in Ghent.")
     scores = []
     for number in range(8):
         scores.append(best(service, "Where does the zebra live?")[0])
-        service.told(*(f"Item {number}-{at} is in box {at}." for at in range(50)))
+        service.conversation_of(*(f"Item {number}-{at} is in box {at}." for at in range(50)))
     assert max(scores) - min(scores) < 0.15, scores

@@ -110,7 +110,7 @@ def test_a_clock_that_goes_back_an_hour_changes_no_order_and_loses_nothing(
     connect: Connect,
     clock: MovableClock,
 ) -> None:
-    older, newer = service.told("zebra one"), service.create().id
+    older, newer = service.conversation_of("zebra one"), service.create().id
     began = clock.now
     clock.move(-HOUR)
     answers = [
@@ -120,7 +120,7 @@ def test_a_clock_that_goes_back_an_hour_changes_no_order_and_loses_nothing(
     ]
     positions = [int(answer.cursor.rsplit("-", 1)[1]) for answer in answers]
     assert positions == sorted(set(positions))
-    late = service.told("zebra of the hour before")
+    late = service.conversation_of("zebra of the hour before")
     server.stop()
     clock.move(-HOUR)
     again = connect(start_server())

@@ -36,7 +36,7 @@ def test_what_the_start_made_is_not_gone_through_by_the_collector(
     with cold(SERVER, arguments) as process:
         assert process.stdout is not None
         service = Service(process.stdout.readline().split()[3])
-        service.told("found by the first who asks")
+        service.conversation_of("found by the first who asks")
         assert service.search("asks").hits
         service.channel.close()
         process.send_signal(signal.SIGTERM)

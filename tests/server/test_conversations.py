@@ -299,7 +299,7 @@ def test_a_title_is_cut_to_what_is_said_and_is_manual(service: Service) -> None:
 def test_a_manual_title_is_never_overwritten(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    named, unnamed = service.told("one"), service.told("two")
+    named, unnamed = service.conversation_of("one"), service.conversation_of("two")
     service.rename(named, "By Hand")
     server.stop()
     for conversation_id in (named, unnamed):
@@ -323,7 +323,7 @@ def test_the_model_is_set_and_taken_back(service: Service) -> None:
 
 
 def test_a_compression_is_recorded_and_no_message_changes(service: Service) -> None:
-    conversation_id = service.told("one", "two", "three")
+    conversation_id = service.conversation_of("one", "two", "three")
     before = service.context(conversation_id).messages
     assert service.compress(conversation_id, 2, "what was said").compressed_through == 2
     assert service.context(conversation_id).messages == before
@@ -334,7 +334,7 @@ def test_a_compression_is_recorded_and_no_message_changes(service: Service) -> N
 def test_a_compression_covers_what_exists_and_no_less_than_the_one_before(
     service: Service, through: int
 ) -> None:
-    conversation_id = service.told("one", "two", "three")
+    conversation_id = service.conversation_of("one", "two", "three")
     service.compress(conversation_id, 2, "first")
     failure = failure_of(lambda: service.compress(conversation_id, through, "second"))
     assert (failure.code, failure.reason, failure.fields) == (
@@ -347,7 +347,7 @@ def test_a_compression_covers_what_exists_and_no_less_than_the_one_before(
 
 
 def test_an_abbreviation_is_recorded_and_unset_topics_stay(service: Service) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     noted = service.abbreviate(conversation_id, "notes", ["green-tea", "kyoto"])
     assert (noted.abbreviation, list(noted.topics)) == ("notes", ["green-tea", "kyoto"])
     noted = service.abbreviate(conversation_id, "newer notes")
@@ -356,7 +356,7 @@ def test_an_abbreviation_is_recorded_and_unset_topics_stay(service: Service) -> 
 
 
 def test_switch_loads_the_conversation_named_and_leaves_the_other(service: Service) -> None:
-    left, following = service.told("bye"), service.told("one", "two", "three")
+    left, following = service.conversation_of("bye"), service.conversation_of("one", "two", "three")
     request = api.SwitchRequest(
         from_conversation_id=left, to_conversation_id=following, max_turns=2
     )
@@ -369,7 +369,7 @@ def test_switch_loads_the_conversation_named_and_leaves_the_other(service: Servi
 
 
 def test_a_switch_is_exactly_once_by_its_request_id(service: Service) -> None:
-    left, following = service.told("bye"), service.told("one")
+    left, following = service.conversation_of("bye"), service.conversation_of("one")
     request = api.SwitchRequest(
         from_conversation_id=left, to_conversation_id=following, request_id="s1"
     )

@@ -94,8 +94,8 @@ def test_damage_in_the_middle_costs_what_it_hit_and_is_named(
     index_lost: bool,
 ) -> None:
     texts = ["one", "two", "three", "four", "five"]
-    conversation_id = service.told(*(f"{text} zebra" for text in texts))
-    other = service.told("another zebra")
+    conversation_id = service.conversation_of(*(f"{text} zebra" for text in texts))
+    other = service.conversation_of("another zebra")
     server.stop()
     path = transcript(server, conversation_id)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -139,7 +139,7 @@ def test_damage_in_the_middle_costs_what_it_hit_and_is_named(
 def test_a_result_joins_a_turn_whose_user_message_is_damaged(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     service.append(
         conversation_id, user("two"), agent("", tool_calls=[ToolCall(id="call", name="look")])
     )
@@ -163,7 +163,7 @@ def test_a_line_of_another_conversation_in_the_middle_stores_nothing_twice(
     """A copy of a line that is as long as the last one: the file goes on at a line's end, and not
     where the index ended.
     """
-    conversation_id = service.told("one", "two", "six")
+    conversation_id = service.conversation_of("one", "two", "six")
     server.stop()
     path = transcript(server, conversation_id)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -180,7 +180,7 @@ def test_a_line_of_another_conversation_in_the_middle_stores_nothing_twice(
 def test_a_conversation_of_which_no_line_can_be_read_is_said_to_be_damaged(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id, other = service.told("one", "two"), service.told("other")
+    conversation_id, other = service.conversation_of("one", "two"), service.conversation_of("other")
     server.stop()
     delete_index(server)
     path = transcript(server, conversation_id)

@@ -84,7 +84,7 @@ def test_a_receipt_says_what_was_removed_from_where(
 
 
 def test_no_byte_of_any_file_has_the_text_any_more(service: Service, server: RunningServer) -> None:
-    others = [service.told(f"other {number} with zebra") for number in range(5)]
+    others = [service.conversation_of(f"other {number} with zebra") for number in range(5)]
     conversation_id = secret_conversation(service)
     assert len({line.split(": ")[1] for line in files_with(server.data_dir, *SECRETS)}) == len(
         SECRETS
@@ -99,7 +99,7 @@ def test_no_byte_of_any_file_has_the_text_any_more(service: Service, server: Run
 
 
 def test_a_deleted_conversation_is_in_no_answer(service: Service) -> None:
-    stays, goes = service.told("zebra one"), service.told("zebra two")
+    stays, goes = service.conversation_of("zebra one"), service.conversation_of("zebra two")
     service.delete(goes)
     assert [conversation.id for conversation in service.listed().conversations] == [stays]
     assert service.found("zebra two") == [stays]
@@ -129,7 +129,7 @@ def test_much_text_between_other_text_leaves_nothing_behind(
             "".join(rng.choices("aeioubcdlmnrst", k=7)) for _ in range(rng.randrange(5, 400))
         )
         secret = words[number] if number % 3 == 0 else "plain"
-        conversation_id = service.told(
+        conversation_id = service.conversation_of(
             f"{secret} {filler}", f"more {secret}", participants=[f"{secret} p{number}"]
         )
         (goes if number % 3 == 0 else stays).append(conversation_id)
@@ -150,7 +150,7 @@ def test_much_text_between_other_text_leaves_nothing_behind(
 def test_deleting_twice_finds_nothing_and_with_the_same_request_the_receipt(
     service: Service,
 ) -> None:
-    first, second = service.told("one"), service.told("two")
+    first, second = service.conversation_of("one"), service.conversation_of("two")
     receipt = service.delete(first, request_id="d1")
     assert service.delete(first, request_id="d1") == receipt
     failure = failure_of(lambda: service.delete(first))
@@ -165,14 +165,14 @@ def test_deleting_twice_finds_nothing_and_with_the_same_request_the_receipt(
 def test_the_receipt_is_known_after_a_restart(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     receipt = service.delete(conversation_id, request_id="d1")
     server.stop()
     assert connect(start_server()).delete(conversation_id, request_id="d1") == receipt
 
 
 def test_of_16_callers_one_deletes(service: Service) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
 
     assert sorted(at_once(16, lambda _: code_of(lambda: service.delete(conversation_id)))) == [
         "NOT_FOUND"
@@ -182,8 +182,8 @@ def test_of_16_callers_one_deletes(service: Service) -> None:
 def test_appends_and_searches_meet_a_delete_and_are_answered_or_find_nothing(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told(*(f"zebra number {number}" for number in range(30)))
-    stays = service.told("zebra that stays")
+    conversation_id = service.conversation_of(*(f"zebra number {number}" for number in range(30)))
+    stays = service.conversation_of("zebra that stays")
 
     def call(caller: int) -> str:
         if caller == 0:
@@ -206,7 +206,7 @@ def test_appends_and_searches_meet_a_delete_and_are_answered_or_find_nothing(
 def test_one_that_is_deleted_while_it_is_read_is_not_found(
     call: str, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation_id = service.told("zebra", *(f"turn {number}" for number in range(9)))
+    conversation_id = service.conversation_of("zebra", *(f"turn {number}" for number in range(9)))
     read_at = FolderStore.read_at
     calls: dict[str, Callable[[], object]] = {
         "load": lambda: service.load(conversation_id),
@@ -235,7 +235,7 @@ def test_a_start_finishes_a_delete_that_was_interrupted_before_its_second_step(
     connect: Connect,
     index_lost: bool,
 ) -> None:
-    stays, goes = service.told("zebra stays"), secret_conversation(service)
+    stays, goes = service.conversation_of("zebra stays"), secret_conversation(service)
     server.stop()
     path = transcript(server, goes)
     path.rename(path.with_name(path.name + ".deleting"))
@@ -252,7 +252,7 @@ def test_a_start_finishes_a_delete_that_was_interrupted_before_its_second_step(
 def test_what_was_cut_off_a_transcript_goes_with_it(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
     server.stop()
     with transcript(server, conversation_id).open("ab") as file:
         file.write(b'{"type":"turn","content":"quixotriple')
@@ -270,7 +270,10 @@ def test_what_was_cut_off_a_transcript_goes_with_it(
 def test_a_damaged_transcript_is_deleted_whole_and_the_next_start_takes_its_words_out(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    stays, goes = service.told("zebra stays"), service.told("zebra", "quixotriple", "last")
+    stays, goes = (
+        service.conversation_of("zebra stays"),
+        service.conversation_of("zebra", "quixotriple", "last"),
+    )
     path = transcript(server, goes)
     path.write_bytes(path.read_bytes().replace(b'"quixotriple"', b'"quixotripel"'))
     service.delete(goes)
@@ -289,7 +292,7 @@ def test_a_damaged_transcript_is_deleted_whole_and_the_next_start_takes_its_word
 
 
 def test_a_refused_delete_changes_nothing(service: Service, server: RunningServer) -> None:
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
     files = kept_by(service, server)
     wrong: list[api.DeleteRequest] = [
         api.DeleteRequest(),
@@ -304,6 +307,6 @@ def test_a_refused_delete_changes_nothing(service: Service, server: RunningServe
 
 
 def test_the_name_of_a_deleted_conversation_is_never_used_again(service: Service) -> None:
-    deleted = service.told("one")
+    deleted = service.conversation_of("one")
     service.delete(deleted)
     assert deleted not in {service.create().id for _ in range(20)}

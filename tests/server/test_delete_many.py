@@ -43,7 +43,7 @@ def test_the_longest_unchanged_go_first_and_the_limit_leaves_the_others(
 
 
 def test_archived_conversations_and_everything_can_be_chosen(service: Service) -> None:
-    archived, other = service.told("one"), service.told("two")
+    archived, other = service.conversation_of("one"), service.conversation_of("two")
     service.conversations.Archive(api.ArchiveRequest(conversation_id=archived))
     assert list(delete(service, archived=ARCHIVE_FILTER_ARCHIVED).conversation_ids) == [archived]
     assert list(delete(service, archived=ARCHIVE_FILTER_ALL).conversation_ids) == [other]
@@ -67,7 +67,10 @@ def test_the_receipt_is_kept_and_the_text_is_gone_after_a_restart(
 ) -> None:
     server = start_server()
     service = connect(server)
-    deleted, stays = service.told("The zanzibarian pangolin."), service.told("Something else.")
+    deleted, stays = (
+        service.conversation_of("The zanzibarian pangolin."),
+        service.conversation_of("Something else."),
+    )
     first = delete(service, conversation_ids=[deleted], request_id="clean-1")
     assert files_with(server.data_dir, "zanzibarian") == []
     server.stop()

@@ -122,7 +122,7 @@ def test_a_server_answers_with_every_field_of_a_message_that_was_sent(
     assert given | ASSIGNED | {REDACTION} == {
         field.name for field in ProtoMessage.DESCRIPTOR.fields
     }
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     watching = updates(service)
     next(of_kind(watching, "conversation_loaded"))
     answered = service.append(conversation_id, user("two"), *sent)

@@ -46,7 +46,7 @@ def test_a_fork_is_found_and_survives_its_origin_and_its_index(
 ) -> None:
     server: RunningServer = start_server()
     service = connect(server)
-    origin = service.told("The zanzibarian pangolin.", "Then another.")
+    origin = service.conversation_of("The zanzibarian pangolin.", "Then another.")
     copy = fork(service, origin, through_turn=1).conversation
     assert copy.origin.conversation_id == origin
     service.delete(origin)
@@ -72,13 +72,13 @@ def test_what_is_too_long_is_refused_and_nothing_is_stored(
 
 
 def test_an_email_conversation_is_not_forked(service: Service) -> None:
-    origin = service.told("one", channel="email")
+    origin = service.conversation_of("one", channel="email")
     failure = failure_of(lambda: fork(service, origin))
     assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("conversation_id",))
 
 
 def test_subscribers_see_a_fork_begin(service: Service, server: RunningServer) -> None:
-    origin = service.told("one")
+    origin = service.conversation_of("one")
     stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(), timeout=30)
     next(stream), next(stream)
     copy = fork(service, origin).conversation

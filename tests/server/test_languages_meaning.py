@@ -84,15 +84,15 @@ def test_texts_in_other_languages_are_found_by_meaning_in_and_across_languages(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    english = [service.told(text) for text in ENGLISH]
+    english = [service.conversation_of(text) for text in ENGLISH]
     until_embedded(service, server)
     assert service.found("vehicle upkeep") == [english[1]]
     assert loaded == [MINILM.name], "no model for other languages without such text"
-    german = [service.told(text) for text in GERMAN]
+    german = [service.conversation_of(text) for text in GERMAN]
     until_embedded(service, server)
     check_answers(service, german)
     assert service.search("vehicle upkeep").results[0].conversation_id == english[1]
-    chinese = service.told(CHINESE)
+    chinese = service.conversation_of(CHINESE)
     until_embedded(service, server)
     assert service.search("When and where is the meeting now?").results[0].conversation_id == (
         chinese
@@ -114,8 +114,8 @@ def test_a_folder_of_an_older_server_gets_the_vectors_of_its_other_languages_alo
     server = start_server(embedder="onnx", embedding_models="minilm")
     service = connect(server)
     for text in ENGLISH:
-        service.told(text)
-    german = [service.told(text) for text in GERMAN]
+        service.conversation_of(text)
+    german = [service.conversation_of(text) for text in GERMAN]
     until_embedded(service, server)
     assert models_of(server, *ENGLISH, *GERMAN) == [{MINILM.name}] * 6
     server.stop()
@@ -148,7 +148,7 @@ def test_vectors_that_were_not_removed_before_a_restart_are_removed_after_it(
     server = start_server(embedder="onnx", embedding_models="minilm")
     service = connect(server)
     for text in GERMAN:
-        service.told(text)
+        service.conversation_of(text)
     until_embedded(service, server)
     main = numbers(server)[MINILM.name]
     server.stop()
@@ -174,8 +174,8 @@ def test_with_both_models_english_has_the_vectors_of_both(
 ) -> None:
     server = start_server(embedder="onnx", embedding_models="both")
     service = connect(server)
-    english = [service.told(text) for text in ENGLISH]
-    german = service.told(GERMAN[3])
+    english = [service.conversation_of(text) for text in ENGLISH]
+    german = service.conversation_of(GERMAN[3])
     until_embedded(service, server)
     assert models_of(server, *ENGLISH, GERMAN[3]) == [{MINILM.name, E5.name}] * 2 + [{E5.name}]
     assert service.search("vehicle upkeep").results[0].conversation_id == english[1]
@@ -198,10 +198,10 @@ def test_without_the_second_model_everything_else_goes_on_until_it_is_there(
     monkeypatch.setattr("recollect_server.services.recall.embedding_plan._RETRY", 0.1)
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(ENGLISH[0])
+    kyoto = service.conversation_of(ENGLISH[0])
     until_embedded(service, server)
     assert not service.search("a journey to Japan").degraded, "nobody needs it yet"
-    german = [service.told(text) for text in GERMAN]
+    german = [service.conversation_of(text) for text in GERMAN]
 
     def reason() -> str:
         degraded = service.search("a journey to Japan").degraded
@@ -224,8 +224,8 @@ def test_a_second_model_that_fails_over_a_question_is_named_and_the_first_one_an
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    kyoto = service.told(ENGLISH[0])
-    service.told(CHINESE)
+    kyoto = service.conversation_of(ENGLISH[0])
+    service.conversation_of(CHINESE)
     until_embedded(service, server)
     run = Embedder._run
 

@@ -15,7 +15,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.services.upkeep.recovery import unheard
+from recollect_server.services.upkeep.recovery import no_progress
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index.messages import MessageTable
 from recollect_server.storage.logs.folder import FolderStore
@@ -77,7 +77,7 @@ IN_ORDER = [
 def sound(server: RunningServer) -> None:
     """Verify finds nothing wrong in the folder of a stopped server."""
     assert server.stopped
-    assert verify(FolderStore(server.folder), unheard).problems == []
+    assert verify(FolderStore(server.folder), no_progress).problems == []
 
 
 def test_a_late_tool_result_joins_the_turn_of_its_call_wherever_it_is_read(
@@ -158,7 +158,7 @@ def test_a_late_answer_names_its_turn(service: Service) -> None:
 
 
 def test_a_turn_that_is_named_is_part_of_what_a_request_id_names(service: Service) -> None:
-    conversation_id = service.told("one", "two")
+    conversation_id = service.conversation_of("one", "two")
     stored = service.append(conversation_id, agent("1"), in_reply_to_turn=1, request_id="r")
     again = service.append(conversation_id, agent("1"), in_reply_to_turn=1, request_id="r")
     assert (again.duplicate, list(again.messages)) == (True, list(stored.messages))
@@ -190,7 +190,7 @@ def test_a_turn_that_cannot_be_answered_is_refused(
     fields: dict[str, int],
     messages: list[Message],
 ) -> None:
-    conversation_id = service.told(*map(str, range(turns)))
+    conversation_id = service.conversation_of(*map(str, range(turns)))
     assert_refused(
         service,
         server,

@@ -21,7 +21,7 @@ def test_pages_are_newest_first_and_show_everything_once(
 ) -> None:
     made = []
     for number in range(23):
-        made.append(service.told(f"number {number}"))
+        made.append(service.conversation_of(f"number {number}"))
         clock.move(1000)
     pages = service.pages(page_size=5)
     assert [len(page) for page in pages] == [5, 5, 5, 5, 3]
@@ -76,13 +76,15 @@ def test_every_filter_leaves_what_matches_and_all_together_do(
     service: Service, clock: MovableClock
 ) -> None:
     start = clock.now
-    plain = service.told("plain")
+    plain = service.conversation_of("plain")
     clock.move(1000)
-    mail = service.told(
+    mail = service.conversation_of(
         "mail", channel="email", party=Party(contact="a@b.c", thread_id="t1", subject="Offer")
     )
     clock.move(1000)
-    group = service.told("group", channel="whatsapp", party=Party(contact="49151", group_id="g1"))
+    group = service.conversation_of(
+        "group", channel="whatsapp", party=Party(contact="49151", group_id="g1")
+    )
     service.abbreviate(mail, "notes", ["tea", "travel"])
     service.abbreviate(group, "notes", ["travel"])
     service.rename(mail, "An Offer of TEE in Größe 5%")

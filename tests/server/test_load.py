@@ -11,7 +11,7 @@ def turns_in(messages: list[Message]) -> list[int]:
 
 
 def test_by_default_the_last_20_turns_are_loaded_oldest_first(service: Service) -> None:
-    conversation_id = service.told(*(f"turn {n}" for n in range(1, 26)))
+    conversation_id = service.conversation_of(*(f"turn {n}" for n in range(1, 26)))
     loaded = service.load(conversation_id)
     assert [message.content for message in loaded.messages] == [f"turn {n}" for n in range(6, 26)]
     assert loaded.has_more
@@ -20,14 +20,14 @@ def test_by_default_the_last_20_turns_are_loaded_oldest_first(service: Service) 
 
 
 def test_by_default_8000_tokens_of_four_bytes_are_loaded(service: Service) -> None:
-    conversation_id = service.told(*("x" * 4000 for _ in range(12)))
+    conversation_id = service.conversation_of(*("x" * 4000 for _ in range(12)))
     loaded = service.load(conversation_id)
     assert turns_in(list(loaded.messages)) == list(range(5, 13))
     assert loaded.has_more
 
 
 def test_the_smaller_of_the_two_limits_decides(service: Service) -> None:
-    conversation_id = service.told(*("x" * 400 for _ in range(10)))
+    conversation_id = service.conversation_of(*("x" * 400 for _ in range(10)))
     assert len(service.load(conversation_id, max_turns=3, max_tokens=10_000).messages) == 3
     assert len(service.load(conversation_id, max_turns=9, max_tokens=400).messages) == 4
     assert len(service.load(conversation_id, max_turns=9, max_tokens=399).messages) == 3
@@ -35,7 +35,7 @@ def test_the_smaller_of_the_two_limits_decides(service: Service) -> None:
 
 def test_the_defaults_are_settings(start_server: Start, connect: Connect) -> None:
     service = connect(start_server(max_working_turns=2, max_working_tokens=100))
-    conversation_id = service.told("one", "two", "three")
+    conversation_id = service.conversation_of("one", "two", "three")
     assert [message.content for message in service.load(conversation_id).messages] == [
         "two",
         "three",
@@ -45,7 +45,7 @@ def test_the_defaults_are_settings(start_server: Start, connect: Connect) -> Non
 
 
 def test_the_newest_turn_is_whole_however_large_it_is(service: Service) -> None:
-    conversation_id = service.told("before")
+    conversation_id = service.conversation_of("before")
     call = ToolCall(id="c", name="n", arguments="z" * 9000)
     service.append(
         conversation_id,
@@ -102,20 +102,20 @@ def test_pages_of_history_show_everything_exactly_once(service: Service) -> None
 
 
 def test_history_before_the_first_turn_is_empty_and_has_no_more(service: Service) -> None:
-    conversation_id = service.told("one", "two")
+    conversation_id = service.conversation_of("one", "two")
     page = service.load(conversation_id, before_turn=1)
     assert (len(page.messages), page.has_more) == (0, False)
     assert len(service.load(conversation_id, before_turn=99).messages) == 2
 
 
 def test_has_more_is_false_where_everything_was_answered(service: Service) -> None:
-    conversation_id = service.told(*(f"turn {n}" for n in range(20)))
+    conversation_id = service.conversation_of(*(f"turn {n}" for n in range(20)))
     assert not service.load(conversation_id).has_more
     assert service.load(conversation_id, max_turns=19).has_more
 
 
 def test_a_summary_stands_for_the_turns_it_covers(service: Service) -> None:
-    conversation_id = service.told(*(f"turn {n}" for n in range(1, 7)))
+    conversation_id = service.conversation_of(*(f"turn {n}" for n in range(1, 7)))
     service.compress(conversation_id, 4, "turns one to four")
     loaded = service.load(conversation_id)
     assert loaded.compression_summary == "turns one to four"
@@ -132,7 +132,7 @@ def test_a_summary_stands_for_the_turns_it_covers(service: Service) -> None:
 
 
 def test_history_shows_covered_turns_too_and_no_summary(service: Service) -> None:
-    conversation_id = service.told(*(f"turn {n}" for n in range(1, 7)))
+    conversation_id = service.conversation_of(*(f"turn {n}" for n in range(1, 7)))
     service.compress(conversation_id, 4, "turns one to four")
     page = service.load(conversation_id, before_turn=5, max_turns=3)
     assert turns_in(list(page.messages)) == [2, 3, 4]
@@ -142,11 +142,11 @@ def test_history_shows_covered_turns_too_and_no_summary(service: Service) -> Non
 def test_without_an_id_the_most_recent_of_the_channel_is_loaded(
     service: Service, clock: MovableClock
 ) -> None:
-    first = service.told("first", channel="web")
+    first = service.conversation_of("first", channel="web")
     clock.move(1000)
-    second = service.told("second", channel="web")
+    second = service.conversation_of("second", channel="web")
     clock.move(1000)
-    service.told("other", channel="email")
+    service.conversation_of("other", channel="email")
     assert service.load(channel="web").conversation.id == second
     clock.move(1000)
     service.append(first, user("again"))
@@ -158,7 +158,7 @@ def test_without_an_id_the_most_recent_of_the_channel_is_loaded(
 def test_a_conversation_without_messages_is_the_most_recent_by_its_creation(
     service: Service, clock: MovableClock
 ) -> None:
-    service.told("old", channel="cli")
+    service.conversation_of("old", channel="cli")
     clock.move(1)
     new = service.create("cli").id
     loaded = service.load(channel="cli")
@@ -173,7 +173,7 @@ def test_a_channel_without_conversations_answers_nothing(service: Service) -> No
 
 
 def test_a_conversation_of_another_channel_is_refused(service: Service) -> None:
-    conversation_id = service.told("hello", channel="web")
+    conversation_id = service.conversation_of("hello", channel="web")
     assert service.load(conversation_id, channel="web").conversation.id == conversation_id
     failure = failure_of(lambda: service.load(conversation_id, channel="email"))
     assert (failure.code, failure.reason, failure.fields) == (
@@ -207,7 +207,7 @@ def test_an_imported_order_is_kept_whatever_the_times_say(service: Service) -> N
 def test_a_damaged_line_in_the_loaded_range_is_left_out_and_counted(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("one", "two", "three")
+    conversation_id = service.conversation_of("one", "two", "three")
     path = server.folder / f"{conversation_id}.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"two"', b'"twp"'))
     loaded = service.load(conversation_id)

@@ -63,7 +63,11 @@ def settled(
 
 
 def test_a_question_finds_what_has_none_of_its_words(service: Service) -> None:
-    kyoto, tyres, school = service.told(KYOTO), service.told(TYRES), service.told(SCHOOL)
+    kyoto, tyres, school = (
+        service.conversation_of(KYOTO),
+        service.conversation_of(TYRES),
+        service.conversation_of(SCHOOL),
+    )
     for query, expected in (
         ("which trip to Japan is planned?", kyoto),
         ("vehicle upkeep", tyres),
@@ -85,7 +89,7 @@ def test_a_question_finds_what_has_none_of_its_words(service: Service) -> None:
 def test_words_and_meaning_are_told_apart_by_explain(
     service: Service, server: RunningServer
 ) -> None:
-    service.told(KYOTO)
+    service.conversation_of(KYOTO)
     until_embedded(service, server)
     (hit,) = service.search("the April flight to Kyoto", explain=True).hits
     assert {part.leg for part in hit.explanation} == {*LEGS} - {"vector_abbreviations"}
@@ -94,7 +98,7 @@ def test_words_and_meaning_are_told_apart_by_explain(
 def test_of_a_long_question_the_first_tokens_are_compared(
     service: Service, server: RunningServer
 ) -> None:
-    service.told(KYOTO)
+    service.conversation_of(KYOTO)
     until_embedded(service, server)
 
     def nearness(question: str) -> float:
@@ -111,10 +115,10 @@ def test_the_cold_tier_of_a_context_has_nothing_by_meaning_of_the_conversation_i
     service: Service, server: RunningServer
 ) -> None:
     own, other = (
-        service.told(
+        service.conversation_of(
             TYRES, *[f"Ticket {number} of the printer queue is closed" for number in range(20)]
         ),
-        service.told(KYOTO),
+        service.conversation_of(KYOTO),
     )
     until_embedded(service, server)
     for message, cold in (("vehicle upkeep", []), ("which trip to Japan is planned?", [other])):
@@ -125,7 +129,7 @@ def test_the_cold_tier_of_a_context_has_nothing_by_meaning_of_the_conversation_i
 
 
 def test_what_means_something_else_is_not_found(service: Service) -> None:
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     settled(service, "a journey to Japan", [kyoto])
     assert service.found("the derivative of a polynomial") == []
 
@@ -134,9 +138,9 @@ def test_every_filter_holds_for_what_is_found_by_meaning(
     service: Service, clock: MovableClock
 ) -> None:
     start = clock.now
-    web = service.told(KYOTO, participants=["ana"])
+    web = service.conversation_of(KYOTO, participants=["ana"])
     clock.move(10_000)
-    mail = service.told("A journey to Osaka in spring", channel="email")
+    mail = service.conversation_of("A journey to Osaka in spring", channel="email")
     service.abbreviate(mail, "notes", ["travel"])
     until(lambda: {*service.found("a journey to Japan")} == {web, mail})
     cases: list[tuple[dict[str, Any], list[str]]] = [
@@ -165,13 +169,13 @@ def test_of_a_long_message_without_the_words_the_part_nearest_in_meaning_is_show
         "My violin and my cello both need new strings before the concert, and the bow wants rosin. "
         * 30
     )
-    long = service.told(f"{filler}{music}{filler}")
+    long = service.conversation_of(f"{filler}{music}{filler}")
     answer = settled(service, "repairing instruments for an orchestra", [long])
     assert answer.results[0].snippet.startswith(
         "…My violin and my cello both need new strings before the concert"
     )
     assert answer.hits[0].snippet == answer.results[0].snippet
-    short = service.told(f"Thanks for the long call today. {music[:200]}")
+    short = service.conversation_of(f"Thanks for the long call today. {music[:200]}")
     until(lambda: {*service.found("repairing instruments for an orchestra")} == {short, long})
     snippets = {
         result.conversation_id: result.snippet
@@ -188,7 +192,7 @@ def test_a_search_runs_the_model_once_whatever_it_shows(
         "My violin and my cello both need new strings before the concert. Please also remember to bring the blue folder "
         "that you left on the kitchen table, because Martin asked for it twice already."
     )
-    conversations = {service.told(f"{number}. {text}") for number in range(5)}
+    conversations = {service.conversation_of(f"{number}. {text}") for number in range(5)}
     until(lambda: {*service.found("repairing musical instruments")} == conversations)
     ran: list[int] = []
     run = Embedder._run
@@ -208,7 +212,7 @@ def test_a_search_runs_the_model_once_whatever_it_shows(
 def test_words_are_looked_for_while_the_question_is_embedded(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     settled(service, "which trip to Japan is planned?", [kyoto])
     are_found = threading.Event()
     keyword, run = Search.keyword, Embedder._run
@@ -233,7 +237,7 @@ def test_words_are_looked_for_while_the_question_is_embedded(
 def test_a_search_that_fails_leaves_no_question_to_be_embedded(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled(service, "which trip to Japan is planned?", [service.told(KYOTO)])
+    settled(service, "which trip to Japan is planned?", [service.conversation_of(KYOTO)])
     has_begun, ends = threading.Event(), threading.Event()
     run = Embedder._run
 
@@ -266,7 +270,7 @@ def test_a_question_that_waits_behind_others_is_not_embedded_for_a_search_that_f
         return ask(meaning, *arguments, **options)
 
     monkeypatch.setattr(Meaning, "ask", watched)
-    settled(service, "which trip to Japan is planned?", [service.told(KYOTO)])
+    settled(service, "which trip to Japan is planned?", [service.conversation_of(KYOTO)])
     for _ in range(64):  # more than it has threads
         pools[-1].submit(free.wait, 20)
     ran: list[object] = []
@@ -285,7 +289,7 @@ def test_a_question_that_waits_behind_others_is_not_embedded_for_a_search_that_f
 def test_a_question_is_embedded_while_its_words_are_looked_up(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled(service, "which trip to Japan is planned?", [service.told(KYOTO)])
+    settled(service, "which trip to Japan is planned?", [service.conversation_of(KYOTO)])
     embeds, overlaps = threading.Event(), []
     run, terms = Embedder._run, Search.terms
 
@@ -319,12 +323,12 @@ def test_the_part_of_a_long_text_begins_where_a_sentence_does(sentence: str) -> 
 
 def test_no_part_of_a_message_of_a_thousand_words_is_lost(service: Service) -> None:
     filler = "The quarterly figures were discussed at length and written down in the table. " * 90
-    long = service.told(f"{filler} Grandmother bakes an apple pie on Sunday.")
+    long = service.conversation_of(f"{filler} Grandmother bakes an apple pie on Sunday.")
     assert settled(service, "dessert from an oven", [long]).hits[0].score > 0
 
 
 def test_an_abbreviation_leads_to_its_conversation(service: Service) -> None:
-    plain = service.told("Yes.", "Fine by me.")
+    plain = service.conversation_of("Yes.", "Fine by me.")
     service.abbreviate(plain, "They agreed to adopt a puppy from the shelter.")
     answer = settled(service, "getting a dog", [plain], explain=True)
     assert "vector_abbreviations" in {part.leg for part in answer.results[0].explanation}
@@ -337,7 +341,7 @@ def test_a_time_finds_the_abbreviations_of_the_conversations_that_lie_within_it(
     service: Service, clock: MovableClock
 ) -> None:
     begin = clock.now
-    early = service.told("Yes.", "Fine by me.")
+    early = service.conversation_of("Yes.", "Fine by me.")
     service.abbreviate(early, "They agreed to adopt a puppy from the shelter.")
     clock.move(10_000)
     settled(service, "getting a dog", [early])
@@ -351,7 +355,7 @@ def test_a_time_finds_the_abbreviations_of_the_conversations_that_lie_within_it(
 def test_what_is_deleted_is_found_by_nothing_and_what_has_the_same_words_stays(
     service: Service, server: RunningServer
 ) -> None:
-    first, second = service.told(KYOTO, TYRES), service.told(KYOTO)
+    first, second = service.conversation_of(KYOTO, TYRES), service.conversation_of(KYOTO)
     until(lambda: {*service.found("a journey to Japan")} == {first, second})
     receipt = service.delete(first)
     assert {removed.place: removed.count for removed in receipt.removed}["vectors"] == 1, (
@@ -365,7 +369,7 @@ def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     for number in range(12):
-        service.told(
+        service.conversation_of(
             f"{(KYOTO, TYRES, SCHOOL)[number % 3]}, said for the {number}. time",
             "Noted.",
             "ok " * 40,
@@ -393,7 +397,7 @@ def test_a_new_index_works_no_vector_out_again(
     connect: Connect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kyoto = service.told(KYOTO, TYRES)
+    kyoto = service.conversation_of(KYOTO, TYRES)
     until_embedded(service, server)
     server.stop()
     delete_index(server)
@@ -415,13 +419,13 @@ def test_a_new_index_works_no_vector_out_again(
     until_embedded(connect(again), again)
     assert until(lambda: connect(again).found("vehicle upkeep") == [kyoto])
     assert connect(again).search("a journey to Japan").hits == []
-    school = connect(again).told(SCHOOL)
+    school = connect(again).conversation_of(SCHOOL)
     until(lambda: connect(again).found("kids' education") == [school])
     assert worked == [1]  # what was said since, which comes after all the others
 
 
 def test_a_message_is_found_by_meaning_soon_after_it_was_appended(service: Service) -> None:
-    long_ago = service.told(TYRES)
+    long_ago = service.conversation_of(TYRES)
     settled(service, "vehicle upkeep", [long_ago])
     conversation = service.create().id
     service.append(conversation, user(KYOTO))
@@ -430,7 +434,7 @@ def test_a_message_is_found_by_meaning_soon_after_it_was_appended(service: Servi
 
 
 def test_of_a_long_query_the_beginning_is_compared_by_meaning(service: Service) -> None:
-    kyoto = service.told(KYOTO)
+    kyoto = service.conversation_of(KYOTO)
     beginning = "which trip to Japan is planned? " * 25
     assert len(beginning) == 800
 
@@ -444,7 +448,7 @@ def test_of_a_long_query_the_beginning_is_compared_by_meaning(service: Service) 
 def test_a_redacted_message_is_not_found_by_its_meaning_and_has_no_vector(
     service: Service, server: RunningServer, start_server: Start
 ) -> None:
-    kyoto = service.told("Good morning", KYOTO)
+    kyoto = service.conversation_of("Good morning", KYOTO)
     service.abbreviate(kyoto, "A trip to Japan is planned.")
     until_embedded(service, server)
     request = conversation_api.RedactMessageRequest(conversation_id=kyoto, turn_number=2)
@@ -472,8 +476,8 @@ def test_a_conversation_that_is_begun_again_with_its_id_is_found_by_its_meaning(
 ) -> None:
     server = start_server(embedder="onnx")
     service = connect(server)
-    own = service.told("The car needs new tyres before winter")
-    service.told("My daughter starts first grade in autumn")
+    own = service.conversation_of("The car needs new tyres before winter")
+    service.conversation_of("My daughter starts first grade in autumn")
     until_embedded(service, server)
     redact(service, own, turn_number=1)
     service.delete(own)

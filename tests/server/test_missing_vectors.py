@@ -30,9 +30,9 @@ def test_a_message_that_is_not_embedded_yet_comes_first_by_its_rare_name(
     server = start_server(embedder="onnx")
     service = connect(server)
     for texts in HISTORY.values():
-        service.told(" ".join(text for _, text in texts[::2]), texts[1][1])
+        service.conversation_of(" ".join(text for _, text in texts[::2]), texts[1][1])
     for _, _, talk in THINGS:
-        service.told(talk, "I see.")
+        service.conversation_of(talk, "I see.")
     until_embedded(service, server)
 
     def refuse(_: Embedder, pieces: Sequence[Piece]) -> Vectors:
@@ -41,7 +41,7 @@ def test_a_message_that_is_not_embedded_yet_comes_first_by_its_rare_name(
     # a question of one piece is embedded by another function
     monkeypatch.setattr(Embedder, "embed_pieces", refuse)
     fresh = [
-        service.told(f"{name} has {thing} {place}.")
+        service.conversation_of(f"{name} has {thing} {place}.")
         for name, (thing, place, _) in zip(NAMES, THINGS, strict=True)
     ]
     missed = []

@@ -222,7 +222,7 @@ def test_an_unended_line_of_a_plain_file_gets_its_end_and_stays(
 def test_a_line_that_somebody_adds_to_a_transcript_of_ours_is_read(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    name = service.told("by the server")
+    name = service.conversation_of("by the server")
     server.stop()
     with transcript(server, name).open("ab") as file:
         file.write(plain(said(2, "by hand"), {"type": "turn", "role": "user"}))
@@ -298,7 +298,7 @@ def test_a_plain_transcript_is_deleted_with_its_words(
 def test_a_flipped_bit_in_a_checksum_does_not_make_a_line_plain(
     service: Service, server: RunningServer
 ) -> None:
-    name = service.told("one")
+    name = service.conversation_of("one")
     server.stop()
     for number, line in enumerate(transcript(server, name).read_bytes().splitlines(), start=1):
         for place in range(len(line) - len(b',"crc":"00000000"}'), len(line)):

@@ -10,7 +10,7 @@ from tests.server.searching import LEGS, marked
 
 
 def test_words_are_found_in_any_form_and_case(service: Service) -> None:
-    conversation_id = service.told("She was RUNNING marathons")
+    conversation_id = service.conversation_of("She was RUNNING marathons")
     for query in ("run", "marathon", "Runs", "who ran the MARATHON"):
         assert service.found(query) == [conversation_id]
 
@@ -26,8 +26,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("query", HOSTILE)
 def test_no_character_of_a_query_is_an_operator(service: Service, query: str) -> None:
-    own = service.told("the zebra crossing of İstanbul")
-    secret = service.told(
+    own = service.conversation_of("the zebra crossing of İstanbul")
+    secret = service.conversation_of(
         "secret c2 x text conv zebra OR AND NOT NEAR the of and crossing a b c col drop table"
     )
     answer = service.search(query, conversation_id=own)
@@ -54,7 +54,7 @@ def test_no_character_of_a_query_is_an_operator(service: Service, query: str) ->
     ],
 )
 def test_the_words_around_an_operator_are_searched_for(service: Service, query: str) -> None:
-    conversation_id = service.told("a zebra")
+    conversation_id = service.conversation_of("a zebra")
     assert service.found(query) == [conversation_id]
 
 
@@ -62,18 +62,20 @@ def test_the_words_around_an_operator_are_searched_for(service: Service, query: 
     "word", ["İstanbul", "STRASSE", "naïve", "Ǆ", "ﬁn", "O'Neill", "C3PO", "x_y", "Σίσυφος"]
 )
 def test_a_word_is_found_by_itself_and_by_its_lower_case(service: Service, word: str) -> None:
-    conversation_id = service.told(f"so {word} it was")
+    conversation_id = service.conversation_of(f"so {word} it was")
     assert service.found(word) == [conversation_id]
     assert service.found(word.lower()) == [conversation_id]
 
 
 def test_a_minus_does_not_exclude(service: Service) -> None:
-    conversation_id = service.told("zebra crossing")
+    conversation_id = service.conversation_of("zebra crossing")
     assert service.found("zebra -crossing NOT crossing") == [conversation_id]
 
 
 def test_ten_thousand_words_are_answered(service: Service) -> None:
-    conversation_id = service.told("word7 word77 word777", *("word1 word2 word3" for _ in range(5)))
+    conversation_id = service.conversation_of(
+        "word7 word77 word777", *("word1 word2 word3" for _ in range(5))
+    )
     answer = service.search(" ".join(f"word{n % 1000}" for n in range(6500)))
     assert answer.results[0].conversation_id == conversation_id
     assert answer.hits[0].turn_number == 1
@@ -92,12 +94,12 @@ def test_a_query_that_cannot_be_asked_is_refused(service: Service, query: str) -
 
 
 def test_the_longest_query_is_answered(service: Service) -> None:
-    conversation_id = service.told("zebra")
+    conversation_id = service.conversation_of("zebra")
     assert service.found("zebra " + "ü" * 32765) == [conversation_id]
 
 
 def test_a_query_of_nothing_but_stop_words_searches_for_those(service: Service) -> None:
-    conversation_id = service.told("to be or not to be", "something else entirely")
+    conversation_id = service.conversation_of("to be or not to be", "something else entirely")
     assert service.found("to be or not to be") == [conversation_id]
     assert service.search("the and").total_matches == 0
 
@@ -131,7 +133,7 @@ def test_a_query_of_nothing_but_stop_words_searches_for_those(service: Service) 
     ],
 )
 def test_every_script_is_found(service: Service, text: str, query: str, mark: str | None) -> None:
-    service.told(
+    service.conversation_of(
         "完全不同的话题",
         "まったく別の話",
         "전혀 다른 이야기",
@@ -139,7 +141,7 @@ def test_every_script_is_found(service: Service, text: str, query: str, mark: st
         "something else",
         "बिल्कुल अलग",
     )
-    conversation_id = service.told(text)
+    conversation_id = service.conversation_of(text)
     answer = service.search(query)
     assert answer.results[0].conversation_id == conversation_id
     assert answer.hits[0].conversation_id == conversation_id
@@ -149,14 +151,14 @@ def test_every_script_is_found(service: Service, text: str, query: str, mark: st
 
 @pytest.mark.parametrize("query", ["上海", "京北", "学大", "東京タワー", "부산", "ภูเก็ต"])
 def test_characters_that_never_stood_together_are_not_found(service: Service, query: str) -> None:
-    service.told("我想去北京大学学习", "今日は天気がいい", "서울에서 만나요")
+    service.conversation_of("我想去北京大学学习", "今日は天気がいい", "서울에서 만나요")
     assert service.found(query) == []
 
 
 @pytest.mark.parametrize("word", ["学生ががく", "서울", "tiếng", "café", "ё"])
 def test_decomposed_text_is_found_by_composed_words_and_back(service: Service, word: str) -> None:
     composed, decomposed = unicodedata.normalize("NFC", word), unicodedata.normalize("NFD", word)
-    both = {service.told(composed), service.told(decomposed)}
+    both = {service.conversation_of(composed), service.conversation_of(decomposed)}
     for query in (composed, decomposed):
         answer = service.search(query)
         assert {result.conversation_id for result in answer.results} == both
@@ -164,7 +166,7 @@ def test_decomposed_text_is_found_by_composed_words_and_back(service: Service, w
 
 
 def test_a_query_with_more_words_than_are_looked_up_says_so(service: Service) -> None:
-    conversation_id = service.told("zebra crossing")
+    conversation_id = service.conversation_of("zebra crossing")
     words = " ".join(f"word{number}" for number in range(1_500))
     answer = service.search(f"zebra {words}")
     assert [it.conversation_id for it in answer.results] == [conversation_id]

@@ -44,7 +44,7 @@ def test_after_a_clock_that_jumped_ahead_and_back_the_next_message_is_the_newest
     clock: MovableClock,
 ) -> None:
     before = clock.now
-    name = service.told("before")
+    name = service.conversation_of("before")
     clock.now = before + YEARS
     service.turn(name, "in 2201")
     assert service.get(name).update_time == moment(before + YEARS)

@@ -27,7 +27,7 @@ QUERIES = ["zebra", "butter scones", "number 3", "北京", "nothing", "the"]
 def test_a_damaged_line_in_the_middle_is_passed_over_and_reported(
     service: Service, server: RunningServer, start_server: Start, connect: Connect, index_lost: bool
 ) -> None:
-    conversation_id = service.told("one", "two zebra", "three")
+    conversation_id = service.conversation_of("one", "two zebra", "three")
     server.stop()
     path = transcript(server, conversation_id)
     path.write_bytes(path.read_bytes().replace(b'"two zebra"', b'"two zebrA"'))
@@ -49,7 +49,7 @@ def test_a_damaged_line_in_the_middle_is_passed_over_and_reported(
 def test_a_conversation_whose_first_line_is_damaged_keeps_its_messages(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id = service.told("one zebra", "two")
+    conversation_id = service.conversation_of("one zebra", "two")
     server.stop()
     path = transcript(server, conversation_id)
     path.write_bytes(path.read_bytes().replace(b'"type":"meta"', b'"type":"mexa"', 1))
@@ -67,12 +67,12 @@ def test_a_conversation_whose_first_line_is_damaged_keeps_its_messages(
 def test_transcripts_that_the_index_does_not_know_are_picked_up(
     service: Service, server: RunningServer, start_server: Start, connect: Connect, tmp_path: Path
 ) -> None:
-    conversation_id = service.told("one zebra", "two", participants=["ana"])
+    conversation_id = service.conversation_of("one zebra", "two", participants=["ana"])
     service.rename(conversation_id, "From Elsewhere")
     before = service.get(conversation_id)
     server.stop()
     other = start_server(data_dir=tmp_path / "other")
-    own = connect(other).told("own zebra")
+    own = connect(other).conversation_of("own zebra")
     other.stop()
     shutil.copy(transcript(server, conversation_id), other.folder)
     again = start_server(data_dir=tmp_path / "other")
@@ -89,7 +89,7 @@ def test_transcripts_that_the_index_does_not_know_are_picked_up(
 def test_a_transcript_that_went_away_is_gone_from_every_answer(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    stays, goes = service.told("zebra stays"), service.told("zebra goes")
+    stays, goes = service.conversation_of("zebra stays"), service.conversation_of("zebra goes")
     server.stop()
     transcript(server, goes).unlink()
     again = connect(start_server())
@@ -101,7 +101,7 @@ def test_a_transcript_that_went_away_is_gone_from_every_answer(
 def test_files_that_are_no_transcripts_do_not_keep_a_server_from_starting(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id = service.told("one zebra")
+    conversation_id = service.conversation_of("one zebra")
     before = answers(service, QUERIES)
     server.stop()
     folder = server.folder
@@ -127,7 +127,7 @@ def test_files_that_are_no_transcripts_do_not_keep_a_server_from_starting(
 def test_a_transcript_under_another_name_is_a_conversation_of_that_name(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id = service.told("one zebra")
+    conversation_id = service.conversation_of("one zebra")
     server.stop()
     copied = f"{conversation_id[:-3]}0ZZ"
     shutil.copy(transcript(server, conversation_id), server.folder / f"{copied}.jsonl")
@@ -139,7 +139,7 @@ def test_a_transcript_under_another_name_is_a_conversation_of_that_name(
 def test_a_second_server_on_the_same_folder_is_refused_and_harms_nothing(
     service: Service, server: RunningServer, start_server: Start
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     files = kept_by(service, server)
     with pytest.raises(
         CannotStart, match=r"another server uses the data folder .*: stop it, or name another"

@@ -15,7 +15,7 @@ from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.external_communication_pb2 import TRUST_BLOCKED
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
 from recollect.v1.message_pb2 import Attachment, Message, ToolCall
-from recollect_server.services.upkeep.recovery import unheard
+from recollect_server.services.upkeep.recovery import no_progress
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.logs.folder import FolderStore
 
@@ -65,8 +65,8 @@ def secret_turn(service: Service, conversation_id: str) -> list[Message]:
 def test_no_byte_of_any_file_has_the_text_of_a_redacted_turn(
     service: Service, server: RunningServer, clock: MovableClock
 ) -> None:
-    others = [service.told(f"other {number} with zebra") for number in range(3)]
-    conversation_id = service.told("Good morning")
+    others = [service.conversation_of(f"other {number} with zebra") for number in range(3)]
+    conversation_id = service.conversation_of("Good morning")
     before = secret_turn(service, conversation_id)
     service.turn(conversation_id, "And now something else", "Gladly, about otters.")
     service.abbreviate(conversation_id, f"notes {SECRETS[0]}", [f"about-{SECRETS[1]}"])
@@ -115,7 +115,7 @@ def test_the_request_id_of_a_redacted_message_is_not_free_for_another_call(
     service: Service, server: RunningServer
 ) -> None:
     """Its hash is gone, so that what it was is told by what it wrote."""
-    name, other = service.told("Good morning"), service.told("zebra")
+    name, other = service.conversation_of("Good morning"), service.conversation_of("zebra")
     service.append(name, user("quixotriple"), request_id="q")
     redact(service, name, turn_number=2)
     channels = ChannelServiceStub(service.channel)
@@ -151,7 +151,7 @@ def test_a_repeat_answers_the_same_and_brings_nothing_back(
     """Of the redaction, and of the append that brought the message; also with a new index."""
     server = start_server()
     service = connect(server)
-    conversation_id = service.told("Good morning")
+    conversation_id = service.conversation_of("Good morning")
     before = secret_turn(service, conversation_id)
     first = redact(service, conversation_id, sequence=before[0].sequence, request_id="r")
     redact(service, conversation_id, turn_number=2)
@@ -180,7 +180,7 @@ def test_a_repeat_answers_the_same_and_brings_nothing_back(
 def test_what_cannot_be_redacted_is_refused_by_the_field_and_changes_nothing(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     before = transcript(server, conversation_id).read_bytes()
     for fields, field in (
         ({"sequence": 1}, "sequence"),
@@ -203,7 +203,7 @@ def test_shortest_messages_and_plain_lines_have_room_for_their_tombstones(
 ) -> None:
     server = start_server()
     service = connect(server)
-    conversation_id = service.told("x")
+    conversation_id = service.conversation_of("x")
     service.append(conversation_id, agent("", tool_calls=[ToolCall(id="c", name="l")]), tool("c"))
     server.stop()
     with transcript(server, conversation_id).open("a") as file:
@@ -226,7 +226,7 @@ def test_shortest_messages_and_plain_lines_have_room_for_their_tombstones(
 def test_a_context_shows_that_a_message_was_redacted_and_a_fork_keeps_its_copy(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("Good morning", SECRETS[0])
+    conversation_id = service.conversation_of("Good morning", SECRETS[0])
     fork = service.conversations.Fork(api.ForkRequest(conversation_id=conversation_id))
     done = redact(service, conversation_id, turn_number=2)
     assert list(done.copied_in) == [fork.conversation.id]
@@ -262,7 +262,7 @@ def test_a_command_that_quoted_a_message_quotes_it_no_more(
 def test_a_redacted_conversation_is_deleted_with_every_row_of_it(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("My password is quixotriple")
+    conversation_id = service.conversation_of("My password is quixotriple")
     redact(service, conversation_id, sequence=2)
     service.delete(conversation_id)
     index = server.app.spaces.open_now()[0]._space.index
@@ -299,7 +299,7 @@ def overtaken(
 def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
     service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation_id = service.told("My password is quixotriple")
+    conversation_id = service.conversation_of("My password is quixotriple")
     service.append(conversation_id, user("My number is wimblezark"), agent("I forget florbtangle"))
 
     def meanwhile() -> None:
@@ -318,13 +318,13 @@ def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
     assert service.found("snorquibble") == [conversation_id]
     assert files_with(server.data_dir, "quixotriple", "wimblezark") == []
     server.stop()
-    assert verify(FolderStore(server.folder), unheard).problems == []
+    assert verify(FolderStore(server.folder), no_progress).problems == []
 
 
 def test_a_redaction_that_an_unindexing_overtakes_leaves_no_word(
     service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation_id = service.told("My password is quixotriple", "Thank you, wimblezark")
+    conversation_id = service.conversation_of("My password is quixotriple", "Thank you, wimblezark")
     space = server.app.spaces.open_now()[0]._space
     overtaken(server, monkeypatch, lambda: space.unindex(conversation_id, lambda _: True))
     redact(service, conversation_id, sequence=2)
@@ -336,19 +336,19 @@ def test_a_redaction_that_an_unindexing_overtakes_leaves_no_word(
     assert service.found("wimblezark") == service.found("snorquibble") == [conversation_id]
     assert files_with(server.data_dir, "quixotriple") == []
     server.stop()
-    assert verify(FolderStore(server.folder), unheard).problems == []
+    assert verify(FolderStore(server.folder), no_progress).problems == []
 
 
 def test_a_redaction_that_a_delete_overtakes_finds_nothing(
     service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation_id = service.told("My password is quixotriple")
+    conversation_id = service.conversation_of("My password is quixotriple")
     overtaken(server, monkeypatch, lambda: service.delete(conversation_id))
     assert code_of(lambda: redact(service, conversation_id, sequence=2)) == "NOT_FOUND"
     assert list(server.data_dir.rglob(f"{conversation_id}*")) == []
     assert files_with(server.data_dir, "quixotriple") == []
     server.stop()
-    assert verify(FolderStore(server.folder), unheard).problems == []
+    assert verify(FolderStore(server.folder), no_progress).problems == []
 
 
 def test_a_communication_is_removed_by_hand_as_the_guide_says(
@@ -359,7 +359,7 @@ def test_a_communication_is_removed_by_hand_as_the_guide_says(
         received = client.channels.receive("discord", "1", "My number is quixotriple", sender="eve")
         assert isinstance(received.outcome, ReceivedExternal)
         name = received.outcome.communication.id
-        stays = connect(server).told("zebra")
+        stays = connect(server).conversation_of("zebra")
         server.stop()
         (server.data_dir / "default" / "external" / f"{name}.jsonl").unlink()
         delete_index(server)
@@ -369,4 +369,4 @@ def test_a_communication_is_removed_by_hand_as_the_guide_says(
         assert client.recall.search("zebra").results[0].conversation_id == stays
     assert files_with(server.data_dir, "quixotriple") == []
     again.stop()
-    assert verify(FolderStore(server.folder), unheard).problems == []
+    assert verify(FolderStore(server.folder), no_progress).problems == []

@@ -10,7 +10,7 @@ def test_requests_that_a_start_indexes_together_keep_cursors_of_their_own(
     start_server: Start,
     connect: Connect,
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     server.stop()
     index = server.folder / "conversations.db"
     before = index.read_bytes()

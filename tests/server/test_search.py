@@ -23,11 +23,11 @@ from tests.server.searching import END, LEGS, START, marked
 
 
 def test_a_search_answers_conversations_and_messages(service: Service, clock: MovableClock) -> None:
-    kyoto = service.told(
+    kyoto = service.conversation_of(
         "We fly to Kyoto in April", "What about hotels in Kyoto?", "Pack light", channel="email"
     )
     clock.move(1000)
-    service.told("Buy bread and milk")
+    service.conversation_of("Buy bread and milk")
     service.rename(kyoto, "A Trip")
     service.abbreviate(kyoto, "notes", ["travel"])
     answer = service.search("kyoto")
@@ -60,7 +60,7 @@ def test_a_search_answers_conversations_and_messages(service: Service, clock: Mo
 def test_an_untitled_conversation_goes_by_the_beginning_of_its_first_message(
     service: Service,
 ) -> None:
-    service.told("  We fly\nto   Kyoto  ")
+    service.conversation_of("  We fly\nto   Kyoto  ")
     assert service.search("kyoto").results[0].conversation_name == "We fly to Kyoto"
 
 
@@ -101,7 +101,7 @@ def test_hits_say_who_spoke_and_where(service: Service, clock: MovableClock) -> 
 
 def test_scores_fall_from_the_best_and_lie_between_0_and_1(service: Service) -> None:
     for number in range(30):
-        service.told(
+        service.conversation_of(
             "tea " * (number % 7) + "and scones " * (number % 5) + "plain",
             "green tea" if number % 2 else "coffee",
         )
@@ -119,7 +119,7 @@ def test_scores_fall_from_the_best_and_lie_between_0_and_1(service: Service) -> 
 
 def test_limit_bounds_both_lists_and_total_matches_counts_on(service: Service) -> None:
     for _ in range(15):
-        service.told("zebra crossing", "zebra again")
+        service.conversation_of("zebra crossing", "zebra again")
     answer = service.search("zebra")
     assert (len(answer.results), len(answer.hits), answer.total_matches) == (10, 10, 15)
     answer = service.search("zebra", limit=3)
@@ -128,23 +128,23 @@ def test_limit_bounds_both_lists_and_total_matches_counts_on(service: Service) -
 
 def test_the_largest_answer_has_100(service: Service) -> None:
     for _ in range(105):
-        service.told("zebra")
+        service.conversation_of("zebra")
     answer = service.search("zebra", limit=2_000_000_000)
     assert (len(answer.results), len(answer.hits), answer.total_matches) == (100, 100, 105)
 
 
 def test_total_matches_counts_those_too_that_are_not_looked_at_closely(service: Service) -> None:
     for _ in range(300):
-        service.told("zebra")
+        service.conversation_of("zebra")
     answer = service.search("zebra", limit=1)
     assert (len(answer.results), len(answer.hits), answer.total_matches) == (1, 1, 300)
 
 
 def test_every_filter_leaves_what_matches(service: Service, clock: MovableClock) -> None:
     start = clock.now
-    web = service.told("zebra", "nothing", participants=["ana", "bo"])
+    web = service.conversation_of("zebra", "nothing", participants=["ana", "bo"])
     clock.move(10_000)
-    mail = service.told("zebra", channel="email", participants=["cy"])
+    mail = service.conversation_of("zebra", channel="email", participants=["cy"])
     service.abbreviate(mail, "notes", ["stripes", "africa"])
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({"channel": "web"}, [web]),
@@ -183,9 +183,9 @@ def test_a_date_range_is_about_when_messages_were_said(
     service: Service, clock: MovableClock
 ) -> None:
     start = clock.now
-    long = service.told("zebra on the first day")
+    long = service.conversation_of("zebra on the first day")
     clock.move(1000)
-    short = service.told("zebra on the second day")
+    short = service.conversation_of("zebra on the second day")
     clock.move(1000)
     service.append(long, user("nothing on the third day"))
     second = DateRange(start=moment(start + 500), end=moment(start + 1500))
@@ -206,7 +206,7 @@ def test_an_imported_message_is_found_by_the_time_it_was_said(service: Service) 
 
 def test_explain_says_what_each_leg_gave(service: Service) -> None:
     for number in range(3):
-        service.told("zebra " * (number + 1), "padding words here")
+        service.conversation_of("zebra " * (number + 1), "padding words here")
     answer = service.search("zebra", explain=True)
     for explanation in [list(result.explanation) for result in answer.results] + [
         list(hit.explanation) for hit in answer.hits
@@ -225,7 +225,9 @@ def test_explain_says_what_each_leg_gave(service: Service) -> None:
 
 
 def test_a_snippet_shows_the_place_that_matches_and_is_short(service: Service) -> None:
-    service.told("lorem ipsum dolor " * 400 + "the hidden zebra sleeps " + "sit amet " * 400)
+    service.conversation_of(
+        "lorem ipsum dolor " * 400 + "the hidden zebra sleeps " + "sit amet " * 400
+    )
     hit = service.search("hidden zebra").hits[0]
     plain = hit.snippet.replace(START, "").replace(END, "")
     assert marked(hit.snippet) == ["hidden", "zebra"]
@@ -236,12 +238,12 @@ def test_a_snippet_shows_the_place_that_matches_and_is_short(service: Service) -
 
 
 def test_marks_in_a_text_are_not_taken_for_marks(service: Service) -> None:
-    service.told(f"a {START}fake{END} mark and a zebra")
+    service.conversation_of(f"a {START}fake{END} mark and a zebra")
     assert marked(service.search("zebra").hits[0].snippet) == ["zebra"]
 
 
 def test_one_long_word_does_not_make_a_long_snippet(service: Service) -> None:
-    service.told("zebra " + "x" * 100_000)
+    service.conversation_of("zebra " + "x" * 100_000)
     assert len(service.search("zebra").hits[0].snippet) <= 250
 
 
@@ -249,7 +251,7 @@ def test_the_same_question_has_the_same_answer_and_after_a_rebuild_too(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     for number in range(12):
-        conversation_id = service.told(
+        conversation_id = service.conversation_of(
             "tea and scones", f"number {number}", "tea " * number or "none"
         )
         service.turn(conversation_id, "scones?", "with butter")
@@ -266,7 +268,7 @@ def test_the_same_question_has_the_same_answer_and_after_a_rebuild_too(
 def test_of_many_equals_the_same_are_answered_after_a_rebuild(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    made = [service.told("zebra") for _ in range(8)]
+    made = [service.conversation_of("zebra") for _ in range(8)]
     service.delete(made[2])
     server.stop()
     # The index numbers conversations as it meets them: here one with the lowest id comes last.
@@ -280,7 +282,7 @@ def test_of_many_equals_the_same_are_answered_after_a_rebuild(
 
 
 def test_what_nobody_said_is_not_found(service: Service) -> None:
-    service.told("zebra")
+    service.conversation_of("zebra")
     answer = service.search("quagga")
     assert (len(answer.results), len(answer.hits), answer.total_matches) == (0, 0, 0)
     assert list(answer.legs_run) == LEGS
@@ -289,7 +291,7 @@ def test_what_nobody_said_is_not_found(service: Service) -> None:
 def test_a_transcript_that_cannot_be_read_does_not_take_the_others_down(
     service: Service, server: RunningServer
 ) -> None:
-    damaged, there = service.told("zebra one"), service.told("zebra two")
+    damaged, there = service.conversation_of("zebra one"), service.conversation_of("zebra two")
     transcript(server, damaged).rename(server.folder / "elsewhere")
     answer = service.search("zebra")
     assert [result.conversation_id for result in answer.results] == [there]
@@ -300,7 +302,7 @@ def test_a_transcript_that_cannot_be_read_does_not_take_the_others_down(
 def test_a_transcript_that_is_not_the_servers_own_file_is_passed_over_and_said_to_be(
     service: Service, server: RunningServer
 ) -> None:
-    elsewhere, there = service.told("zebra one"), service.told("zebra two")
+    elsewhere, there = service.conversation_of("zebra one"), service.conversation_of("zebra two")
     path = transcript(server, elsewhere)
     path.rename(server.folder / "elsewhere")
     # it is never opened through a link: as little as one that the disk cannot read
@@ -319,7 +321,7 @@ def test_a_conversation_whose_best_message_is_damaged_is_shown_by_its_next(
     service: Service, server: RunningServer
 ) -> None:
     texts = {2: "the zebra of the first pen", 3: "the zebra of the second pen"}
-    path = transcript(server, service.told(*texts.values()))
+    path = transcript(server, service.conversation_of(*texts.values()))
     best = service.search("zebra").hits[0].sequence
     path.write_bytes(
         path.read_bytes().replace(

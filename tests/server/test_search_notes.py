@@ -9,9 +9,9 @@ from tests.server.searching import marked
 
 
 def test_a_title_that_nobody_said_is_found(service: Service, clock: MovableClock) -> None:
-    trip = service.told("Shall we go there in spring?", "Then I book the flights")
+    trip = service.conversation_of("Shall we go there in spring?", "Then I book the flights")
     clock.move(1000)
-    service.told("Buy bread and milk")
+    service.conversation_of("Buy bread and milk")
     assert service.found("Zanzibar") == []
     service.rename(trip, "Zanzibar Trip")
     answer = service.search("zanzibar")
@@ -34,7 +34,7 @@ def test_a_title_that_nobody_said_is_found(service: Service, clock: MovableClock
 def test_words_of_topics_and_abbreviations_are_found_and_the_abbreviation_is_shown(
     service: Service,
 ) -> None:
-    conversation = service.told("Yes.", "Fine by me.")
+    conversation = service.conversation_of("Yes.", "Fine by me.")
     service.abbreviate(
         conversation,
         "They agreed to adopt a puppy from the shelter. " * 3 + "北京大学",
@@ -55,7 +55,7 @@ def test_words_of_topics_and_abbreviations_are_found_and_the_abbreviation_is_sho
 
 
 def test_where_a_message_has_the_words_it_is_shown_and_not_the_notes(service: Service) -> None:
-    conversation = service.told("We fly to Kyoto in April")
+    conversation = service.conversation_of("We fly to Kyoto in April")
     service.rename(conversation, "Kyoto Trip")
     result = service.search("Kyoto").results[0]
     assert (result.snippet_from_notes, list(result.matched_turns)) == (False, [1])
@@ -64,10 +64,10 @@ def test_where_a_message_has_the_words_it_is_shown_and_not_the_notes(service: Se
 
 def test_filters_hold_for_what_is_found_by_notes(service: Service, clock: MovableClock) -> None:
     begin = clock.now
-    web = service.told("One")
+    web = service.conversation_of("One")
     service.rename(web, "Zanzibar Trip")
     clock.move(10_000)
-    mail = service.told("Two", channel="email")
+    mail = service.conversation_of("Two", channel="email")
     service.abbreviate(mail, "About Zanzibar", ["travel"])
     assert {*service.found("zanzibar")} == {web, mail}
     assert service.found("zanzibar", channel="email") == [mail]
@@ -80,7 +80,7 @@ def test_filters_hold_for_what_is_found_by_notes(service: Service, clock: Movabl
 def test_the_words_of_deleted_notes_are_gone_from_the_file(
     service: Service, server: RunningServer
 ) -> None:
-    conversation = service.told("Yes.")
+    conversation = service.conversation_of("Yes.")
     service.rename(conversation, "Xylophonists Reunion")
     assert service.found("xylophonists") == [conversation]
     service.delete(conversation)
@@ -92,7 +92,7 @@ def test_the_words_of_deleted_notes_are_gone_from_the_file(
 def test_an_index_of_the_version_before_and_a_new_one_have_the_notes(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation = service.told("Yes.")
+    conversation = service.conversation_of("Yes.")
     service.rename(conversation, "Zanzibar Trip")
     service.abbreviate(conversation, "A puppy", ["household"])
     queries = ("zanzibar", "puppy", "household")
@@ -131,7 +131,9 @@ def test_the_range_of_turns_is_around_the_best_match(service: Service) -> None:
 def test_each_result_has_the_matched_turns_of_its_own_conversation(service: Service) -> None:
     zebras = [{2}, {1, 5}, {7}]
     conversations = {
-        service.told(*("a zebra" if turn in turns else "tea" for turn in range(1, 9))): turns
+        service.conversation_of(
+            *("a zebra" if turn in turns else "tea" for turn in range(1, 9))
+        ): turns
         for turns in zebras
     }
     results = service.search("zebra").results

@@ -132,7 +132,7 @@ def test_a_fault_of_the_server_says_nothing_but_where_to_look(
 
 
 def test_what_was_said_is_not_logged(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
-    conversation_id = service.told("wimblezark")
+    conversation_id = service.conversation_of("wimblezark")
     service.search("wimblezark")
     service.rename(conversation_id, "Wimblezark")
     logged = capsys.readouterr()

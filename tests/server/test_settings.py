@@ -206,7 +206,7 @@ def test_a_wrong_settings_file_is_named(tmp_path: Path, text: str) -> None:
 
 def test_spaces_never_meet(start_server: Start, connect: Connect) -> None:
     first = start_server(space="ana")
-    conversation_id = connect(first).told("ana's zebra")
+    conversation_id = connect(first).conversation_of("ana's zebra")
     first.stop()
     second = start_server(space="bo")
     service = connect(second)
@@ -222,7 +222,7 @@ def test_a_server_whose_durations_are_as_short_as_is_allowed_is_idle(
     server = start_server(
         **none, heartbeat="50ms", sweep_interval="1s", abbreviator="extractive", shutdown_grace="0s"
     )
-    assert connect(server).told("zebra")
+    assert connect(server).conversation_of("zebra")
     watching = subscribe(server.target).ready()
     watching.until_count("heartbeat", 1)
     began, used = time.monotonic(), time.process_time()
@@ -234,6 +234,6 @@ def test_a_server_whose_durations_are_as_short_as_is_allowed_is_idle(
 
 def test_without_fsync_everything_else_is_the_same(start_server: Start, connect: Connect) -> None:
     server = start_server(durability="os")
-    conversation_id = connect(server).told("one", "two")
+    conversation_id = connect(server).conversation_of("one", "two")
     server.stop()
     assert connect(start_server(durability="os")).get(conversation_id).turn_count == 2

@@ -70,7 +70,7 @@ def test_with_both_models_for_english_words_are_compared_too(
 def test_beside_other_languages_nothing_is_compared(start_server: Start, connect: Connect) -> None:
     service = connect(server := start_server(embedder="onnx", embedding_models="both"))
     talk_of_people(service)
-    service.told("我们把会议改到了周五下午三点，地点还是在二楼。")
+    service.conversation_of("我们把会议改到了周五下午三点，地点还是在二楼。")
     until_embedded(service, server)
     answer = service.search(QUESTION, explain=True)
     assert answer.hits
@@ -128,7 +128,7 @@ def test_as_many_messages_are_compared_as_may_be_and_no_more(
 def test_a_transcript_that_cannot_be_read_is_compared_with_nothing(
     service: Service, server: RunningServer
 ) -> None:
-    damaged = service.told("Nora became a dentist in May", "Nora sold the car")
+    damaged = service.conversation_of("Nora became a dentist in May", "Nora sold the car")
     talk = talk_of_people(service)
     until_embedded(service, server)
     assert (damaged, 2) in compared(service.search(QUESTION, explain=True))

@@ -99,7 +99,7 @@ def test_a_stop_finishes_the_call_under_way(
 def test_a_stopped_server_frees_its_folder_and_its_port(
     server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    connect(server).told("one")
+    connect(server).conversation_of("one")
     server.stop()
     again = start_server(listen=server.target)
     assert again.target == server.target
@@ -110,7 +110,7 @@ def test_a_stopped_server_frees_its_folder_and_its_port(
 def test_a_signal_stops_the_process_in_order(tmp_path: Path, number: signal.Signals) -> None:
     with server_process(tmp_path / "data") as (process, target):
         service = Service(target)
-        conversation_id = service.told("kept")
+        conversation_id = service.conversation_of("kept")
         service.channel.close()
         process.send_signal(number)
         assert process.wait(30) == 0
@@ -124,7 +124,7 @@ def test_a_signal_stops_the_process_in_order(tmp_path: Path, number: signal.Sign
 def test_a_killed_server_has_kept_what_it_acknowledged_and_starts_again(tmp_path: Path) -> None:
     with server_process(tmp_path / "data") as (process, target):
         service = Service(target)
-        conversation_id = service.told(*(f"zebra {number}" for number in range(20)))
+        conversation_id = service.conversation_of(*(f"zebra {number}" for number in range(20)))
         process.send_signal(signal.SIGKILL)
         service.channel.close()
         assert process.wait(30) == -signal.SIGKILL

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from recollect_server.storage.logs.reader import scan
-from recollect_server.storage.logs.repair import mend
+from recollect_server.storage.logs.repair import repair_tail
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, answers, delete_index, transcript, user
@@ -48,7 +48,7 @@ def test_a_tail_cut_at_any_byte_costs_the_last_batch_and_nothing_else(
         for cut in range(start, len(whole) + 1):
             path.write_bytes(whole[:cut])
             torn.unlink(missing_ok=True)
-            repaired = mend(path, torn)
+            repaired = repair_tail(path, torn)
             if cut >= len(whole) - 1:  # whole, or nothing but the last newline is gone
                 assert repaired is None
                 assert path.read_bytes() == whole
@@ -56,7 +56,7 @@ def test_a_tail_cut_at_any_byte_costs_the_last_batch_and_nothing_else(
                 assert path.read_bytes() == whole[:start]
                 assert (repaired.bytes_cut if repaired else 0) == cut - start
                 assert (torn.read_bytes() if torn.exists() else b"") == whole[start:cut]
-            assert mend(path, torn) is None
+            assert repair_tail(path, torn) is None
 
 
 @pytest.mark.parametrize("last", [1, 3])
@@ -71,7 +71,7 @@ def test_any_byte_of_the_last_batch_that_went_bad_costs_that_batch_and_nothing_e
             damaged[place] ^= 4
             path.write_bytes(damaged)
             torn.unlink(missing_ok=True)
-            assert mend(path, torn) is not None
+            assert repair_tail(path, torn) is not None
             assert (path.read_bytes(), torn.read_bytes()) == (whole[:start], bytes(damaged[start:]))
 
 
@@ -83,7 +83,7 @@ def test_a_damaged_batch_with_a_good_one_behind_it_stays(
             lines = whole.splitlines(keepends=True)
             lines[number] = lines[number].replace(b"crc", b"CRC")
             path.write_bytes(b"".join(lines))
-            assert mend(path, torn) is None
+            assert repair_tail(path, torn) is None
             assert path.read_bytes() == b"".join(lines)
             assert [line.sequence for line in scan(path) if line.entry is None] == [number + 1]
 
@@ -91,7 +91,7 @@ def test_a_damaged_batch_with_a_good_one_behind_it_stays(
 def test_torn_tails_gather_and_none_is_lost(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     running = server
     for number in range(3):
         running.stop()
@@ -120,8 +120,8 @@ def test_after_a_torn_tail_the_server_answers_the_rest_and_takes_the_next_turn(
     index_lost: bool,
     part: float,
 ) -> None:
-    conversation_id = service.told("one zebra", "two zebra")
-    other = service.told("three zebra")
+    conversation_id = service.conversation_of("one zebra", "two zebra")
+    other = service.conversation_of("three zebra")
     before = answers(service, QUERIES)
     service.append(conversation_id, user("lost zebra"), agent("lost too"), request_id="r1")
     server.stop()
@@ -141,7 +141,7 @@ def test_after_a_torn_tail_the_server_answers_the_rest_and_takes_the_next_turn(
 def test_a_lost_newline_is_restored(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
-    conversation_id = service.told("one", "two")
+    conversation_id = service.conversation_of("one", "two")
     before = answers(service, ["two"])
     server.stop()
     path = transcript(server, conversation_id)

@@ -111,7 +111,7 @@ def test_the_lines_of_a_request_carry_its_id_and_the_hash_of_its_payload(
 
 
 def test_folders_and_files_are_their_owners_alone(service: Service, server: RunningServer) -> None:
-    service.told("one")
+    service.conversation_of("one")
     folders = [server.data_dir, server.data_dir / "default", server.folder]
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 3
     files = [path for path in server.data_dir.rglob("*") if path.is_file()]
@@ -124,7 +124,7 @@ def test_folders_and_files_are_their_owners_alone(service: Service, server: Runn
 def test_nothing_but_what_the_design_names_lies_in_the_folder(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     server.stop()
     assert sorted(
         str(path.relative_to(server.data_dir))
@@ -252,7 +252,7 @@ def grow(path: Path, data: bytes) -> None:
 def test_lines_that_something_else_added_are_kept_and_the_next_append_comes_behind_them(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     added = f'{{"type":"turn","role":"user","content":"foreign zebra","timestamp":"{NOW}","turnNumber":2'
     grow(transcript(server, conversation_id), sealed(added))
     codes = [
@@ -272,7 +272,7 @@ def test_lines_that_something_else_added_are_kept_and_the_next_append_comes_behi
 def test_a_tail_that_something_else_left_is_cut_before_the_next_append(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     path = transcript(server, conversation_id)
     grow(path, b'{"type":"turn","half')
     codes = [
@@ -288,7 +288,7 @@ def test_a_tail_that_something_else_left_is_cut_before_the_next_append(
 def test_an_append_to_a_transcript_that_was_taken_away_is_not_acknowledged(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     transcript(server, conversation_id).rename(server.folder / "elsewhere")
     assert failure_of(lambda: service.append(conversation_id, user("two"))).code in (
         "NOT_FOUND",
@@ -299,7 +299,7 @@ def test_an_append_to_a_transcript_that_was_taken_away_is_not_acknowledged(
 def test_an_append_to_a_transcript_that_was_replaced_lands_in_the_new_file(
     service: Service, server: RunningServer
 ) -> None:
-    conversation_id = service.told("one")
+    conversation_id = service.conversation_of("one")
     path = transcript(server, conversation_id)
     copy = path.read_bytes()
     path.unlink()
@@ -319,7 +319,7 @@ def test_a_transcript_that_shrank_while_the_server_ran_is_taken_as_it_is_after_a
     connect: Connect,
     clock: MovableClock,
 ) -> None:
-    conversation_id = service.told("one", "two zebra", "three")
+    conversation_id = service.conversation_of("one", "two zebra", "three")
     path = transcript(server, conversation_id)
     rest = b"".join(path.read_bytes().splitlines(keepends=True)[:2])
     with path.open("r+b") as file:
@@ -346,7 +346,7 @@ def test_a_link_is_never_followed(
     connect: Connect,
     tmp_path: Path,
 ) -> None:
-    conversation_id = service.told("one zebra")
+    conversation_id = service.conversation_of("one zebra")
     server.stop()
     path = transcript(server, conversation_id)
     outside = tmp_path / "outside.jsonl"

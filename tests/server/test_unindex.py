@@ -14,7 +14,7 @@ from recollect.v1.conversation_service_pb2 import RedactMessageRequest, StreamUp
 from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.domain.conversation import Unindexed
 from recollect_server.domain.filters import Scope
-from recollect_server.services.upkeep.recovery import unheard
+from recollect_server.services.upkeep.recovery import no_progress
 from recollect_server.services.upkeep.verification import verify
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
@@ -79,7 +79,7 @@ def problems(server: RunningServer) -> list[str]:
         copy_transcripts(server.settings.store, folder)
         for path in server.folder.glob("*.db*"):
             shutil.copy(path, folder)
-    return verify(FolderStore(folder), unheard).problems
+    return verify(FolderStore(folder), no_progress).problems
 
 
 def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
@@ -177,7 +177,7 @@ def test_a_new_index_leaves_it_out_and_is_verified(start_server: Start, connect:
     delete_index(server)
     again = start_server(data_dir=server.data_dir, embedder="onnx")  # without the rule
     service = connect(again)
-    other = service.told("Potatoes")
+    other = service.conversation_of("Potatoes")
     until(lambda: vectors(again) and not service.search("Potatoes").degraded)
     assert service.get(old).unindexed
     for query in ("quixotriple", "Marsupilami"):
@@ -320,7 +320,7 @@ def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
             time = moment(1_600_000_000_000)
             name = service.create("web", create_time=time).id
             service.append(name, user(TEXT, timestamp=time))
-            other = service.told("Potatoes", channel="cli")
+            other = service.conversation_of("Potatoes", channel="cli")
             until(lambda: not service.search("zebra").degraded)
             until(lambda: state_of(data / "default" / "conversations").vectors == 2)
             server.popen.terminate()

@@ -105,11 +105,11 @@ def test_with_both_models_they_are_compared_so_while_hardly_any_message_is_in_an
         return compared[-1][0] is not compared[-1][1].conversation_legs
 
     for _ in range(10):
-        service.told(*texts)
-    service.told(*_GERMAN[:4])  # of 404
+        service.conversation_of(*texts)
+    service.conversation_of(*_GERMAN[:4])  # of 404
     until_embedded(service, server)
     until(is_whitened)
-    fifth = service.told(_GERMAN[4])
+    fifth = service.conversation_of(_GERMAN[4])
     until_embedded(service, server)
     until(lambda: not is_whitened())
     service.delete(fifth)

@@ -207,7 +207,7 @@ def test_verify_finds_nothing_wrong_with_words_longer_than_the_index_keeps(
     character.
     """
     for word in ("a" * 40_000, "b" * 32_768, "c" + "é" * 20_000, "д" * 16_384):
-        connect(server).told(f"{word} and on")
+        connect(server).conversation_of(f"{word} and on")
     server.stop()
     result = on(server, "verify")
     assert (result.exit_code, result.stdout) == (0, "4 conversations, 4 messages, 0 problems\n")

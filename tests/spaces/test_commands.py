@@ -15,7 +15,7 @@ SPACES = ("default", "ana", "bo")
 def three(server: RunningServer, enter: Enter) -> RunningServer:
     """Start a server with three spaces that each have a conversation."""
     for space in SPACES:
-        enter(server.target, space).told(f"Words of {space}")
+        enter(server.target, space).conversation_of(f"Words of {space}")
     return server
 
 

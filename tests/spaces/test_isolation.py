@@ -278,8 +278,8 @@ def test_cursors_and_page_tokens_of_the_default_space_look_as_before_and_are_its
     default, other = enter(server.target, "default"), enter(server.target, "other")
     cursors, tokens = [], []
     for service in (default, other):
-        name = service.told("One")
-        service.told("Two")
+        name = service.conversation_of("One")
+        service.conversation_of("Two")
         cursors.append(service.append(name, user("More")).cursor)
         tokens.append(service.listed(page_size=1).next_page_token)
     assert re.fullmatch(r"[0-9a-f]{12}-(\d+|[0-9a-f]+-\d+\.[0-9a-f]+)", cursors[0])

@@ -54,7 +54,7 @@ def test_a_space_keeps_what_was_written_when_others_take_its_place(
 ) -> None:
     server = start_server(max_open_spaces=2)
     services = [enter(server.target, f"space-{number}") for number in range(5)]
-    names = [service.told(f"Words of {service.space}") for service in services]
+    names = [service.conversation_of(f"Words of {service.space}") for service in services]
     assert len(server.app.spaces.names()) <= 2
     for service, name in zip(services, names, strict=True):
         assert [it.id for it in service.listed().conversations] == [name]
@@ -69,7 +69,7 @@ def test_a_space_whose_conversations_are_all_deleted_keeps_its_cursors_and_page_
     server: RunningServer, enter: Enter
 ) -> None:
     service = enter(server.target, "emptied")
-    names = [service.told(f"Words {number}") for number in range(2)]
+    names = [service.conversation_of(f"Words {number}") for number in range(2)]
     token = service.listed(page_size=1).next_page_token
     cursor = service.append(names[0], user("The last words")).cursor
     for name in names:
@@ -86,8 +86,8 @@ def test_background_work_takes_no_place_of_a_space_that_was_just_used(
     start_server: Start, enter: Enter
 ) -> None:
     server = start_server(max_open_spaces=1)
-    enter(server.target, "behind").told("Words")
-    enter(server.target, "used").told("Words")
+    enter(server.target, "behind").conversation_of("Words")
+    enter(server.target, "used").conversation_of("Words")
 
     def use_behind() -> None:
         if lease := server.app.spaces.use_behind("behind"):
@@ -101,7 +101,7 @@ def test_background_work_takes_no_place_of_a_space_that_was_just_used(
 def test_calls_and_a_stream_hold_their_space_open(start_server: Start, enter: Enter) -> None:
     server = start_server(max_open_spaces=2)
     watched = enter(server.target, "watched")
-    name = watched.told("First")
+    name = watched.conversation_of("First")
     stream = watched.conversations.StreamUpdates(
         api.StreamUpdatesRequest(conversation_ids=[name], load_conversation_id=name)
     )
@@ -109,7 +109,7 @@ def test_calls_and_a_stream_hold_their_space_open(start_server: Start, enter: En
     while not next(updates).update.HasField("conversation_loaded"):
         pass
     for number in range(4):
-        enter(server.target, f"other-{number}").told("Pushes others out")
+        enter(server.target, f"other-{number}").conversation_of("Pushes others out")
     assert "watched" in server.app.spaces.names()
     watched.append(name, user("Second"))
     while not (update := next(updates).update).HasField("conversation_updated"):
@@ -130,14 +130,14 @@ def test_a_call_is_refused_while_all_open_spaces_are_held_by_streams(
 ) -> None:
     server = start_server(max_open_spaces=1)
     one, other = enter(server.target, "one"), enter(server.target, "other")
-    one.told("First")
+    one.conversation_of("First")
     stream = one.conversations.StreamUpdates(api.StreamUpdatesRequest())
     next(iter(stream))
-    failure = failure_of(lambda: other.told("No place for this"))
+    failure = failure_of(lambda: other.conversation_of("No place for this"))
     assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_SPACES")
     assert failure.retry_ms is not None
     stream.cancel()
-    until(lambda: code_of(lambda: other.told("Now there is")) == "OK")
+    until(lambda: code_of(lambda: other.conversation_of("Now there is")) == "OK")
 
 
 def test_appends_to_more_spaces_than_are_open_lose_nothing(
@@ -190,7 +190,7 @@ def test_a_space_that_cannot_be_opened_is_named_and_the_others_are_served(
         assert (failure.code, failure.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
         assert "the space bad cannot be opened" in failure.text
     assert good.found("anything") == []
-    name = good.told("Served")
+    name = good.conversation_of("Served")
     (server.data_dir / "bad").unlink()
     assert bad.listed().conversations == []
     assert [it.id for it in good.listed().conversations] == [name]
@@ -211,8 +211,8 @@ def test_a_damaged_index_of_a_space_is_made_anew_when_it_opens(
 ) -> None:
     server = start_server(max_open_spaces=1)
     one = enter(server.target, "one")
-    name = one.told("Findable")
-    enter(server.target, "other").told("Takes its place")
+    name = one.conversation_of("Findable")
+    enter(server.target, "other").conversation_of("Takes its place")
     index = server.data_dir / "one" / "conversations" / "conversations.db"
     index.write_bytes(b"no database" + index.read_bytes()[11:])
     assert one.found("findable") == [name]
@@ -223,7 +223,7 @@ def test_a_line_that_a_job_logs_names_its_space(tmp_path: Path, enter: Enter) ->
     arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(data), "--embedder", "off"]
     with log.open("wb") as file, Forked(SERVER, arguments, stderr=file.fileno()) as process:
         assert process.stdout is not None
-        enter(process.stdout.readline().split()[3], "alex").told("The roof leaks")
+        enter(process.stdout.readline().split()[3], "alex").conversation_of("The roof leaks")
         (data / "alex" / "conversations" / "conversations.db").unlink()
         until(lambda: "event=index_made_anew" in log.read_text())
         process.kill()
@@ -241,7 +241,7 @@ def test_an_idle_server_releases_its_model_and_finds_by_meaning_after_it(
     with log.open("wb") as file, Forked(SERVER, arguments, stderr=file.fileno()) as process:
         assert process.stdout is not None
         service = enter(process.stdout.readline().split()[3], "default")
-        name = service.told("We fly to Kyoto in April.")
+        name = service.conversation_of("We fly to Kyoto in April.")
         until(lambda: service.found("a journey to Japan") == [name])
         until(lambda: "event=model_released" in log.read_text())
         answer = service.search("which trip to Asia is planned?")
@@ -262,7 +262,7 @@ def noted(start_server: Start, enter: Enter) -> tuple[RunningServer, str]:
     name = waits.create().id
     for number in range(3):
         waits.turn(name, f"The roof leaks at place {number}.", "Call the roofer tomorrow.")
-    enter(server.target, "other").told("Takes its place")
+    enter(server.target, "other").conversation_of("Takes its place")
     assert server.app.spaces.names() == ["other"]
     return server, name
 
@@ -296,7 +296,7 @@ def test_words_of_a_closed_space_are_embedded_and_it_is_closed_again(
     start_server: Start, enter: Enter
 ) -> None:
     server = start_server(embedder="onnx")
-    enter(server.target, "waits").told("The roof leaks")
+    enter(server.target, "waits").conversation_of("The roof leaks")
     server.app.spaces.evict("waits")
     folder = server.data_dir / "waits" / "conversations"
     until(lambda: vectors.state_of(folder).vectors)

@@ -68,7 +68,7 @@ def test_appends_do_not_resume_it_and_the_next_read_has_them(
     shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, "reads")
-    name = service.told("The roof leaks")
+    name = service.conversation_of("The roof leaks")
     suspend(shared, service)
     folder = shared.data_dir / "reads" / "conversations"
     assert read_seal(folder) is Seal.INTACT
@@ -90,7 +90,7 @@ def test_every_way_of_reading_has_what_was_appended(
     read: str, shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, f"reads-{read.lower()}")
-    name = service.told("First")
+    name = service.conversation_of("First")
     suspend(shared, service)
     service.append(name, user("Second zebra"))
     match read:
@@ -121,7 +121,7 @@ def test_a_repeated_request_is_answered_as_it_was_and_stores_nothing(
     shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, "repeats")
-    name, other = service.told("First"), service.told("Other")
+    name, other = service.conversation_of("First"), service.conversation_of("Other")
     before = service.append(name, user("Before"), request_id="before")
     suspend(shared, service)
     first = service.append(name, user("Second"), request_id="one")
@@ -141,7 +141,7 @@ def test_a_repeated_request_is_answered_as_it_was_and_stores_nothing(
 
 def test_the_checks_of_an_append_hold(shared: RunningServer, enter: Enter) -> None:
     service = enter(shared.target, "checks")
-    name = service.told("First")
+    name = service.conversation_of("First")
     service.channels.AddOwnerIdentity(
         channels.AddOwnerIdentityRequest(channel="whatsapp", identity="+44 7700 900123")
     )
@@ -174,7 +174,7 @@ def test_a_stream_behind_a_cursor_has_every_later_update_once_and_in_order(
     shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, "cursors")
-    names = [service.told("First"), service.told("Second")]
+    names = [service.conversation_of("First"), service.conversation_of("Second")]
     cursors = []
     for number in range(6):
         if number % 3 == 0:
@@ -205,7 +205,7 @@ def test_a_draft_ends_with_the_append_that_completes_it(
     shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, "drafts")
-    name = service.told("Question")
+    name = service.conversation_of("Question")
     service.conversations.PublishDelta(
         api.PublishDeltaRequest(conversation_id=name, draft_id="d1", text="An ans")
     )
@@ -225,7 +225,7 @@ def test_a_conversation_whose_state_is_not_in_memory_resumes_it(
     shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, "many")
-    names = [service.told(f"Number {at}") for at in range(40)]
+    names = [service.conversation_of(f"Number {at}") for at in range(40)]
     suspend(shared, service)
     service.append(names[-1], user("In memory"))
     assert is_suspended(shared, service)
@@ -237,7 +237,7 @@ def test_a_conversation_whose_state_is_not_in_memory_resumes_it(
 
 def test_a_full_backlog_is_taken_in_by_the_next_append(shared: RunningServer, enter: Enter) -> None:
     service = enter(shared.target, "backlog")
-    name = service.told("First")
+    name = service.conversation_of("First")
     suspend(shared, service)
     for number in range(16):
         service.append(name, user(f"{number}"))
@@ -252,7 +252,7 @@ def test_a_backlog_is_taken_in_soon_though_nobody_calls(
 ) -> None:
     server = start_server()
     service = enter(server.target, "waits")
-    name = service.told("First")
+    name = service.conversation_of("First")
     suspend(server, service)
     service.append(name, user("Second"))
     path = server.data_dir / ".due" / "waits"
@@ -273,7 +273,7 @@ def test_a_backlog_is_taken_in_soon_though_nobody_calls(
 def test_it_survives_a_restart_with_its_cursors(start_server: Start, enter: Enter) -> None:
     server = start_server()
     service = enter(server.target, "restarts")
-    name = service.told("First")
+    name = service.conversation_of("First")
     suspend(server, service)
     cursor = service.append(name, user("Second"), request_id="two").cursor
     service.append(name, user("Third"))
@@ -293,7 +293,7 @@ def test_one_whose_index_was_changed_meanwhile_is_opened_anew(
 ) -> None:
     for change in ("touched", "removed"):
         service = enter(shared.target, change)
-        name = service.told("First")
+        name = service.conversation_of("First")
         suspend(shared, service)
         service.append(name, user("Second zebra"), request_id="two")
         index = shared.data_dir / change / "conversations" / "conversations.db"
@@ -310,7 +310,7 @@ def test_one_whose_transcript_was_changed_meanwhile_writes_nothing_over_it(
     shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, "changed")
-    name = service.told("First")
+    name = service.conversation_of("First")
     path = shared.data_dir / "changed" / "conversations" / f"{name}.jsonl"
     suspend(shared, service)
     before = path.read_bytes()
@@ -325,7 +325,7 @@ def test_the_oldest_of_too_many_is_closed_with_everything(
 ) -> None:
     server = start_server(max_open_spaces=1, max_suspended_spaces=2)
     services = [enter(server.target, f"space-{number}") for number in range(6)]
-    names = [service.told("First") for service in services]
+    names = [service.conversation_of("First") for service in services]
     for service, name in zip(services, names, strict=True):
         service.append(name, user("Second"))
     until(lambda: len(server.app.spaces.suspended()) <= 2)
@@ -336,7 +336,7 @@ def test_the_oldest_of_too_many_is_closed_with_everything(
 def test_nothing_is_suspended_where_that_is_switched_off(start_server: Start, enter: Enter) -> None:
     server = start_server(max_suspended_spaces=0)
     service = enter(server.target, "closed")
-    name = service.told("First")
+    name = service.conversation_of("First")
 
     def is_closed() -> bool:
         server.app.spaces.evict("closed")
@@ -351,7 +351,7 @@ def test_nothing_is_suspended_where_that_is_switched_off(start_server: Start, en
 def test_limits_of_what_a_space_stores_hold(start_server: Start, enter: Enter) -> None:
     server = start_server(space_stored_bytes=20_000)
     service = enter(server.target, "limited")
-    name = service.told("First")
+    name = service.conversation_of("First")
     suspend(server, service)
     outcomes = []
     for _ in range(20):
@@ -368,7 +368,7 @@ def test_a_project_token_appends_to_its_own_conversation_alone(
 ) -> None:
     server = start_server()
     service = enter(server.target, "projects")
-    names = [service.told("Own"), service.told("Other")]
+    names = [service.conversation_of("Own"), service.conversation_of("Other")]
     suspend(server, service)
     granted: Grant = grant("project", "projects", conversation_id=names[0])
     _, text = tokens_of(server.data_dir, server.clock).create(granted)
@@ -386,7 +386,7 @@ def test_appends_and_reads_at_once_lose_nothing_and_double_nothing(
 ) -> None:
     server = start_server(max_open_spaces=2, max_suspended_spaces=3)
     services = [enter(server.target, f"space-{number}") for number in range(6)]
-    names = [service.told("First") for service in services]
+    names = [service.conversation_of("First") for service in services]
 
     def work(caller: int) -> None:
         for turn in range(12):

@@ -30,7 +30,7 @@ def text_of(subscriber: Subscriber, draft_id: str = "d") -> str:
 def test_every_subscriber_sees_a_draft_grow_and_then_the_messages_that_complete_it(
     subscribe: Subscribe, service: Recorder
 ) -> None:
-    name = service.told("How full is it?")
+    name = service.conversation_of("How full is it?")
     both = [subscribe().ready(), subscribe(conversation_ids=[name]).ready()]
     parts = ["It is ", "97 % ", "full. \N{GRINNING FACE}"]
     for number, part in enumerate(parts):
@@ -57,7 +57,7 @@ def test_every_subscriber_sees_a_draft_grow_and_then_the_messages_that_complete_
 def test_a_subscriber_that_comes_late_gets_the_text_so_far(
     subscribe: Subscribe, service: Recorder
 ) -> None:
-    name = service.told("Hi")
+    name = service.conversation_of("Hi")
     service.publish(name, "d", 0, "One ")
     service.publish(name, "d", 4, "two ")
     late = subscribe()
@@ -80,7 +80,7 @@ def test_a_subscriber_that_comes_late_gets_the_text_so_far(
 def test_a_draft_of_another_conversation_is_not_told(
     subscribe: Subscribe, service: Recorder
 ) -> None:
-    mine, other = service.told("Mine"), service.told("Other", channel="email")
+    mine, other = service.conversation_of("Mine"), service.conversation_of("Other", channel="email")
     by_name, by_channel = (
         subscribe(conversation_ids=[mine]).ready(),
         subscribe(channels=["web"]).ready(),
@@ -92,7 +92,7 @@ def test_a_draft_of_another_conversation_is_not_told(
 
 
 def test_a_part_that_is_sent_twice_changes_nothing(subscribe: Subscribe, service: Recorder) -> None:
-    name = service.told("Hi")
+    name = service.conversation_of("Hi")
     one = subscribe().ready()
     for offset, text in [(0, "abc"), (0, "abc"), (3, "def"), (0, "ab"), (3, "def"), (4, "efgh")]:
         service.publish(name, "d", offset, text)
@@ -105,7 +105,7 @@ def test_a_part_that_is_sent_twice_changes_nothing(subscribe: Subscribe, service
 def test_a_draft_that_begins_anew_replaces_what_was_told(
     subscribe: Subscribe, service: Recorder
 ) -> None:
-    name = service.told("Hi")
+    name = service.conversation_of("Hi")
     one = subscribe().ready()
     service.publish(name, "d", 0, "A first try")
     one.until_count("message_delta", 1)
@@ -117,7 +117,7 @@ def test_a_draft_that_begins_anew_replaces_what_was_told(
 def test_a_draft_that_stands_still_is_dropped(
     subscribe: Subscribe, service: Recorder, clock: MovableClock
 ) -> None:
-    name = service.told("Hi")
+    name = service.conversation_of("Hi")
     one = subscribe().ready()
     service.publish(name, "d", 0, "Then the model hung")
     one.until_count("message_delta", 1)
@@ -134,7 +134,7 @@ def test_a_draft_that_stands_still_is_dropped(
 def test_the_drafts_of_a_deleted_conversation_go_with_it(
     subscribe: Subscribe, service: Recorder
 ) -> None:
-    name, other = service.told("Hi"), service.told("Hi")
+    name, other = service.conversation_of("Hi"), service.conversation_of("Hi")
     one = subscribe().ready()
     service.publish(name, "d", 0, "Half an answ")
     one.until_count("message_delta", 1)
@@ -189,7 +189,7 @@ def test_a_part_that_cannot_be_is_refused_and_changes_nothing(
 ) -> None:
     server = start_server(max_message_bytes=1024)
     service = record(server)
-    name = service.told("Hi")
+    name = service.conversation_of("Hi")
     service.publish(name, "d", 0, "abcd")
     service.publish(name, "done", 0, "abcd", done=True)
     one = subscribe(server.target).ready()
@@ -245,9 +245,9 @@ def test_drafts_are_bounded_the_oldest_are_given_up(
         them.publish("c", "web", f"d{number}", 0, "x" * 10, done=False)
     them.show({"c"})
     sent: dict[drafts.Key, drafts.Sent] = {}
-    assert len(them.news(sent, lambda _: True, lambda update: str(update.kind).encode())) == 3
+    assert len(them.new_parts(sent, lambda _: True, lambda update: str(update.kind).encode())) == 3
     them.publish("c", "web", "d4", 10, "x" * 95, done=False)
-    updates = them.news(sent, lambda _: True, lambda update: str(update.kind).encode())
+    updates = them.new_parts(sent, lambda _: True, lambda update: str(update.kind).encode())
     assert sum(b"dropped=True" in it for it in updates) == 2
     assert set(sent) == {("c", "d4")}
 
@@ -268,11 +268,11 @@ def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(
         them.publish("c", "web", "d", length, part, done=False)
         length += len(part)
     them.show({"c"})
-    them.news(sent, lambda _: True, encode)
+    them.new_parts(sent, lambda _: True, encode)
     them.publish("c", "web", "d", length, "kl", done=True)
-    them.news(sent, lambda _: True, encode)
+    them.new_parts(sent, lambda _: True, encode)
     assert [(it.offset, it.text, it.done) for it in updates] == [
         (0, "abcdefghij", False),
         (10, "kl", True),
     ]
-    assert them.news(sent, lambda _: True, encode) == []
+    assert them.new_parts(sent, lambda _: True, encode) == []

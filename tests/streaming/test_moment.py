@@ -32,18 +32,18 @@ def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Pat
     readable: list[bool] = []
     refused: list[str] = []
 
-    def hear(news: Sequence[tuple[int, object]]) -> None:
+    def receive(notices: Sequence[tuple[int, object]]) -> None:
         with apsw.Connection(
             str(tmp_path / "conversations.db"), flags=apsw.SQLITE_OPEN_READONLY
         ) as other:
-            for cursor, what in news:
+            for cursor, what in notices:
                 assert isinstance(what, Added)
                 delivered.append((cursor, what.lines[0].sequence))
                 readable.append(
                     other.execute("SELECT 1 FROM updates WHERE cursor = ?", (cursor + 1,)).get == 1
                 )
 
-    index.log.listen(hear)
+    index.log.listen(receive)
     state = fold(None, Began(ID, "web", 1))
     assert isinstance(state, Conversation)
     add = partial(index.add, time=1, failed=refused.append)

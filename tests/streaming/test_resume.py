@@ -16,7 +16,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log, ring
 from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.shared import SharedLog
-from recollect_server.services.streaming.watching import News
+from recollect_server.services.streaming.watching import NewUpdates
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
@@ -48,7 +48,7 @@ def test_a_subscriber_that_drops_sees_what_it_missed_and_goes_on(
     subscribe: Subscribe, service: Recorder
 ) -> None:
     whole, one = subscribe().ready(), subscribe(max_batch=1).ready()
-    name = service.told("One")
+    name = service.conversation_of("One")
     one.until_count("conversation_updated", 1)
     one.drop()
     service.turn(name, "Two")
@@ -69,7 +69,7 @@ def test_one_that_comes_back_is_not_told_that_it_has_all_before_it_has(
     for rest in ("_REST", "_REST_OF_A_STREAM", "_LONGEST_REST"):
         monkeypatch.setattr(streams, rest, 0.5)  # so that what comes next is heard late
     one = subscribe().ready()
-    name = service.told("One")
+    name = service.conversation_of("One")
     cursor = one.until_count("conversation_updated", 1) and one.cursor
     service.append(name, user("Two"))
     late = subscribe(cursor=cursor).ready()
@@ -82,7 +82,7 @@ def test_it_does_so_across_a_restart(
     first = start_server()
     service = record(first)
     one = subscribe(first.target).ready()
-    name = service.told("One")
+    name = service.conversation_of("One")
     one.until_count("conversation_updated", 1)
     service.turn(name, "Two")
     first.stop()
@@ -113,7 +113,10 @@ def test_one_that_was_away_while_a_conversation_was_deleted_is_told_that_it_is_g
 ) -> None:
     one, stays = subscribe().ready(), subscribe().ready()
     one.drop()
-    deleted, other = service.told("Nobody may read this"), service.told("This stays")
+    deleted, other = (
+        service.conversation_of("Nobody may read this"),
+        service.conversation_of("This stays"),
+    )
     service.delete(deleted)
     stays.until_count("conversation_deleted", 1)
     one.resume()
@@ -139,16 +142,19 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
     kind: Any = UpdateLog if server.settings.store == FOLDER else SharedLog
     advance = kind.advance
 
-    def late(log: Any) -> News:
+    def late(log: Any) -> NewUpdates:
         waits.set()
         go_on.wait()
-        news: News = advance(log)
-        return news
+        new: NewUpdates = advance(log)
+        return new
 
     monkeypatch.setattr(kind, "advance", late)
     first = service.create().id  # ends what was under way
     assert waits.wait(DEADLINE)
-    deleted, other = service.told("Nobody may read this"), service.told("This stays")
+    deleted, other = (
+        service.conversation_of("Nobody may read this"),
+        service.conversation_of("This stays"),
+    )
     service.delete(deleted)
     go_on.set()
     stays.until_count("conversation_deleted", 1)
@@ -212,7 +218,7 @@ def test_a_cursor_of_an_index_that_was_made_anew_gives_a_snapshot_that_says_so(
     subscribe: Subscribe, start_server: Start, record: Record
 ) -> None:
     first = start_server()
-    name = record(first).told("One")
+    name = record(first).conversation_of("One")
     one = subscribe(first.target).ready()
     first.stop()
     delete_index(first)
@@ -228,7 +234,7 @@ def test_a_cursor_of_an_index_that_was_made_anew_gives_a_snapshot_that_says_so(
 def test_an_index_that_is_made_anew_under_open_streams_resets_them(
     subscribe: Subscribe, service: Recorder, server: RunningServer
 ) -> None:
-    name = service.told("One")
+    name = service.conversation_of("One")
     one = subscribe().ready()
     (server.folder / NAME).unlink()
     one.until_count("conversation_list", 2)
@@ -253,7 +259,7 @@ def test_a_cursor_older_than_what_is_kept_gives_a_snapshot_that_says_so(
     how: str,
 ) -> None:
     one = subscribe().ready()
-    name = service.told("One", "Two", "Three")
+    name = service.conversation_of("One", "Two", "Three")
     one.until_count("conversation_updated", 3)
     one.drop()
     service.turn(name, "Four")
@@ -304,7 +310,7 @@ def test_a_cursor_whose_update_a_crash_took_gives_a_snapshot_that_says_so(
     """
     first = start_server()
     service = record(first)
-    name = service.told("One")
+    name = service.conversation_of("One")
     first.stop()
     before = (first.folder / NAME).read_bytes()
     second = start_server()
@@ -348,7 +354,7 @@ def test_a_stream_is_refused_while_the_index_cannot_be_read(
 def test_the_log_is_pruned_a_little_at_a_time(
     spaces: list[Space], subscribe: Subscribe, service: Recorder
 ) -> None:
-    service.told("One", "Two", "Three")
+    service.conversation_of("One", "Two", "Three")
     pruner = UpdatePruner(spaces[0], Holder(Bounds(timedelta(days=7), 1)))
     pruned = [pruner.prune(limit=1) for _ in range(10)]
     assert set(pruned) == {0, 1}
@@ -367,7 +373,7 @@ def test_the_log_is_pruned_now_and_then(
     server = start_server(max_updates=1)
     service = record(server)
     cursor = service.turn(service.create().id, "One").cursor
-    service.told("Two", "Three")
+    service.conversation_of("Two", "Three")
     eventually(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
     assert subscribe(server.target, cursor=cursor).ready().updates[0].reset
 
@@ -377,7 +383,7 @@ def test_who_is_behind_a_redaction_is_told_of_it_and_not_of_the_text(
 ) -> None:
     stays, away = subscribe().ready(), subscribe().ready()
     away.drop()
-    name = service.told("Nobody may read this", "This stays")
+    name = service.conversation_of("Nobody may read this", "This stays")
     stays.until_count("conversation_updated", 2)
     request = api.RedactMessageRequest(conversation_id=name, turn_number=1)
     done = service.conversations.RedactMessage(request)

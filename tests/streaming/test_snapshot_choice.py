@@ -20,7 +20,7 @@ def told(service: Recorder, clock: MovableClock) -> tuple[str, str, str]:
     made = []
     for channel, text in (("web", "old"), ("web", "new"), ("whatsapp", "newest")):
         clock.move(1000)
-        made.append(service.told(text, channel=channel))
+        made.append(service.conversation_of(text, channel=channel))
     return made[0], made[1], made[2]
 
 

@@ -35,9 +35,9 @@ def test_a_stream_of_nothing_begins_with_an_empty_snapshot(
 def test_a_snapshot_has_the_newest_conversations_and_the_working_context_of_the_first(
     subscribe: Subscribe, service: Recorder, clock: MovableClock
 ) -> None:
-    old = service.told("Something old")
+    old = service.conversation_of("Something old")
     clock.move(1000)
-    new = service.told("One", "Two", "Three")
+    new = service.conversation_of("One", "Two", "Three")
     service.compress(new, 1, "One was said.")
     one = subscribe(max_turns=1)
     (listed,) = one.until_count("conversation_list", 1)
@@ -103,7 +103,7 @@ def test_what_is_read_from_the_log_is_what_was_told_live(
 ) -> None:
     """After a restart nothing is in memory: the index's log and the transcripts say all of it."""
     live = subscribe().ready()
-    name = service.told("One", "Two")
+    name = service.conversation_of("One", "Two")
     service.rename(name, "First")
     service.abbreviate(name, "Notes.", ["a-topic"])
     service.rename(name, "Second")
@@ -131,7 +131,7 @@ def test_a_split_that_is_suggested_is_told(
     start_server: Any, record: Any, subscribe: Subscribe
 ) -> None:
     first = start_server()
-    name = record(first).told("The disk", "And the holidays")
+    name = record(first).conversation_of("The disk", "And the holidays")
     one = subscribe(first.target).ready()
     first.stop()
     line = encode(Entry(SplitSuggested("Two topics.", ("Disk", "Holidays"), first.clock.now)))
@@ -146,7 +146,7 @@ def test_a_split_that_is_suggested_is_told(
 def test_a_stream_of_one_conversation_is_told_of_no_other(
     subscribe: Subscribe, service: Recorder
 ) -> None:
-    mine, other = service.told("Mine"), service.told("Other")
+    mine, other = service.conversation_of("Mine"), service.conversation_of("Other")
     one = subscribe(conversation_ids=[mine])
     (listed,) = one.until_count("conversation_list", 1)
     service.turn(other, "Not for me")
@@ -162,11 +162,11 @@ def test_a_stream_of_one_conversation_is_told_of_no_other(
 def test_a_stream_of_a_channel_is_told_of_its_conversations_those_that_begin_later_too(
     subscribe: Subscribe, service: Recorder
 ) -> None:
-    old = service.told("Old", channel="email")
+    old = service.conversation_of("Old", channel="email")
     one = subscribe(channels=["email", "cli"]).ready()
-    service.told("Web", channel="web")
-    service.delete(service.told("Web, gone", channel="web"))
-    service.told("Cli", channel="cli")
+    service.conversation_of("Web", channel="web")
+    service.delete(service.conversation_of("Web, gone", channel="web"))
+    service.conversation_of("Cli", channel="cli")
     service.delete(old)
     one.until_count("conversation_deleted", 1)
     assert one.kinds()[2:] == [
@@ -182,7 +182,7 @@ def test_a_stream_of_a_channel_is_told_of_its_conversations_those_that_begin_lat
 
 
 def test_both_filters_must_match(subscribe: Subscribe, service: Recorder) -> None:
-    web, email = service.told("Web"), service.told("Email", channel="email")
+    web, email = service.conversation_of("Web"), service.conversation_of("Email", channel="email")
     one = subscribe(conversation_ids=[web, email], channels=["email"])
     (listed,) = one.until_count("conversation_list", 1)
     service.turn(web, "No")
@@ -196,7 +196,7 @@ def test_heartbeats_carry_the_cursor_on_where_nothing_passes_the_filters(
 ) -> None:
     running = start_server(heartbeat="50ms")
     service = record(running)
-    mine, other = service.told("Mine"), service.told("Other")
+    mine, other = service.conversation_of("Mine"), service.conversation_of("Other")
     one = subscribe(running.target, conversation_ids=[mine]).ready()
     appended = service.turn(other, "Not for me")
     one.until(lambda: one.updates[-1].cursor == appended.cursor)
@@ -212,7 +212,7 @@ def test_several_updates_come_in_one_element_where_that_is_asked_for(
     subscribe: Subscribe, service: Recorder
 ) -> None:
     begin = subscribe().ready()
-    name = service.told(*map(str, range(30)))
+    name = service.conversation_of(*map(str, range(30)))
     begin.until_count("conversation_updated", 30)
     alone, many = (
         subscribe(cursor=begin.updates[1].cursor),

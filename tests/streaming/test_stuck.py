@@ -187,7 +187,7 @@ def test_streams_need_no_thread_of_the_calls(
     server = start_server(threads=2)
     service = record(server)
     many = [subscribe(server.target).ready() for _ in range(20)]
-    name = service.told("One")
+    name = service.conversation_of("One")
     for one in many:
         one.until_count("conversation_updated", 1)
     assert service.load(name).conversation.turn_count == 1

@@ -47,7 +47,7 @@ def test_two_tabs_see_the_same_sequence_of_what_another_process_writes(
 def test_a_rename_in_one_tab_shows_in_all(
     subscribe: Subscribe, service: Recorder, client: Client
 ) -> None:
-    name = service.told("Hello")
+    name = service.conversation_of("Hello")
     tabs = [subscribe().ready() for _ in range(3)]
     client.conversations.rename(name, "Greetings")
     for tab in tabs:
@@ -55,7 +55,7 @@ def test_a_rename_in_one_tab_shows_in_all(
 
 
 def test_a_switch_in_one_tab_moves_no_other(subscribe: Subscribe, service: Recorder) -> None:
-    old, new = service.told("Old"), service.told("New")
+    old, new = service.conversation_of("Old"), service.conversation_of("New")
     tabs = [subscribe().ready() for _ in range(2)]
     answer = service.conversations.Switch(
         api.SwitchRequest(from_conversation_id=old, to_conversation_id=new)

@@ -73,14 +73,14 @@ def test_a_server_of_the_version_before_goes_on_beside_one_that_extends_the_sche
         line = process.stdout.readline()
         assert "listens on" in line, process.stderr and process.stderr.read()
         with connected(line.split()[3]) as old, ExitStack() as beside:
-            before = old.told("zebra")
+            before = old.conversation_of("zebra")
             assert postgres.execute("SELECT max(version) FROM recollect.schema_version", url) == [
                 (6,)
             ]
             server = start_server(store=url, data_dir=tmp_path / "new")
             new = beside.enter_context(connected(server.target))
             assert new.found("zebra") == [before]
-            after = new.told("butter")
+            after = new.conversation_of("butter")
             for number, (one, other) in enumerate([(old, new), (new, old)] * 5):
                 one.append(before, user(f"q{number}"), agent("a"), request_id=f"r{number}")
                 assert other.append(
@@ -93,7 +93,7 @@ def test_a_server_of_the_version_before_goes_on_beside_one_that_extends_the_sche
                 assert service.found("butter") == [after]
             old.rename(after, "By the old one")
             assert new.get(after).title == "By the old one"
-            third = new.told("apricot")
+            third = new.conversation_of("apricot")
             assert old.found("apricot") == [third]
             old.delete(third)
             assert new.found("apricot") == []

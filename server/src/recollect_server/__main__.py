@@ -16,7 +16,7 @@ for descriptor in range(3):
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # gRPC would write a line of its own to standard error, among the log's, at every handshake that
-# fails: whoever connects to a port of TLS without TLS could fill a disk.
+# fails: a client that connects to a port of TLS without TLS could fill a disk.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from recollect_server.cli import commands  # noqa: E402 - after the steps above

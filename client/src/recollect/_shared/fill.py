@@ -1,4 +1,4 @@
-"""Plain Python values into a request, each fault told by the field's path."""
+"""Conversion of plain Python values into a request; errors name the path of the field."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping

@@ -11,8 +11,7 @@ _STREAMS = {"stdin": "r", "stdout": "w", "stderr": "w"}
 
 
 def open_closed_streams() -> None:
-    """Give standard streams that are closed, as whoever starts a program may leave them, a place
-    to go.
+    """Open standard streams that are closed, as a program that starts this one may leave them.
 
     Python has None in their place, on which libraries fail, and the next connection would take
     their descriptors.

@@ -233,8 +233,8 @@ class External:
 
         With `cursor` what came after it instead of the beginning. The connection is made again when
         it breaks, and nothing is missed or repeated. Where the server cannot tell what was missed,
-        a `CommunicationList` comes that is marked `reset`: it replaces everything known. Of what a
-        blocked party writes nothing is told.
+        a `CommunicationList` comes that is marked `reset`: it replaces everything known. Messages
+        of a blocked party are not reported.
 
         >>> for update in client.external.watch():
         ...     if isinstance(update.kind, CommunicationEscalated):

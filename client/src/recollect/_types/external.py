@@ -266,8 +266,8 @@ class CommunicationUpdate:
     time: datetime
     """The time of the update."""
     reset: bool
-    """True with a snapshot that replaces everything known: what happened since the cursor cannot be
-    told.
+    """True with a snapshot that replaces everything known: what happened since the cursor is not
+    known.
     """
     kind: CommunicationList | CommunicationMessage | CommunicationChanged | CommunicationEscalated
     """The change."""

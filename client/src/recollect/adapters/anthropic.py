@@ -7,7 +7,7 @@ types are those of `anthropic`.
     answer = anthropic.Anthropic().messages.create(model=…, max_tokens=1024, messages=[
         *messages(context.messages), {"role": "user", "content": "And now?"}])
 
-What the API refuses is mended: roles alternate and the user begins; every call of a tool is
+What the API refuses is repaired: roles alternate and the user begins; every call of a tool is
 answered right behind it, and no result stands without its call; ids and names are of the API's
 letters, ids once each. Thinking is left out (the API takes only what it signed itself), and so is
 what has no words.

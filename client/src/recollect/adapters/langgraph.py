@@ -19,9 +19,9 @@ What it maps, and what not:
   not kept: they belong to the program. The state's key `messages` has the reducer `add_messages`,
   as in `MessagesState`, or none.
 - A message that is edited or removed in the state is so from then on: `keep` writes a line that
-  replaces it or takes it away, and whoever loads the thread sees it so. The transcript only grows:
-  the first wording stays there, and is found. (Where all messages are removed nothing tells the
-  state from one that never had any: to begin anew, take another thread.)
+  replaces it or takes it away, which every program that loads the thread sees. The transcript only
+  grows: the first wording stays there, and is found. (A state whose messages were all removed looks
+  like one that never had any: to begin anew, take another thread.)
 - A transcript is what was said; a checkpoint is the state of a graph between two steps, with its
   channels and pending writes. `RecollectSaver` is a checkpointer, for interrupts, time travel and
   runs that are killed: `builder.compile(checkpointer=RecollectSaver(Client()))`, beside the two

@@ -104,7 +104,7 @@ class RecollectSession(SessionABC):
         *,
         session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> Self:
-        """Return the session of an existing conversation, whoever began it."""
+        """Return the session of an existing conversation, which any program may have begun."""
         session = cls(conversation_id, client, session_settings=session_settings)
         session._conversation_id = conversation_id
         return session

@@ -34,7 +34,7 @@ def chat(shell: Shell, name: str, answer_with: str | None) -> None:
     Recollect has no model: without --answer-with nobody answers, and this keeps notes. With it,
     every line runs COMMAND in a shell. It reads the conversation's working context, one JSON
     message a line and the one to answer last, and what it prints is the answer: shown as it comes,
-    live to whoever watches, and stored when the command ends well.
+    live to all watchers, and stored when the command ends well.
 
     The server answers /new, /model, /history, /clear and /help. /quit, or the end of the input,
     leaves.

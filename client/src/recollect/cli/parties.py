@@ -45,7 +45,7 @@ _TRUST = click.Choice([it.value for it in Trust])
 
 @click.group(cls=Commands)
 def communications() -> None:
-    """Read, trust and answer third parties: whoever writes and is no owner."""
+    """Read, trust and answer third parties: senders who are no owners."""
 
 
 @communications.command("list")
@@ -154,7 +154,7 @@ def search(
     until: datetime | None,
     limit: int,
 ) -> None:
-    """Find what third parties wrote and were told, by words. `recollect search` finds nothing of
+    """Find messages from and to third parties, by words. `recollect search` finds nothing of
     these.
     """
     answer = shell.client.external.search_communications(
@@ -241,7 +241,7 @@ def reply(
     """Record TEXT as a reply to the party of COMMUNICATION. It ends with 5 where its trust does not
     allow one.
 
-    Recollect sends nothing: whoever brings messages in also takes them out.
+    Recollect sends nothing: the gateway that brings messages in also takes them out.
     """
     stored = shell.client.external.record_reply(communication, _required(words, file), scope=scope)
     if shell.as_json:

@@ -64,8 +64,8 @@ class _Figures:
 def stats(shell: Shell, channels: tuple[str, ...]) -> None:
     """Count what the server keeps, by channel.
 
-    It is added up from the list of all conversations, which is all that the service tells a client.
-    Bytes, the state of the index and what waits for notes are told by `recollect-server stats`, on
+    It is added up from the list of all conversations, which is all that a client can read.
+    Bytes, the state of the index and what waits for notes are shown by `recollect-server stats`, on
     the server's machine.
     """
     total, by_channel = _Figures(), dict[str, _Figures]()

@@ -9,7 +9,7 @@ from itertools import groupby
 from recollect import Message
 
 LISTING_TIMEOUT = 5.0
-"""Seconds that a list waits for the server: whoever asks for it may wait to begin."""
+"""Seconds that a list waits for the server: an agent's start may wait for it."""
 MAX_CHARACTERS = 20_000
 """Of messages in one answer: some 5,000 tokens."""
 MAX_NOTES = 1_000

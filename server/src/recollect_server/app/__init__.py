@@ -58,7 +58,12 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces.lease import Lease
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.tokens import Tokens
-from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, Recovered, unheard
+from recollect_server.services.upkeep.recovery import (
+    COMPARED_AT_ONCE,
+    Progress,
+    Recovered,
+    no_progress,
+)
 from recollect_server.settings import Settings
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.audit import AuditLog
@@ -135,7 +140,7 @@ def start(
     settings: Settings,
     *,
     clock: Clock = system_clock,
-    progress: Progress = unheard,
+    progress: Progress = no_progress,
     compared_at_once: int = COMPARED_AT_ONCE,
     lock_order: LockOrder | None = None,
 ) -> App:

@@ -23,7 +23,7 @@ def backup_keys(file: Path | None, warn: Callable[[str], None] = _log) -> Keyrin
     """Return the keys; None if there are none, and backups are not encrypted. Raises CannotCopy.
 
     They are read at each backup, so a key that is put first in the file counts for the next one.
-    A file that everybody can read is used: a backup that is not made is worse. `warn` is told.
+    A file that everybody can read is used: a backup that is not made is worse. `warn` is called.
     """
     variable = os.environ.get(VARIABLE, "")
     if file is not None and variable:

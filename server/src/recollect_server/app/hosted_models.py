@@ -1,5 +1,5 @@
-"""The writer of notes that asks a hosted model. It is imported by whoever has one: with its HTTP
-library it takes 4 MiB.
+"""The writer of notes that asks a hosted model. It is imported only where one is configured,
+because it takes 4 MiB with its HTTP library.
 """
 
 from recollect_server.app.folder import CannotStart

@@ -140,7 +140,7 @@ _ALL = (
     Metric(
         "recollect_stream_delivery_seconds",
         "histogram",
-        "Time from the index's news of an update to the end of its sending, for each subscriber.",
+        "Time from the commit of an update in the index to the end of its sending, for each subscriber.",
         None,
         _STEPS,
     ),

@@ -80,7 +80,7 @@ class PostgresStores:
             raise CannotStart(reason)
         self._spaces = PostgresSpaces(self._database, self._data_dir)
         self._state = DatabaseState()
-        # In a thread of its own: whoever asks for health must not wait for a database that is away.
+        # In a thread of its own: a health check must not wait for a database that is away.
         self._looks = Loop("database-look", self._look)
         self._looks.start()
 

@@ -71,8 +71,8 @@ class Reading:
         if index is None or (sharing := self._logs.sharing) is None:
             return index
         with suppress(StorageUnavailable):
-            news = sharing.changes(self._moment)
-            if news.is_whole and not any(it.action in _GONE for it in news.changes):
+            elsewhere = sharing.changes(self._moment)
+            if elsewhere.is_whole and not any(it.action in _GONE for it in elsewhere.changes):
                 return index
         return None
 

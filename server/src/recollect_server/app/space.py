@@ -62,7 +62,12 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.upkeep.live_verification import Findings, LiveVerification
-from recollect_server.services.upkeep.recovery import COMPARED_AT_ONCE, Progress, recover, unheard
+from recollect_server.services.upkeep.recovery import (
+    COMPARED_AT_ONCE,
+    Progress,
+    no_progress,
+    recover,
+)
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
 from recollect_server.storage.logs.ledger import identity_ledger, retention_ledger
@@ -103,7 +108,7 @@ class Shared:
     """None: nobody takes notes."""
     limiter: Limiter
     lock_order: LockOrder | None = None
-    progress: Progress = unheard
+    progress: Progress = no_progress
     compared_at_once: int = COMPARED_AT_ONCE
     telemetry: Telemetry = UNMEASURED
     opening: dict[str, "OpenSpace"] = field(default_factory=dict)

@@ -111,7 +111,7 @@ def said_plainly() -> Iterator[None]:
     except CannotCopy as error:
         raise click.ClickException(str(error)) from error
     except BrokenPipeError:
-        raise  # whoever read the output went away: click ends quietly
+        raise  # the reader of the output went away: click ends quietly
     except LogUnavailable as error:
         raise click.ClickException(
             f"{getattr(error.__cause__, 'filename', None) or 'the disk'}: {error.reason}"

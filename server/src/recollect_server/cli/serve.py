@@ -79,7 +79,7 @@ def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
 
 def _stop_without_holders(path: Path) -> None:
     """Stop this process when nobody else holds a lock of a file. Its own lock is held until the
-    process has ended, so that whoever comes meanwhile waits for that.
+    process has ended, so that a second server waits for that.
     """
 
     def wait() -> None:
@@ -113,7 +113,7 @@ def _ended_by_signals() -> Iterator[None]:
 
     Nothing is lost by it, for a server may be killed at any moment. A thread takes the signals, for
     the system itself ends the process then, whatever Python waits for; once it is over, the signals
-    wait for whoever asks for them.
+    wait for those who ask for them.
     """
     is_over = threading.Event()
     for number in _STOPS:

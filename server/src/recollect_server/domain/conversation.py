@@ -37,7 +37,7 @@ NOBODY = Party()
 NO_USAGE = Usage()
 
 RULE, CALLER = "extractive", "caller"
-"""Writers of notes: the server's rule, and whoever calls it. Any other that is named is a model's
+"""Writers of notes: the server's rule, and its callers. Any other that is named is a model's
 API.
 """
 

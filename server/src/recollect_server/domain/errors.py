@@ -84,8 +84,8 @@ class ConversationNotFound(RecollectError):
 
 
 class ConversationDamaged(ConversationNotFound):
-    """It was there, and no line of its transcript can be read. To whoever looks for conversations
-    it is gone.
+    """It was there, and no line of its transcript can be read. To a caller that looks for
+    conversations it is gone.
     """
 
     def __init__(self, conversation_id: str, left: str) -> None:
@@ -356,7 +356,7 @@ class TooManySpaces(TryAgain):
 
 
 class Stopping(TryAgain):
-    """The server stops. Whoever watches comes back with the last cursor."""
+    """The server stops. Watchers come back with their last cursor."""
 
     def __init__(self) -> None:
         super().__init__("the server stops: come back with the last cursor", 100)

@@ -11,7 +11,7 @@ Trust says what becomes of what a party writes, and whether it may be answered:
   until the party writes again. Before that answer the party may have one acknowledgement of a fixed
   text.
 - known: it is kept and the agent answers, about the party's scopes. Nobody is asked.
-- blocked: it is kept, and nothing more happens. Who watches is not told either, so nobody can keep
+- blocked: it is kept, and nothing more happens. Watchers do not see it either, so nobody can keep
   a panel busy; and a question that waited is closed without an answer.
 """
 
@@ -265,7 +265,7 @@ def question_about(communication: Communication, message: ExternalMessage) -> st
     return f"{who} wrote on {where}: {words}\nWhat should be answered?"
 
 
-# What a panel is told -----------------------------------------------------------------------------
+# What a panel shows ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Values that may change while the server runs, such as those of settings.
 
-Whoever uses such a value keeps the `Live`, not the value, and reads `now` at each use. Nobody needs
-to be told of a change, so parts that come and go (spaces) leave nothing behind.
+A user of such a value keeps the `Live`, not the value, and reads `now` at each use. There
+are no subscriptions, so parts that come and go (spaces) leave nothing behind.
 """
 
 import threading
@@ -40,7 +40,7 @@ class Holder(Live[T]):
         return self._value
 
     def set(self, value: T) -> None:
-        """Replace the value, and tell those who follow it."""
+        """Replace the value, and notify its followers."""
         with self._guard:
             self._value = value
             for follower in self._followers:

@@ -1,4 +1,4 @@
-"""The notes that are taken of a conversation, and what they must look like whoever writes them: a
+"""The notes that are taken of a conversation, and the rules for those of any writer: a
 model or a rule.
 
 A writer's answer is a draft. What has a right form by a small change (a title's capitals, a topic's

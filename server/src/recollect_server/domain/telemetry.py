@@ -1,8 +1,8 @@
 """The port through which the layers measure themselves: steps that take time, and counts.
 
-Whoever does the work names a step or a count and knows nothing of Prometheus or OpenTelemetry;
-`app.metrics` and `app.tracing` have the adapters. A label is one of few values that are fixed
-beforehand: others become `other`, so no conversation, token or space ever becomes one.
+The code that does the work names a step or a count and knows nothing of Prometheus or
+OpenTelemetry; `app.metrics` and `app.tracing` have the adapters. A label is one of few values that
+are fixed beforehand: others become `other`, so no conversation, token or space ever becomes one.
 """
 
 from collections.abc import Callable, Iterable
@@ -72,7 +72,7 @@ class CallIds:
         self.token = ""
         """Id of its token."""
         self.span: object = None
-        """Span of the call, of whoever traces it."""
+        """Span of the call, of its tracer."""
 
     @property
     def trace(self) -> str:

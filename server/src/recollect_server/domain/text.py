@@ -96,7 +96,7 @@ def quoted(text: str) -> str:
 
 def is_gibberish(text: str) -> bool:
     """Return whether no word of a text has a meaning: it has no word, only figures, single letters
-    or keys that were hit at random, as far as that can be told. Embedding models place such a text
+    or keys that seem to be hit at random. Embedding models place such a text
     beside anything short.
     """
     return all(_MEANINGLESS.fullmatch(word) for word in _WORD.findall(text))

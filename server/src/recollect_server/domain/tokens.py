@@ -1,7 +1,7 @@
 """Tokens: what one looks like, and what is known of it.
 
 A token is `rcl_ID_SECRET`: 12 characters of id, 43 of secret (256 random bits in base 62) and 6 of
-checksum behind it, so that a mistyped token is told from a wrong one, and scanners of source code
+checksum behind it, so that a mistyped token differs from a wrong one, and scanners of source code
 find a leaked one by `PATTERN`. The id is no secret: it names the token in lists and logs. The
 server keeps the SHA-256 of the secret alone, which suffices for 256 random bits.
 """

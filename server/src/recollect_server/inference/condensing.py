@@ -47,7 +47,7 @@ _FRAGMENT = 0.2  # what a heading, an exclamation or a picture is worth beside a
 _AGENT = 0.6  # what the agent's words are worth beside the user's, of which there are fewer
 _CUT = 0.6  # what a sentence is worth of which only the beginning is kept
 _KEPT = 1.3  # what a line of the last summary is worth: it was the best of its turns
-_TOLD = 0.15  # a word's weight once a chosen line has it
+_COVERED = 0.15  # a word's weight once a chosen line has it
 _NAME = 1.6  # how much more a name or a figure weighs
 _MIN_SPACES = 4  # a shorter sentence says little by itself
 _LINE = re.compile(r"^\[(\d{1,9})(?: ([^\]\n]{1,40}))?\] (.+)$", re.MULTILINE)
@@ -108,7 +108,7 @@ def condensed(
                 )
             )
     turns = max([line.turn for line in lines] + [message.turn_number for message in messages] + [1])
-    # Whoever wrote freely knew what matters: the text stays whole at first, and later keeps the
+    # A writer without a form knew what matters: the text stays whole at first, and later keeps the
     # share of the turns it stands for.
     share = _share(min(1.0, (begins - 1) / turns)) if first else 0.5
     freely = _thinned(freely, int(room * min(0.5, max(share, 1 / _TENTHS))))
@@ -300,7 +300,7 @@ def _score(line: _Line, weights: dict[str, float]) -> float:
 
 def _tell(line: _Line, weights: dict[str, float]) -> None:
     for word in line.words:
-        weights[word] *= _TOLD
+        weights[word] *= _COVERED
 
 
 def _weights(lines: list[_Line]) -> dict[str, float]:

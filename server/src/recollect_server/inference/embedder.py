@@ -141,7 +141,7 @@ class Embedder:
 
     def release(self, idle: float) -> bool:
         """Release the model's memory if it was not used for `idle` seconds. Return True if it was
-        released now. Whoever computes with it at this moment keeps it until the end.
+        released now. A computation that runs at this moment keeps it until its end.
         """
         with self._loading:
             if self._model is None or time.monotonic() - self._used < idle:

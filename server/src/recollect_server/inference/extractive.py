@@ -1,7 +1,7 @@
 """Writes notes without any model: the sentences that tell most, and the words they leave out.
 
 Sentences are chosen one after the other, each time the one that adds the most weight of words not
-told yet for its length. A word weighs by how often it is said (damped), a name or a figure more;
+covered yet for its length. A word weighs by how often it is said (damped), a name or a figure more;
 cues and the place of a sentence scale its sum (see `sentences`).
 """
 
@@ -43,7 +43,7 @@ _LENGTH = 0.85  # power of its length that a sentence's weight is divided by
 _ASKED = 2.0  # factor for the user's own words
 _DECIDES = 0.4  # what a decision adds to the worth of its sentence
 _LEANING = 0.5  # factor for a sentence that refers to one that is left out
-_TOLD = 0.15  # a word's weight once a chosen sentence has it
+_COVERED = 0.15  # a word's weight once a chosen sentence has it
 # sentences of a long conversation that are looked at together, and how many of them go on
 _BLOCK, _BLOCK_KEEPS = 600, 60
 _MAX_SENTENCES = 1200
@@ -171,7 +171,10 @@ class Extractive:
             fixed=[it for it in usable if it.order in orders],
         ):
             more = in_order([*chosen, sentence])
-            if estimate_tokens(longer := told(more, phrases, open_question)) <= MAX_ABBREVIATION:
+            if (
+                estimate_tokens(longer := narrated(more, phrases, open_question))
+                <= MAX_ABBREVIATION
+            ):
                 chosen, text = more, longer
         return text
 
@@ -200,7 +203,7 @@ class Extractive:
             chosen.append(sentence)
             orders.add(sentence.order)
             for word in sentence.words:
-                weights[word] *= _TOLD
+                weights[word] *= _COVERED
 
         for sentence in reversed(fixed):
             tokens -= estimate_tokens(sentence.text) + 1
@@ -235,7 +238,9 @@ def in_order(sentences: list[Sentence]) -> list[Sentence]:
     return sorted(sentences, key=lambda sentence: sentence.order)
 
 
-def told(sentences: Sequence[Sentence], phrases: Phrases, open_question: Sentence | None) -> str:
+def narrated(
+    sentences: Sequence[Sentence], phrases: Phrases, open_question: Sentence | None
+) -> str:
     """Return sentences as a text that says who said each, what was decided and what is open."""
     parts: list[str] = []
     before: tuple[str, str] | None = None

@@ -43,7 +43,7 @@ _SPEAKER = re.compile(
 )
 _LISTED = re.compile(r"^[ \t]*(?:[-•*+‣]|\d{1,3}[.)]|[a-z]\)|\|).*$", re.MULTILINE | re.IGNORECASE)
 _MANY_LISTED = 3  # such lines are a document; fewer are how some people write
-# Whoever asks for a text, or for a part to be played, may go on in somebody else's name.
+# A user who asks for a text, or for a role to be played, may go on in somebody else's name.
 _COMPOSING = re.compile(
     r"\b(?:role-?\s?play\w*|pretend\w*|imagine|act(?:ing)? as|acts? like|play(?:ing)? the (?:role|part)|persona|in the voice of"
     r"|from the (?:perspective|point of view) of|as if you|you are (?:an?|the|my)(?! (?:real |true |good |great |life)*(?:friend|lifesaver|saver|star|genius"

@@ -1,7 +1,7 @@
 """Topics of conversations in other languages than English: the nouns that are said again.
 
-Nothing here knows a dictionary. A noun is told from a verb by what stands beside it, which each
-language has its own way of: an article before it (French, Spanish, Italian, Portuguese, Dutch), a
+Nothing here knows a dictionary. A noun is recognised by what stands beside it, which each language
+has its own way of: an article before it (French, Spanish, Italian, Portuguese, Dutch), a
 capital (German), a preposition before it (Russian, Polish, Arabic), a particle on it (Korean) or
 after it (Hindi), its ending (Turkish), its script (Japanese), or that it stands alone between
 function words (Chinese). What nothing tells is no topic: rather none than a wrong one.

@@ -158,7 +158,7 @@ class SpaceNotes:
             due = self.due_at()
             self._nothing_until = mark, now, min(times if due is None else [due, *times])
         except IndexUnavailable:
-            pass  # its keeper mends it
+            pass  # the index's own job repairs it
         return None
 
     def due_at(self) -> int | None:

@@ -81,8 +81,8 @@ class DueWork:
             self._add(space, due)
 
     def postpone(self, space: str, due: int) -> None:
-        """Try a space later: it cannot be opened now. Nobody is woken: whoever took it looks again
-        by himself, and a space that finds no place would be tried without a pause.
+        """Try a space later: it cannot be opened now. No thread is woken: the one that took it
+        looks again by itself, and a space that finds no place would be tried without a pause.
         """
         with self._guard:
             self._add(space, due, wakes=False)

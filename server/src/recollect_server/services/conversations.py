@@ -300,7 +300,7 @@ class Conversations:
 
         def event(state: ConversationState) -> list[Content]:
             if state.conversation.archived == archived and not request_id:
-                return []  # as it is: nobody needs to be told
+                return []  # unchanged: there is nothing to publish
             return [MetaUpdated(self._space.clock(), archived=archived)]
 
         return self._space.record(conversation_id, event, request)

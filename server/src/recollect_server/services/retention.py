@@ -2,7 +2,7 @@
 
 Off without a rule. A conversation is idle since its newest message (`update_time`); those that are
 pinned are never deleted, and count towards the bounds of a rule. Each is deleted as Delete does, so
-streams are told, and its text is gone from every file.
+streams report it, and its text is gone from every file.
 
 The receipt is written when it is decided, under the conversation's lock, before anything goes: none
 is ever missing. A server that is killed right then deletes the conversation in its next pass, as

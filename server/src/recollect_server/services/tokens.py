@@ -1,7 +1,7 @@
 """Tokens: created, revoked, replaced and verified.
 
-The ledger is the truth, and has other writers: commands beside a running server. So whoever
-verifies tokens for long calls `refresh` now and then, which costs a look at the file's state.
+The ledger is the truth, and has other writers: commands beside a running server. So a
+long-lived verifier calls `refresh` now and then, which costs a look at the file's state.
 """
 
 import threading
@@ -51,7 +51,7 @@ class Tokens:
 
         Until there is one, each question looks at the ledger's state: the first one, which another
         process may create, closes the server to others at once. A ledger in a database is looked at
-        only where it must be known `surely`; elsewhere whoever follows it learns of the token.
+        only where it must be known `surely`; elsewhere its followers learn of the token.
         """
         if not self._any and (surely or self._ledger.is_local):
             self.refresh()
@@ -90,7 +90,7 @@ class Tokens:
             raise Unauthenticated(
                 "the token is not valid: this server has no such token, ask its operator for another"
             )
-        # only to whoever has the secret
+        # only to a caller that has the secret
         if reason := self.ended(token_id):
             ended = Unauthenticated(reason)
             ended.principal = Principal(token.id, token.grant.kind, space="")

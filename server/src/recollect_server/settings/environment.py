@@ -33,7 +33,7 @@ def environment_name(setting: str) -> str:
 
 def nearest_name(name: str, settings: Collection[str]) -> str:
     """Return the setting that a misspelt name may mean; empty if none is near."""
-    import difflib  # only whoever errs waits for it
+    import difflib  # imported only for an error
 
     return next(iter(difflib.get_close_matches(name, settings, 1)), "")
 

@@ -33,8 +33,8 @@ class Usage:
     """Calls refused, by `token` or `space`, the name and the limit."""
 
     def shrink(self) -> None:
-        """Forget the smallest numbers once there are too many names: whoever may name any space
-        must not fill the memory.
+        """Forget the smallest numbers once there are too many names: a caller that may name any
+        space must not fill the memory.
         """
         if len(self.bytes) > 2 * _MAX_NAMES:
             self.bytes = {(of, name): count for of, name, count in _rows(self.bytes)}

@@ -11,7 +11,7 @@ the space of their caller (`in_spaces`); `call_log` has a line for calls that fa
 - Responses: `updates` encodes the updates of streams, `errors` is the one table from errors to
   gRPC's codes.
 - Streams: `streams` has the subscribers, `senders` the threads that send.
-- Long streams without news, as health's: `held`.
+- Long streams that rarely send, as health's: `held`.
 - `gate` finds the caller and the space of a call, `pool` has the threads of all other calls;
   `server` builds everything, and `listening` opens its addresses.
 """

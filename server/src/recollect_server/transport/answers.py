@@ -23,7 +23,7 @@ M = TypeVar("M", bound=ProtoMessage)
 
 _LARGEST_AT_ONCE = 16  # answers of the largest size that may be on their way
 _PATIENCE = 3.0  # seconds that a call waits for room
-# seconds: whoever takes longer to read an answer is cancelled once others wait for its room
+# seconds: a caller that takes longer to read an answer is cancelled once others wait for memory
 _READ_WITHIN = 30.0
 _SMALL = 64 << 10  # bytes of an answer that need not be counted once it is made
 

@@ -1,4 +1,4 @@
-"""The table of errors: what each of the house's errors is to a caller. Nothing else decides a gRPC
+"""The table of errors: what each error of the services is to a caller. Nothing else decides a gRPC
 code.
 """
 
@@ -24,7 +24,7 @@ class Row:
     reason: "reasons.ErrorReason.ValueType | None"
     """None: the code alone, as gRPC itself answers."""
     metadata: tuple[str, ...] = ()
-    """Attributes of the error that the caller is told, by these names."""
+    """Attributes of the error that the caller gets, by these names."""
 
 
 TABLE: dict[type[errors.RecollectError], Row] = {

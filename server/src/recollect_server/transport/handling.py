@@ -178,7 +178,7 @@ def unary(
             context.abort_with_status(rpc_status.to_status(failed))
         return cast(ProtoMessage, answer)
 
-    call.experimental_thread_pool = pool  # type: ignore[attr-defined]  # how grpcio is told which pool runs a handler
+    call.experimental_thread_pool = pool  # type: ignore[attr-defined]  # how grpcio learns which pool runs a handler
     return grpc.unary_unary_rpc_method_handler(
         call,
         request_deserializer=None,
@@ -222,7 +222,7 @@ def streaming(
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
 
-    call.experimental_non_blocking = True  # type: ignore[attr-defined]  # how grpcio is told that it returns at once
+    call.experimental_non_blocking = True  # type: ignore[attr-defined]  # how grpcio learns that it returns at once
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]
     if method.client_streaming:
         return grpc.stream_stream_rpc_method_handler(

@@ -188,7 +188,7 @@ class Health:
         return {name: reason for name, reason in parts.items() if reason}
 
     def _follow(self) -> None:
-        """Look at the parts as long as anybody watches: whoever asks looks himself."""
+        """Look at the parts as long as anybody watches; a Check looks by itself."""
         while not self._stopping.wait(_LOOK_SECONDS):
             self._look()
             self._awake.clear()

@@ -147,7 +147,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Let no other server that starts take a path in a folder meanwhile. It may have found the same
     socket left behind, and would remove the new one in its place.
 
-    Whoever may read the folder can lock it, for ever: after a while it is done without.
+    Any user who may read the folder can lock it for ever: after a while it is done without.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

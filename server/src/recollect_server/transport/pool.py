@@ -7,7 +7,7 @@ The server's package pins grpcio below the next minor version, and a test fails 
 lacks what is used here; without it (somebody overrode the pin) calls get threads the way grpcio
 asks for them.
 
-A caller is whoever `caller_of` says, by the metadata of the call: a token, or a connection. Callers
+`caller_of` names the caller by the metadata of the call: a token, or a connection. Callers
 take turns, one call each, and so do those whose requests are not asked for yet. The threads are
 divided among those who call now: a flood on the others would hold Python's lock most of the time.
 `bench.fairness`: one caller appends beside a flood of 32 at 0.07 of its rate beside one caller
@@ -57,9 +57,9 @@ class Unread:
 
 UNREAD = Unread()
 _UNKNOWN = object()  # key of all who will be refused
-# Refusals of a pool: 100 a second, 20 at once. Whoever calls again as soon as it is refused would
-# keep the server busy (bench.fairness: 0.24). Where so many wait, the next are refused at once, for
-# what waits takes memory.
+# Refusals of a pool: 100 a second, 20 at once. A caller that calls again as soon as it is refused
+# would keep the server busy (bench.fairness: 0.24). Where so many wait, the next are refused at
+# once, for what waits takes memory.
 _REFUSALS = Rate.of(100, 1000, 20)
 _MOST_REFUSED = 1000
 

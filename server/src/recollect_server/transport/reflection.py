@@ -111,7 +111,7 @@ class Reflection:
     def __init__(
         self, names: list[str], pool: ThreadPoolExecutor, admit: Admit, rules: Rules = NO_RULES
     ) -> None:
-        """`names`: the services that are told of. `pool` opens the streams of callers that `admit`
+        """`names`: the services that are listed. `pool` opens the streams of callers that `admit`
         lets in, by `rules`.
         """
         self._rules = rules

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 _MOVING = 3
-_MOST = 128  # threads in all: beyond that whoever blocks longest is cancelled at once
+_MOST = 128  # threads in all: beyond that the stream that blocks longest is cancelled at once
 _BLOCKED = 0.015  # seconds that a send takes no longer than if the caller reads
 _IMPATIENT = 0.1  # seconds that a send may take once all are to end: a busy machine needs some
 _TICK = 0.005  # seconds between two looks of the watchdog while somebody is sent to

@@ -124,7 +124,7 @@ class Server:
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow
         # search is in their way.
         self._writers = CallPool(options.write_threads, "write", caller_of=gate.caller_of)
-        # Their own too: whoever asks for the server's health hears of it however many searches run.
+        # Their own too: health checks are answered however many searches run.
         self._health_pool = CallPool(2, "health")
         self._reflection_pool = ThreadPoolExecutor(_REFLECTION_THREADS, "reflection")
         # Few as well: a write must get Python's lock between them. More of them answered no more

@@ -1,11 +1,11 @@
-"""The open streams of live updates: who they are, when there is something for them, and how they
+"""The open streams of live updates: which there are, when one has something to send, and how they
 end.
 
-No stream has a thread. One thread takes the news of everything that is watched, of all open spaces,
-and puts the streams that they concern in line for the senders; a sender asks the stream's watcher
-what comes next and sends it. What grpcio cannot bear is kept from it, here and in `senders`: two
-sends on a stream at once, a send from a call's own thread or from a callback, streams that are open
-when the server stops, too many streams.
+No stream has a thread. One thread takes the changes of everything that is watched, of all open
+spaces, and puts the streams that they concern in line for the senders; a sender asks the stream's
+watcher what comes next and sends it. What breaks grpcio is avoided here and in `senders`: two sends
+on a stream at once, a send from a call's own thread or from a callback, streams that are open when
+the server stops, too many streams.
 """
 
 import threading
@@ -42,7 +42,7 @@ log = structlog.get_logger("recollect.streams")
 T = TypeVar("T")
 
 _PART = 200  # updates that a stream is sent before the next one has its turn
-# seconds for each update that came, before the news are heard again: the more come, the more go out
+# seconds of rest for each update that came: the more come, the more go out
 # at once,
 _REST = 0.003
 # so that appends keep the processor; but no longer than the streams that were concerned are worth,
@@ -138,18 +138,18 @@ class Stream:
 class _Followed:
     """Something that is watched, as the listening thread follows it. `Streams` guards it."""
 
-    __slots__ = ("busy", "has_news", "news_since", "rests_until", "streams", "watched")
+    __slots__ = ("busy", "is_pending", "pending_since", "rests_until", "streams", "watched")
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
         self.streams: set[Stream] = set()
-        self.has_news = False
-        self.news_since = 0.0
-        """Time of the first news that was not taken yet; 0: there is none."""
+        self.is_pending = False
+        self.pending_since = 0.0
+        """Time of the first change that was not taken yet; 0: there is none."""
         self.busy = False
         """The listening thread is with it."""
         self.rests_until = 0.0
-        """Until then news may wait for more: 0 if nobody waits for the end of that."""
+        """Until then changes may wait for more: 0 if nobody waits for the end of that."""
 
 
 class Streams:
@@ -164,7 +164,7 @@ class Streams:
         # guards everything below; nothing slow happens under it
         self._guard = threading.Condition()
         self._followed: dict[Watched, _Followed] = {}
-        self._news: set[_Followed] = set()  # have news, and do not rest
+        self._pending: set[_Followed] = set()  # have changes, and do not rest
         self._resting: set[_Followed] = set()
         self._streams: set[Stream] = set()
         self._opening = 0
@@ -185,7 +185,7 @@ class Streams:
         """Follow it no more, and wait until no thread uses it. It has no open streams."""
         with self._guard:
             followed = self._followed.pop(watched)
-            self._news.discard(followed)
+            self._pending.discard(followed)
             self._resting.discard(followed)
             self._guard.wait_for(lambda: not followed.busy)
         self._senders.wait_for(lambda it: cast(Stream, it).watched is not watched)
@@ -307,12 +307,12 @@ class Streams:
     # Threads --------------------------------------------------------------------------------------
 
     def _signal(self, followed: _Followed) -> None:
-        """Note news. It may be called under locks of what is watched, and waits for nothing."""
+        """Note a change. It may be called under locks of what is watched, and waits for nothing."""
         with self._guard:
-            followed.has_news = True
-            followed.news_since = followed.news_since or time.monotonic()
+            followed.is_pending = True
+            followed.pending_since = followed.pending_since or time.monotonic()
             if followed not in self._resting and followed.watched in self._followed:
-                self._news.add(followed)
+                self._pending.add(followed)
                 self._guard.notify_all()
 
     def _listen(self) -> None:
@@ -328,13 +328,13 @@ class Streams:
             for followed in self._rested(now):
                 self._guarded(followed, followed.watched.expect)
                 self._leave(followed)
-            for followed in self._with_news():
+            for followed in self._take_pending():
                 rest = self._guarded(followed, partial(self._advance, followed)) or 0.0
                 with self._guard:
                     if rest and followed.watched in self._followed:
                         followed.rests_until = time.monotonic() + rest
                         self._resting.add(followed)
-                        self._news.discard(followed)
+                        self._pending.discard(followed)
                 self._leave(followed)
 
     def _guarded(self, followed: _Followed, work: Callable[[], T]) -> T | None:
@@ -348,27 +348,27 @@ class Streams:
             log.exception("fault", watched=type(followed.watched).__name__)
             return None
 
-    def _with_news(self) -> list[_Followed]:
-        """Wait for something that has news, until the next tick at most, and take all that have
+    def _take_pending(self) -> list[_Followed]:
+        """Wait for something that has changes, until the next tick at most, and take all that have
         some.
         """
         with self._guard:
             ends = [self._ticks_at, *(it.rests_until for it in self._resting)]
-            if not self._news and not self._stopping.is_set():
+            if not self._pending and not self._stopping.is_set():
                 self._guard.wait(max(0.0, min(ends) - time.monotonic()))
-            taken = list(self._news)
-            self._news.clear()
+            taken = list(self._pending)
+            self._pending.clear()
             for followed in taken:
-                followed.busy, followed.has_news = True, False
+                followed.busy, followed.is_pending = True, False
             return taken
 
     def _rested(self, now: float) -> list[_Followed]:
-        """Return what has rested long enough and has no news; what has some is next in line."""
+        """Return what has rested long enough and has no changes; what has some is next in line."""
         with self._guard:
             rested = [it for it in self._resting if it.rests_until <= now]
             self._resting.difference_update(rested)
-            self._news.update(it for it in rested if it.has_news)
-            idle = [it for it in rested if not it.has_news]
+            self._pending.update(it for it in rested if it.is_pending)
+            idle = [it for it in rested if not it.is_pending]
             for followed in idle:
                 followed.busy = True
             return idle
@@ -379,21 +379,21 @@ class Streams:
             self._guard.notify_all()
 
     def _advance(self, followed: _Followed) -> float:
-        """Pass on the news of something. Return the seconds that it may rest: at least until more
-        news are worth it.
+        """Pass on the changes of something. Return the seconds that it may rest: at least until
+        more changes are worth it.
         """
         watched = followed.watched
         with self._guard:
-            since, followed.news_since = followed.news_since, 0.0
-        news = watched.advance()
+            since, followed.pending_since = followed.pending_since, 0.0
+        new = watched.advance()
         concerned: list[Stream] = []
-        if news.everyone or news.about:
+        if new.everyone or new.about:
             with self._guard:
-                concerned = [it for it in followed.streams if it.watcher.concerned(news)]
+                concerned = [it for it in followed.streams if it.watcher.concerned(new)]
         for stream in concerned:
             stream.due_since = stream.due_since or since
         count = self._senders.schedule(concerned)
-        rest = min(news.updates * _REST, count * _REST_OF_A_STREAM, _LONGEST_REST)
+        rest = min(new.updates * _REST, count * _REST_OF_A_STREAM, _LONGEST_REST)
         if not rest:
             watched.expect()
         return rest

@@ -46,7 +46,7 @@ class Token:
     limits: Mapping[str, float]
     """Limits of its own, by name."""
     note: str
-    """Note of whoever made it."""
+    """Note of its creator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class Export:
     member: str = ""
     """Its name within the archive. Empty where the path is the file."""
     format: str = ""
-    """The product that the caller names; empty: told by its shape."""
+    """The product that the caller names; empty: recognised by its shape."""
 
     @property
     def name(self) -> str:

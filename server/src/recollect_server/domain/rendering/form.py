@@ -14,8 +14,8 @@ from recollect_server.domain.message import Attachment, Message
 from recollect_server.domain.text import one_line
 
 _FRAME = 4
-"""Tokens that a message of parts is charged beside its words: whoever sends it to a model adds as
-much to say who speaks.
+"""Tokens that a message of parts is charged beside its words: a caller that sends it to a model
+adds as much to say who speaks.
 """
 
 

@@ -30,7 +30,7 @@ lock with the appends, which would take half as long again beside one that never
 
 
 class _Pace:
-    """Progress of a backup, which rests whenever it is told."""
+    """Progress of a backup, which pauses at each report."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()

@@ -22,7 +22,7 @@ _MOST_LITTLE = 5  # words
 # of scripts without spaces, where they are looked for anywhere; Korean has spaces
 _ASKER_SIGNS = tuple(it for it in ASKER_WORDS if UNSPACED_RUN.match(it) and it < "\uac00")
 # "tell me" is no such question, nor are "for me" and "with me" in Chinese
-_TOLD = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
+_ADDRESSED = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def speaks_of_asker(message: str) -> bool:
         return True
     if lowered.isascii():
         return False
-    spoken = _TOLD.sub("", lowered)
+    spoken = _ADDRESSED.sub("", lowered)
     return any(sign in spoken for sign in _ASKER_SIGNS)
 
 

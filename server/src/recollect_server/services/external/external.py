@@ -149,7 +149,7 @@ class External:
         with self._space.exclusive(
             delivery=f"{channel} {provider_message_id}", party=f"{channel} {party}"
         ):
-            self._store.bring_up()
+            self._store.catch_up()
             if (before := self.delivered(channel, provider_message_id)) is not None:
                 return before
             now = self._space.clock()
@@ -181,7 +181,7 @@ class External:
 
         Raises StorageUnavailable, IndexUnavailable.
         """
-        self._store.bring_up()
+        self._store.catch_up()
         row = self._space.index.external.delivered(channel, provider_message_id)
         if row is None:
             return None
@@ -246,7 +246,7 @@ class External:
         self, chosen: CommunicationFilter, size: int, after: PageEnd | None
     ) -> CommunicationPage:
         """Return a page of the communications that match, newest update first."""
-        self._store.bring_up()
+        self._store.catch_up()
         rows = self._space.index.external.select(chosen, size + 1, after)
         last = rows[size - 1] if len(rows) > size else None
         return CommunicationPage(rows[:size], (last.update_time, last.id) if last else None)
@@ -257,7 +257,7 @@ class External:
         """Return a communication with a page of its messages, newest first, within `size` and
         `max_bytes`, but at least one.
         """
-        self._store.bring_up()
+        self._store.catch_up()
         stored = self._store.find(communication_id)
         places = self._space.index.external.places(
             stored.number, after[0] if after else 1 << 62, size + 1
@@ -276,7 +276,7 @@ class External:
         """Return a page of escalations, oldest first, of one communication (unset: of all);
         `resolved` includes resolved ones.
         """
-        self._store.bring_up()
+        self._store.catch_up()
         number = self._store.find(communication_id).number if communication_id else None
         rows = self._space.index.external.escalations(number, size + 1, after, resolved=resolved)
         last = rows[size - 1] if len(rows) > size else None
@@ -290,7 +290,7 @@ class External:
         Raises CommunicationNotFound, StorageUnavailable, IndexUnavailable, CallerGone,
         DeadlineExceeded.
         """
-        self._store.bring_up()
+        self._store.catch_up()
         if query.communication_id:
             self._store.find(query.communication_id)
         index = self._space.index
@@ -317,7 +317,7 @@ class External:
 
         Raises StorageUnavailable, IndexUnavailable.
         """
-        self._store.bring_up()
+        self._store.catch_up()
         rows = self._space.index.external.in_group(channel, group, limit)
         return [
             GroupSaid(communication, replace(message, text=_cut(message.text, max_text)))
@@ -336,7 +336,7 @@ class External:
         payload = {"id": communication_id, "trust": trust.value, "scopes": scopes}
         request = key_of("SetTrust", request_id, payload)
         with self._space.exclusive(request=request_id):
-            self._store.bring_up()
+            self._store.catch_up()
             if request and (before := self._before(request)):
                 return before.communication
             with self._space.exclusive(conversation=communication_id):
@@ -352,7 +352,7 @@ class External:
         request = key_of("RegisterContact", request_id, payload)
         place = f"{channel} {party}"
         with self._space.exclusive(request=request_id, party=place):
-            self._store.bring_up()
+            self._store.catch_up()
             if request and (before := self._before(request)):
                 return before.communication
             stored, claim = self._with_party(channel, party)
@@ -373,7 +373,7 @@ class External:
         stored = find(channel, party)
         if stored is None and self._space.is_shared:
             claim = self._space.claim([f"party {channel} {party}"])
-            self._store.bring_up()
+            self._store.catch_up()
             stored = find(channel, party)
         return stored, (NO_CLAIM if stored else claim)
 
@@ -400,7 +400,7 @@ class External:
             "RecordReply", request_id, {"id": communication_id, "text": text, "scope": scope}
         )
         with self._space.exclusive(request=request_id):
-            self._store.bring_up()
+            self._store.catch_up()
             if request and (before := self._before(request)):
                 return before.communication, before.messages[0]
             with self._space.exclusive(conversation=communication_id):
@@ -432,7 +432,7 @@ class External:
         """
         request = key_of("ResolveEscalation", request_id, {"id": escalation_id, "answer": answer})
         with self._space.exclusive(request=request_id):
-            self._store.bring_up()
+            self._store.catch_up()
             if request and self._known(request):
                 return self._escalation(escalation_id)
             communication_id = self._escalation(escalation_id).communication_id

@@ -22,7 +22,7 @@ from recollect_server.domain.update import Heartbeat
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import CommunicationChanged
 from recollect_server.services.streaming.log import Position
-from recollect_server.services.streaming.watching import Batch, News, Place, Renewed
+from recollect_server.services.streaming.watching import Batch, NewUpdates, Place, Renewed
 from recollect_server.storage.index.external import ExternalChanges
 from recollect_server.storage.index.external_rows import ExternalRow, ExternalUpdate
 from recollect_server.storage.index.index import Index
@@ -52,7 +52,7 @@ class LiveCommunications:
         self._guard = threading.Lock()
         self._signal: Callable[[], None] | None = None
         self._changes = 0
-        self._delivered = 0  # how many of them `advance` told of
+        self._delivered = 0  # how many of them `advance` returned
         self._epoch = store.space.index.log.epoch
         # the last one
         self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None
@@ -68,30 +68,30 @@ class LiveCommunications:
         """Count one watcher less."""
 
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal`, which returns at once, when there is news for `advance`."""
+        """Call `signal`, which returns at once, when `advance` has something to do."""
         with self._guard:
             self._signal = signal
 
     def expect(self) -> None:
-        """Signal news that came since the last `advance`."""
+        """Signal changes that came since the last `advance`."""
         if self._changes != self._delivered and self._signal is not None:
             self._signal()
 
-    def advance(self) -> News:
+    def advance(self) -> NewUpdates:
         """Take the changes that came, or another index."""
         with self._guard:
             count = self._changes - self._delivered
             self._delivered = self._changes
         epoch = self.store.space.index.log.epoch
         renewed, self._epoch = epoch != self._epoch, epoch
-        return News((), count, everyone=renewed or count > 0)
+        return NewUpdates((), count, everyone=renewed or count > 0)
 
     def tick(self) -> None:
         """Try again what the index refused, and look for another index."""
         if self.store.behind:
             # it was logged when it was refused
             with suppress(IndexUnavailable, StorageUnavailable):
-                self.store.bring_up()
+                self.store.catch_up()
         if self.store.space.index.log.epoch != self._epoch and self._signal is not None:
             self._signal()
 
@@ -192,9 +192,9 @@ class CommunicationWatcher:
         else:
             self._position = position
 
-    def concerned(self, news: News) -> bool:
+    def concerned(self, new: NewUpdates) -> bool:
         """Return whether there may be something for it."""
-        return news.everyone
+        return new.everyone
 
     def take(self, most: int) -> tuple[Batch, bool]:
         """Return at most `most` updates that come next, and whether more wait. Raises

@@ -30,7 +30,7 @@ from recollect_server.services.external.live import LISTED, OURS, CommunicationW
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.streaming.log import Position
 from recollect_server.services.streaming.replaying import Replaying
-from recollect_server.services.streaming.watching import Batch, News, Renewed
+from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
 from recollect_server.storage.index.external_rows import update_of
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import (
@@ -112,19 +112,19 @@ class SharedCommunications:
             self._watchers -= 1
 
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal`, which returns at once, when there is news for `advance`."""
+        """Call `signal`, which returns at once, when `advance` has something to do."""
         with self._guard:
             self._signal = signal
 
     def expect(self) -> None:
-        """Signal news that came since the last `advance`."""
+        """Signal changes that came since the last `advance`."""
         if self._changes != self._delivered and self._signal is not None:
             self._signal()
 
     def _take(self, changes: OrderedChanges) -> None:
         count = sum(it.kind == Kind.COMMUNICATION for it in changes.rows)
         with self._guard:
-            self._horizon = changes.told
+            self._horizon = changes.complete_before
             self._changes += max(count, 1)  # a horizon that moved lets earlier ones be read
             signal = self._signal
             self._guard.notify_all()
@@ -139,12 +139,12 @@ class SharedCommunications:
             self._changes += 1
             self._answered = None
 
-    def advance(self) -> News:
+    def advance(self) -> NewUpdates:
         """Take the changes that came."""
         with self._guard:
             count = self._changes - self._delivered
             self._delivered = self._changes
-        return News((), count, everyone=count > 0)
+        return NewUpdates((), count, everyone=count > 0)
 
     def tick(self) -> None:
         """Try again what the index refused, and follow nothing if nobody watches."""
@@ -153,7 +153,7 @@ class SharedCommunications:
         if self.store.behind:
             # it was logged when it was refused
             with suppress(IndexUnavailable, StorageUnavailable):
-                self.store.bring_up()
+                self.store.catch_up()
 
     def _rest(self) -> None:
         with self._begins:
@@ -192,7 +192,7 @@ class SharedCommunications:
         return answer
 
     def _timeline(self) -> int:
-        """Return the timeline of what is told now."""
+        """Return the timeline of what is delivered now."""
         following = self._following
         return following.mark.timeline if following else self._order.timeline()
 

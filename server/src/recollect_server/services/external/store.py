@@ -63,10 +63,10 @@ class CommunicationStore:
     def _changed(self, event: ChangedElsewhere) -> None:
         if event.kind == Kind.COMMUNICATION:
             self._note(event.name)
-            with suppress(IndexUnavailable, StorageUnavailable):  # whoever asks next does it
-                self.bring_up()
+            with suppress(IndexUnavailable, StorageUnavailable):  # the next read does it
+                self.catch_up()
 
-    def bring_up(self) -> None:
+    def catch_up(self) -> None:
         """Index the lines that the index refused. Raises IndexUnavailable, StorageUnavailable. Hold
         no communication's lock.
         """
@@ -102,7 +102,7 @@ class CommunicationStore:
                 wait=False,
             )
         except IndexAhead as error:
-            index.condemn(str(error))  # whoever looks after the index makes it anew
+            index.condemn(str(error))  # the index's job rebuilds it
             raise
 
     def find(self, communication_id: str) -> StoredCommunication:

@@ -1,7 +1,7 @@
 """Writes the notes of conversations: abbreviation, title, topics and anchors, as events of the
 transcript.
 
-The transcript is read and the model asked without any lock: whoever talks meanwhile is not held up,
+The transcript is read and the model asked without any lock: appends meanwhile are not held up,
 and a conversation that went on is not written to but waits again. What is due is in the index
 (`storage/index/notes.py`), so nothing needs to be remembered.
 """

@@ -1,6 +1,6 @@
 """Embeds what the index has and the file of vectors lacks: behind the appends, never on their way.
 
-What is to do is told by the index alone: how far each conversation is indexed, against how far it
+The index alone says what is left to do: how far each conversation is indexed, against how far it
 was embedded. While the server runs, the update log says which conversations changed. So a restart,
 a lost file and an import are all the same work.
 
@@ -105,7 +105,7 @@ class Embedding:
             if copy is None or copy.index is not plan.index or not self._is_current(copy, plan):
                 self._make_copy(plan)
             self._look(plan)
-            self._tell()
+            self._notify()
             if self._waiting or self._long:
                 self._shared.begin()
             began = time.monotonic()
@@ -136,7 +136,7 @@ class Embedding:
             self._failed(str(error))
             return False
         self._failure = self._meaning.failure = ""
-        self._tell()
+        self._notify()
         return worked
 
     @property
@@ -233,7 +233,7 @@ class Embedding:
 
     def _look(self, plan: Plan) -> None:
         """Begin a turn: note the conversations that changed since the last look; all, if that
-        cannot be told.
+        is not known.
         """
         now = time.monotonic()
         store, index, model = plan.store, plan.index, plan.model
@@ -268,7 +268,7 @@ class Embedding:
                 waiting = _Waiting(store.lines_of(model, name) if after is None else after, now)
             self._waiting[name] = waiting
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Report to searches how many conversations wait to be embedded, and since when."""
         starts = [waiting.since for waiting in self._waiting.values()] + self._long.starts()
         self._meaning.waiting = (

@@ -141,7 +141,7 @@ class Meaning:
         """Return why the newest messages are not found by meaning, or that they are late; empty if
         none is missing.
 
-        Called with each search: whoever embeds may be at work for long.
+        Called with each search: an embedding may take long.
         """
         if reason := self.failure or self.lack or self._unasked:
             return reason

@@ -55,7 +55,7 @@ def is_in_other_script(text: str) -> bool:
 
 
 def is_foreign(text: str) -> bool:
-    """Return whether a text is in another language than English, as far as it can be told."""
+    """Return whether a text looks like another language than English."""
     return is_in_other_script(text) or guess_language(text) not in ("", ENGLISH)
 
 

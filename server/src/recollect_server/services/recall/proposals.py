@@ -46,7 +46,7 @@ class Request:
     most: int
     """Conversations that are found by all their words at the least, if there are so many."""
     now: int
-    """Time of asking: what the dates in the query are told from."""
+    """Time of asking, relative to which the dates in the query are resolved."""
     embedded: int | None = None
     """Bytes of the query that are embedded at most, and they are brief (`Meaning.ask`); None: as
     many as the embedder takes.

@@ -90,7 +90,7 @@ class CommunicationLogs(Logs[Communication]):
     kind = Kind.COMMUNICATION
     noun = "communication"
     plural = "external communications"
-    failpoints = ("external.mended", "external.part")
+    failpoints = ("external.repaired", "external.part")
     message = ExternalMessage
     reading = CommunicationReading
 

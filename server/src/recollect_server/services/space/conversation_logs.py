@@ -97,7 +97,7 @@ class ConversationLogs(Logs[Conversation]):
     kind = Kind.CONVERSATION
     noun = "conversation"
     plural = "conversations"
-    failpoints = ("catch_up.mended", "catch_up.part")
+    failpoints = ("catch_up.repaired", "catch_up.part")
     message = Message
     reading = ConversationReading
 

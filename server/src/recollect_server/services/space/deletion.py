@@ -55,7 +55,7 @@ def nobody(_conversation_id: str) -> None:
 
 
 class NotConfirmed(Exception):
-    """Whoever wanted the conversation deleted does not any more, as it is now."""
+    """The conversation no longer meets the condition under which it was to be deleted."""
 
 
 @frozen
@@ -101,7 +101,7 @@ class Deletions:
         self._doubtful: set[str] = set()
         """Those whose begin the store was asked for here, and did not answer for sure."""
         self._requested: dict[str, RequestKey] = {}
-        """Requests that began an unfinished one here: whoever finishes it keeps their receipts."""
+        """Requests that began an unfinished one here; its end keeps their receipts."""
         self._as_indexed: dict[str, list[bytes]] = {}
         """Lines by which the words of deleted ones go, where another process redacted them and this
         one had not followed that.

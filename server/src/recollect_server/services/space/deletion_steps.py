@@ -164,11 +164,11 @@ def _new_deliveries(logs: LogStore, index: Index, conversation_id: str) -> list[
         return hashes
     if logs.sharing.is_deleted_with_space(conversation_id):
         return []  # a new ledger would let the space be there again
-    bring_up_forgotten(logs, index)
+    catch_up_forgotten(logs, index)
     return [it for it in hashes if not index.routing.delivered_elsewhere(it, "", "")[0]]
 
 
-def bring_up_forgotten(logs: LogStore, index: Index) -> None:
+def catch_up_forgotten(logs: LogStore, index: Index) -> None:
     """Index the ledger of forgotten messages. Raises IndexUnavailable, LogUnavailable."""
     ledger = forgotten_ledger(logs)
     ledger.recover()

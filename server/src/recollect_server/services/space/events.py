@@ -2,7 +2,7 @@
 
 A handler is called in the thread that made the change, in the order of subscriptions, and before
 the call that made it returns. It must not raise, and must not write to the space: each type says
-which locks are held. Whoever needs more time notes the event and returns.
+which locks are held. A handler that needs more time notes the event and returns.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """Following: the index of this process is kept up to what other processes write to the same logs.
 
 `follow` asks the store what was committed since it last asked, by one cheap query, and takes it in
-before it returns: whoever calls it before it reads sees everything that was acknowledged anywhere.
+before it returns: a caller that reads after it sees everything that was acknowledged anywhere.
 Lines that another process appended are taken in as if they were appended here; deletes and
 redactions of others remove here what they remove there.
 
@@ -32,7 +32,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import Deletions
-from recollect_server.services.space.deletion_steps import bring_up_forgotten, forget_anchors_again
+from recollect_server.services.space.deletion_steps import catch_up_forgotten, forget_anchors_again
 from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
@@ -162,16 +162,16 @@ class Following:
 
     def _take_in(self) -> None:
         try:
-            news = self._sharing.changes(self._moment)
-            if news.is_taken_over:
+            elsewhere = self._sharing.changes(self._moment)
+            if elsewhere.is_taken_over:
                 self._before_takeover = self._before_takeover or self._moment
-            self._moment = news.moment
-            for change in news.changes:
+            self._moment = elsewhere.moment
+            for change in elsewhere.changes:
                 if change.replica != self._sharing.replica or self._may_have_failed(change):
                     self._due.setdefault(change.log, []).append(change)
-            if not news.is_whole:
+            if not elsewhere.is_whole:
                 log.warning("changes_missed", reason="they were pruned, or the database changed")
-            if not news.is_whole or self._must_compare:
+            if not elsewhere.is_whole or self._must_compare:
                 self._must_compare = True
                 if self._before_takeover:
                     self._leave_history(self._before_takeover)
@@ -229,7 +229,7 @@ class Following:
                 forget_anchors_again(self._store, self._projection.index)
         elif name == FORGOTTEN:
             with suppress(IndexUnavailable):
-                bring_up_forgotten(self._store, self._projection.index)
+                catch_up_forgotten(self._store, self._projection.index)
         self._publish(ChangedElsewhere(name, kind))
 
     def _has_communication(self, name: str, end: int) -> bool:

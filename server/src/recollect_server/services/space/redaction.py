@@ -119,7 +119,7 @@ class Redactions:
         """Remove the text of the message of a line, or, where that is 0, of all messages of a turn
         (see `Space.redact`).
         """
-        # Decoded before the lock is held, which takes most of the time: whoever writes to a long
+        # Decoded before the lock is held, which takes most of the time: writers of a long
         # conversation must not wait for it.
         read = self._read_ahead(conversation_id)
         with self._locks.exclusive(

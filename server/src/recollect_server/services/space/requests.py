@@ -270,7 +270,7 @@ class Requests:
         """Return a request that was carried out before, or whose messages are pending; or None.
 
         Hold the lock of the conversation that it was about, if that is named. Raises
-        IndexUnavailable if that cannot be told.
+        IndexUnavailable if that is not known.
         """
         overlay = self._projection.overlay
         if earlier := overlay.request(request_id) or self._projection.index.requests.find(

@@ -68,7 +68,7 @@ class Routes:
                 facts[after.id] = content.conversation_id
         if facts:
             self._overlay.add_facts(index, facts)
-        # The cache follows the overlay, so that whoever fills it meanwhile sees the facts there.
+        # The cache follows the overlay, so that a thread that fills it meanwhile sees the facts.
         with self._guard:
             if after.pinned != was_pinned:
                 self._pins.pop(place, None)
@@ -81,7 +81,7 @@ class Routes:
                     self._mails[key] = (*cached, after.id)
 
     def changed(self) -> None:
-        """Drop the cached answers: the index has learned more than `learn` was told."""
+        """Drop the cached answers: the index has learned more than `learn` was given."""
         with self._guard:
             self._age += 1
             self._pins.clear()

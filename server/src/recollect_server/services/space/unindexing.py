@@ -2,7 +2,7 @@
 
 The transcript says so, in an event: a new index leaves the conversation out too, whatever the rules
 of retention are by then. The words go right after the event, a part at a time: the conversation's
-lock is held for a part, so that whoever writes to it waits for no more; what a crash interrupts is
+lock is held for a part, so that writers of it wait for no more; what a crash interrupts is
 finished by the next start, before anybody searches. A message makes the conversation searchable
 again: it is indexed at once as every message is, and a job brings the words of the earlier ones
 back.
@@ -30,8 +30,8 @@ from recollect_server.storage.logs.store import LogNotFound, LogStore
 # messages of one transaction, and bytes of their lines: other writers take their turn between
 _PART, _PART_SIZE = 1000, 16 << 10
 _MARKED_PART_SIZE = 256 << 10  # where words are only marked, which takes a fiftieth of the time
-# Seconds between two parts: a lock that is taken again at once leaves no turn to whoever waits for
-# it, as an append to the conversation.
+# Seconds between two parts: a lock that is taken again at once leaves no turn to a thread that
+# waits for it, such as an append to the conversation.
 _TURN = 0.001
 
 

@@ -21,7 +21,7 @@ from recollect_server.domain.errors import (
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.deletion_steps import (
-    bring_up_forgotten,
+    catch_up_forgotten,
     finish_delete,
     forget_anchors_again,
 )
@@ -155,7 +155,7 @@ class Upkeep:
             new.log.claim_file(copied=False)
             if store.sharing:
                 new.note_timeline(store.sharing.timeline())
-            bring_up_forgotten(store, new)
+            catch_up_forgotten(store, new)
             for logs in self._kinds:
                 for name, _ in store.logs(logs.kind):
                     if stopping():

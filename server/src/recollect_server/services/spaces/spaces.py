@@ -372,7 +372,7 @@ class Spaces(Generic[S]):
 
     def _open_beside(self, place: _Place[S], opening: _Opening) -> None:
         """Open a space that a call waits for, which may go on before."""
-        with suppress(BaseException):  # whoever waits for it raises what it raises
+        with suppress(BaseException):  # those who wait for it raise what it raises
             self._open(place, holds=False, failed=opening).end()
 
     def _partly(self, name: str) -> Lease[S] | None:

@@ -1,7 +1,7 @@
 """Answers that are still being written: text in memory, passed on as it grows, and never stored.
 
 A draft ends when the messages land that complete it, when its conversation is deleted, or when
-nothing was added to it for a while: then its watchers are told to drop it. All that is kept for a
+nothing was added to it for a while: then its watchers are asked to drop it. All that is kept for a
 watcher is how much of a draft it was sent, so what a slow one is sent next is one part with
 everything that came meanwhile.
 """
@@ -186,7 +186,7 @@ class Drafts:
             self._land(key)
 
     def complete(self, conversation_id: str, draft_id: str) -> None:
-        """Take nothing more for a draft whose messages are stored. It ends when they are told."""
+        """Accept no more parts of a draft whose messages are stored. It ends when they are sent."""
         with self._guard:
             self._note_landed((conversation_id, draft_id))
 
@@ -213,7 +213,7 @@ class Drafts:
                 self._end(key)
         return expired
 
-    def news(
+    def new_parts(
         self,
         sent: dict[Key, Sent],
         wants: Callable[[tuple[str, str]], bool],

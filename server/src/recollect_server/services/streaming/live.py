@@ -11,7 +11,7 @@ from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.shared import SharedLog
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.streaming.subscription import Subscription
-from recollect_server.services.streaming.watching import Encode, Interest, Log, News
+from recollect_server.services.streaming.watching import Encode, Interest, Log, NewUpdates
 from recollect_server.services.working_context import Limits
 from recollect_server.storage.logs.order import Part
 
@@ -63,15 +63,15 @@ class LiveUpdates:
         self._log.unwatch()
 
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal` when there is news (see `UpdateLog.listen`)."""
+        """Call `signal` when `advance` has something to do (see `UpdateLog.listen`)."""
         self._log.listen(signal)
 
     def expect(self) -> None:
-        """Note that whoever calls `advance` waits for news from now on."""
+        """Note that the caller of `advance` waits for the next signal from now on."""
         self._log.expect()
 
-    def advance(self) -> News:
-        """Take the news that came (see `UpdateLog.advance`). Only one thread calls it."""
+    def advance(self) -> NewUpdates:
+        """Take the changes that came (see `UpdateLog.advance`). Only one thread calls it."""
         return self._log.advance()
 
     def publish(

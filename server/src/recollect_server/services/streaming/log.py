@@ -1,10 +1,10 @@
 """Update log that watchers read: the newest updates in memory, encoded once for all, and before
 them the index's log.
 
-The index tells its news in its writer's thread, after they are committed, in the order of their
-cursors. Here they only wait in an inbox; whoever calls `advance` makes updates of them. So nobody
-is told of a change before it is in the index, and a change that a watcher was told of is found
-behind every earlier cursor.
+The index passes on its changes in its writer's thread, after they are committed, in the order of
+their cursors. Here they only wait in an inbox; `advance` makes updates of them. So no watcher
+receives a change before it is in the index, and a change that a watcher received is found behind
+every earlier cursor.
 """
 
 import re
@@ -19,14 +19,14 @@ from recollect_server.domain.update import Deleted, Redacted, Update, Updated
 from recollect_server.services.space.events import CursorsLost, IndexReplaced, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
-from recollect_server.services.streaming.reading import Placed, read, told
+from recollect_server.services.streaming.reading import Placed, placed_updates, read
 from recollect_server.services.streaming.ring import Entry, Ring
 from recollect_server.services.streaming.watching import (
     About,
     Batch,
     Encode,
     Interest,
-    News,
+    NewUpdates,
     Renewed,
 )
 from recollect_server.storage.index.index import Index
@@ -35,8 +35,8 @@ from recollect_server.storage.logs.order import Mark, Part
 
 _POSITION = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
 _PART = 500  # changes read from the index at once
-_PART_BYTES = 4 << 20  # of their messages: whoever missed much is read for a part at a time
-_LONGEST_REST = 1.0  # seconds: whoever calls `advance` rests less between two calls
+_PART_BYTES = 4 << 20  # of their messages: a watcher that missed much gets a part at a time
+_LONGEST_REST = 1.0  # seconds: the caller of `advance` rests less between two calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class UpdateLog:
         self.drafts = drafts
         guard = threading.RLock()  # guards everything below; nothing slow happens under it
         self._guard = guard
-        self._signal: Callable[[], None] = _unheard
+        self._signal: Callable[[], None] = _ignore
         self._grown = threading.Condition(guard)  # what `settle` waits for
         self._inbox: deque[tuple[int, object]] = deque()
         self._touched: set[About] = set()  # drafts that grew or ended
@@ -79,7 +79,7 @@ class UpdateLog:
         self._answered: (
             tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None
         ) = None
-        self._waiting = False  # whether whoever calls `advance` waits for news
+        self._waiting = False  # whether the caller of `advance` waits for a signal
         self._ring: Ring[int] = Ring(0)
         self._attach(space.index)
         space.subscribe(IndexReplaced, lambda event: self._attach(event.index))
@@ -113,15 +113,15 @@ class UpdateLog:
             self._signal()
 
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal` when there is news for `advance`, and now if there is some. It must return
-        at once.
+        """Call `signal` when `advance` has something to do, and now if it has. It must return at
+        once.
         """
         with self._guard:
             self._signal = signal
         signal()
 
     def expect(self) -> None:
-        """Note that whoever calls `advance` waits for news from now on."""
+        """Note that the caller of `advance` waits for the next signal from now on."""
         with self._guard:
             self._waiting = True
             self._hurry()
@@ -142,8 +142,8 @@ class UpdateLog:
     def tick(self) -> None:
         """Do nothing: the index follows itself."""
 
-    def advance(self) -> News:
-        """Make updates of the news that came, and return what they are about."""
+    def advance(self) -> NewUpdates:
+        """Make updates of the changes that came, and return a summary of them."""
         with self._guard:
             self._waiting = False
             self._hurry()
@@ -154,8 +154,8 @@ class UpdateLog:
         entries: list[Entry[int]] = []
         deleted: dict[str, int] = {}
         redacted = False
-        for cursor, news in taken:
-            for placed in told(epoch, cursor, news):
+        for cursor, notice in taken:
+            for placed in placed_updates(epoch, cursor, notice):
                 entries.append(self._entry(placed))
                 end_drafts(self.drafts, placed.update)
                 if isinstance(placed.update.kind, Deleted):
@@ -165,12 +165,12 @@ class UpdateLog:
             if epoch == self._index.log.epoch:
                 self._extend(entries, deleted)
                 if redacted:
-                    # It may have the text. The transcript has not: who is behind reads that.
+                    # The ring may have the text. Watchers that are behind read the transcript.
                     self._shrink()
         if about:
             self.drafts.show({conversation_id for conversation_id, _ in about})
         about.update(entry.about for entry in entries)
-        return News(about, len(entries), everyone)
+        return NewUpdates(about, len(entries), everyone)
 
     def behind(self, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
         """Return the oldest wanted updates behind a position, and the position behind all that were
@@ -243,7 +243,7 @@ class UpdateLog:
             self._hurry()
             self._signal()
             self._grown.notify_all()
-        index.log.listen(partial(self._hear, index))
+        index.log.listen(partial(self._receive, index))
 
     def _reset(self) -> None:
         """Report that acknowledged cursors will never be delivered: their streams start again."""
@@ -253,25 +253,25 @@ class UpdateLog:
             self._signal()
 
     def _hurry(self) -> None:
-        """Tell the index whether anybody waits for news. If nobody does, it takes in more at a
-        time, at a lower cost per change.
+        """Let the index know whether a watcher waits for changes. If none does, it takes in more
+        at a time, at a lower cost per change.
         """
         self._index.log.set_watched(self._waiting and self._watchers > 0)
 
-    def _hear(self, index: Index, news: Sequence[tuple[int, object]]) -> None:
+    def _receive(self, index: Index, notices: Sequence[tuple[int, object]]) -> None:
         with self._guard:
             if index is not self._index:
                 return
             if self._watchers or self._inbox or self.drafts.any():
-                self._inbox += news
+                self._inbox += notices
                 self._signal()
                 return
             # Without watchers nothing is kept: a new one reads the index's log.
-            cursor, last = news[-1]
+            cursor, last = notices[-1]
             self._shrink(cursor + len(getattr(last, "updates", (last,))))
 
     def _shrink(self, latest: int | None = None) -> None:
-        """Keep no updates in memory: whoever asks for one reads the index's log."""
+        """Keep no updates in memory: they are read from the index's log again."""
         with self._guard:
             self._ring.clear(self._ring.latest if latest is None else latest)
             self._answered = None
@@ -322,5 +322,5 @@ def end_drafts(drafts: Drafts, update: Update) -> None:
             pass
 
 
-def _unheard() -> None:
-    """Take a signal that nobody listens for."""
+def _ignore() -> None:
+    """Ignore a signal: nobody listens yet."""

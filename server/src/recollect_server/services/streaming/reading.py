@@ -48,18 +48,18 @@ class Placed:
     update: Update
 
 
-def told(epoch: str, cursor: int, news: object) -> list[Placed]:
+def placed_updates(epoch: str, cursor: int, notice: object) -> list[Placed]:
     """Return the updates of what the index has just taken in behind a cursor."""
-    if isinstance(news, UpdateRow):
-        return [_deleted(epoch, news)]
-    assert isinstance(news, Added)
-    entries = {line.sequence: line.entry for line in news.lines if line.entry is not None}
-    numbered = enumerate(news.updates, start=cursor + 1)
+    if isinstance(notice, UpdateRow):
+        return [_deleted(epoch, notice)]
+    assert isinstance(notice, Added)
+    entries = {line.sequence: line.entry for line in notice.lines if line.entry is not None}
+    numbered = enumerate(notice.updates, start=cursor + 1)
     rows = (
-        UpdateRow(at, news.number, kind, time, first, last, "")
+        UpdateRow(at, notice.number, kind, time, first, last, "")
         for at, (kind, time, first, last) in numbered
     )
-    return [_placed(epoch, row, news.conversation, entries) for row in rows]
+    return [_placed(epoch, row, notice.conversation, entries) for row in rows]
 
 
 def read(epoch: str, lines: Lines, changes: Changes) -> list[Placed]:

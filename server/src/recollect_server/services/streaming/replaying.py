@@ -1,4 +1,4 @@
-"""States of logs at a change that is told, folded from the lines of a shared store."""
+"""States of logs at a change that is delivered, folded from the lines of a shared store."""
 
 from collections import OrderedDict
 from collections.abc import Callable

@@ -27,7 +27,7 @@ class Entry(Generic[C]):
 
 
 class Ring(Generic[C]):
-    """The newest updates of a log, in memory. Whoever owns it guards it."""
+    """The newest updates of a log, in memory. Its owner guards it with a lock."""
 
     def __init__(self, latest: C) -> None:
         self._entries: list[Entry[C]] = []

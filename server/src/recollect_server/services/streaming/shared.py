@@ -31,7 +31,7 @@ from recollect_server.services.streaming.watching import (
     Batch,
     Encode,
     Interest,
-    News,
+    NewUpdates,
     Renewed,
 )
 from recollect_server.storage.index.columns import UpdateRow
@@ -64,8 +64,8 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """Updates of the changes that came, up to a mark."""
+class _Incoming:
+    """Updates that wait for `advance`, up to a mark."""
 
     placed: list[Placed]
     entries: list[Entry[Key]]
@@ -92,10 +92,10 @@ class SharedLog:
         self._begins = threading.Lock()  # held while the following begins or ends
         self._guard = threading.RLock()  # guards everything below; nothing slow happens under it
         self._grown = threading.Condition(self._guard)  # what `_settle` waits for
-        self._signal: Callable[[], None] = _unheard
+        self._signal: Callable[[], None] = _ignore
         self._following: Following | None = None
         self._watchers = 0
-        self._inbox: deque[_Told] = deque()
+        self._inbox: deque[_Incoming] = deque()
         self._touched: set[About] = set()  # drafts that grew or ended
         self._shown: set[About] = set()  # those that may be shown now
         self._waiting: dict[About, int] = {}  # grown ones, until the horizon reaches this
@@ -204,7 +204,7 @@ class SharedLog:
                 self._wait(part, ceiling)
 
     def _wait(self, part: Part, ceiling: int) -> None:
-        """Show a draft once everything is told that was written before it."""
+        """Show a draft once everything that was written before it is delivered."""
         about = (part.conversation_id, part.channel)
         with self._guard:
             self._waiting[about] = max(ceiling, self._waiting.get(about, 0))
@@ -218,7 +218,7 @@ class SharedLog:
             self._touched.add(about)
 
     def _appended(self, event: Appended) -> None:
-        """Remove the drafts that an append here completes. The streams are told by its update."""
+        """Remove the drafts that an append here completes. Streams learn it from its update."""
         for line in event.lines:
             if line.entry is not None and (draft_id := line.entry.stamp.draft_id):
                 self._end(event.conversation_id, draft_id)
@@ -233,13 +233,13 @@ class SharedLog:
             self._order.end(conversation_id, draft_id)
 
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal` when there is news for `advance`, and now if there is some."""
+        """Call `signal` when `advance` has something to do, and now if it has."""
         with self._guard:
             self._signal = signal
         signal()
 
     def expect(self) -> None:
-        """Note that whoever calls `advance` waits for news from now on."""
+        """Note that the caller of `advance` waits for the next signal from now on."""
         with self._guard:
             if self._inbox or self._touched or self._renewed:
                 self._signal()
@@ -264,13 +264,13 @@ class SharedLog:
         entries = [self._entry(it) for it in placed]
         self._add(changes.parts, changes.ceiling)
         with self._guard:
-            self._inbox.append(_Told(placed, entries, mark, changes.told))
-            self._reached = changes.told
-            self._release(changes.told)
+            self._inbox.append(_Incoming(placed, entries, mark, changes.complete_before))
+            self._reached = changes.complete_before
+            self._release(changes.complete_before)
             self._signal()
 
     def _lost(self) -> None:
-        """Begin again behind what a copy of the store has: it lacks some of what was told."""
+        """Begin again behind what a copy of the store has: it lacks some delivered changes."""
         with self._makes:
             self._states.clear()
         with self._guard:
@@ -282,8 +282,8 @@ class SharedLog:
             self._ring.clear(self._latest.key)
             self._signal()
 
-    def advance(self) -> News:
-        """Make the updates that came readable, and return what they are about."""
+    def advance(self) -> NewUpdates:
+        """Make the updates that came readable, and return a summary of them."""
         with self._guard:
             taken = list(self._inbox)
             self._inbox.clear()
@@ -291,28 +291,28 @@ class SharedLog:
             about, self._touched = self._touched, set()
             shown, self._shown = self._shown, set()
             count = 0
-            for news in taken:
-                count += len(news.entries)
-                about.update(entry.about for entry in news.entries)
-                for it in news.placed:
+            for incoming in taken:
+                count += len(incoming.entries)
+                about.update(entry.about for entry in incoming.entries)
+                for it in incoming.placed:
                     end_drafts(self.drafts, it.update)
                 deleted = {
                     it.update.conversation_id: it.mark.key
-                    for it in news.placed
+                    for it in incoming.placed
                     if isinstance(it.update.kind, Deleted)
                 }
-                self._latest, self._horizon = news.latest, news.horizon
-                self._ring.extend(news.entries, deleted, news.latest.key)
-                if any(isinstance(it.update.kind, Redacted) for it in news.placed):
+                self._latest, self._horizon = incoming.latest, incoming.horizon
+                self._ring.extend(incoming.entries, deleted, incoming.latest.key)
+                if any(isinstance(it.update.kind, Redacted) for it in incoming.placed):
                     self._shrink()  # as in `UpdateLog.advance`
             if taken:
                 self._grown.notify_all()
         if shown:
             self.drafts.show({conversation_id for conversation_id, _ in shown})
-        return News(about, count, everyone)
+        return NewUpdates(about, count, everyone)
 
     def _shrink(self) -> None:
-        """Keep no updates in memory: whoever asks for one reads the store."""
+        """Keep no updates in memory: they are read from the store again."""
         with self._guard:
             self._ring.clear(self._ring.latest)
 
@@ -436,8 +436,8 @@ class SharedLog:
         return mark
 
     def _settle(self) -> None:
-        """Wait until everything that is visible now is told, but not for a transaction that stays
-        open.
+        """Wait until everything that is visible now is delivered, but not for a transaction that
+        stays open.
         """
         end = self._order.now().key.transaction
         until = time.monotonic() + _LONGEST_WAIT
@@ -485,5 +485,5 @@ def _updates_of(change: OrderedChange, state: Conversation, end: Mark) -> list[P
     return placed
 
 
-def _unheard() -> None:
-    """Take a signal that nobody listens for."""
+def _ignore() -> None:
+    """Ignore a signal: nobody listens yet."""

@@ -1,11 +1,11 @@
-"""One watcher: its place in the log, what it wants to hear of, and what comes next for it. It holds
+"""One watcher: its place in the log, its filter, and what comes next for it. It holds
 no update.
 """
 
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
-from recollect_server.services.streaming.watching import Batch, Interest, Log, News, Renewed
+from recollect_server.services.streaming.watching import Batch, Interest, Log, NewUpdates, Renewed
 
 
 class Subscription:
@@ -52,9 +52,9 @@ class Subscription:
         else:
             self._position = position
 
-    def concerned(self, news: News) -> bool:
+    def concerned(self, new: NewUpdates) -> bool:
         """Return whether there may be something for it."""
-        return news.everyone or (bool(news.about) and self.interest.wants_any(news.about))
+        return new.everyone or (bool(new.about) and self.interest.wants_any(new.about))
 
     def take(self, most: int) -> tuple[Batch, bool]:
         """Return at most `most` updates that come next, and whether more wait. Raises
@@ -76,7 +76,7 @@ class Subscription:
             return self.take(most)
         if batch.updates or self._position != before:
             return batch, True
-        return Batch(self._news_of_drafts()), False
+        return Batch(self._new_parts_of_drafts()), False
 
     def heartbeat(self) -> bytes:
         """Return a heartbeat with the cursor."""
@@ -84,12 +84,12 @@ class Subscription:
             Update(str(self._position), "", self._log.space.clock(), Heartbeat())
         )
 
-    def _news_of_drafts(self) -> list[bytes]:
+    def _new_parts_of_drafts(self) -> list[bytes]:
         drafts = self._log.drafts
         version = drafts.version  # before what is read with it
         if version == self._drafts_seen:
             return []
-        updates = drafts.news(self._sent, self.interest.wants, self._log.encode)
+        updates = drafts.new_parts(self._sent, self.interest.wants, self._log.encode)
         self._drafts_seen = version
         return updates
 

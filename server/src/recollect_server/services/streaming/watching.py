@@ -1,6 +1,6 @@
 """Protocols of what can be watched, and of a watcher: the conversations of a space, by `live` and
 `subscription`, and its external communications, by `services.external.live`. Senders need not know
-which. And what all of them pass on: filters, news, batches of updates.
+which. And the types they share: filters, summaries of new updates, batches of updates.
 """
 
 from collections.abc import Callable, Collection
@@ -51,12 +51,12 @@ class Batch:
 
     updates: list[bytes]
     packed: dict[int, list[bytes]] = field(default_factory=dict)
-    """As elements of a stream, by how many updates each holds: kept here by whoever makes them."""
+    """Elements of a stream made of them, by the number of updates in each."""
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """Changes since the last call of `advance`."""
+class NewUpdates:
+    """Summary of the updates that came since the last call of `advance`."""
 
     about: Collection[About]
     updates: int
@@ -97,16 +97,16 @@ class Log(Protocol):
         """Note that a draft of this conversation grew or ended."""
 
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal`, which returns at once, when there is news for `advance`."""
+        """Call `signal`, which returns at once, when `advance` has something to do."""
 
     def expect(self) -> None:
-        """Note that whoever calls `advance` waits for news from now on."""
+        """Note that the caller of `advance` waits for the next signal from now on."""
 
     def tick(self) -> None:
         """Do the periodic work."""
 
-    def advance(self) -> News:
-        """Make updates of the news that came, and return what they are about."""
+    def advance(self) -> NewUpdates:
+        """Make updates of the changes that came, and return a summary of them."""
 
     def behind(self, position: Place, interest: Interest, most: int) -> tuple[Batch, Place]:
         """Return the oldest wanted updates behind a position, and the position behind all that were
@@ -132,7 +132,7 @@ class Log(Protocol):
 class Watcher(Protocol):
     """One watcher's place, and what comes next for it. One thread at a time may call it."""
 
-    def concerned(self, news: News) -> bool:
+    def concerned(self, new: NewUpdates) -> bool:
         """Return whether there may be something for it."""
 
     def take(self, most: int) -> tuple[Batch, bool]:
@@ -150,13 +150,13 @@ class Watched(Protocol):
     """
 
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal`, which returns at once, whenever there is news for `advance`."""
+        """Call `signal`, which returns at once, whenever `advance` has something to do."""
 
     def expect(self) -> None:
-        """Note that nothing else is done before news comes: it is signalled soon."""
+        """Note that the caller of `advance` is idle: the next change is to be signalled soon."""
 
-    def advance(self) -> News:
-        """Take the news that came."""
+    def advance(self) -> NewUpdates:
+        """Take the changes that came, and return a summary of them."""
 
     def tick(self) -> None:
         """Do the periodic work."""

@@ -31,7 +31,7 @@ from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Receipt
 from recollect_server.services.space.deletion_steps import (
-    bring_up_forgotten,
+    catch_up_forgotten,
     count_deleted,
     finish_delete,
     forget_anchors_again,
@@ -61,19 +61,19 @@ log = structlog.get_logger("recollect.recovery")
 
 COMPARED_AT_ONCE = 8 << 20
 """Bytes of transcripts that a start compares in full before anybody calls: some 0.3 s."""
-_AHEAD = 16  # transcripts that are mended at the same time
+_AHEAD = 16  # transcripts that are repaired at the same time
 _COUNTED = 100  # conversations whose activity is counted in one transaction
 _SAY_EVERY = 2.0  # seconds between two lines of the log about one long delete
 
 Progress = Callable[[int, int], None]
-"""Told of each transcript, before it is looked after, how many of how many are done; and at the end
-that all are.
+"""Called for each transcript, before it is looked after, with how many of how many are done; and at
+the end, when all are.
 
 Who shows it to a person chooses how often.
 """
 
 
-def unheard(_done: int, _of: int) -> None:
+def no_progress(_done: int, _of: int) -> None:
     """Ignore progress."""
 
 
@@ -132,7 +132,7 @@ def recover(
     compared_at_once: int = COMPARED_AT_ONCE,
     making: Making = _UNSEARCHED,
 ) -> Recovered:
-    """Open the index and bring it up to the transcripts; `making` is told of one that is made anew.
+    """Open the index and bring it up to the transcripts; `making` follows one that is rebuilt.
     Raises StorageUnavailable, IndexUnavailable.
     """
     logs.create()
@@ -143,7 +143,7 @@ def recover(
             if timeline != index.timeline():
                 # Since it was closed a copy of the store took over, which may lack some of it.
                 closed = False
-            done = _bring_up(logs, index, clock, progress, _UNSEARCHED, rebuilt=False)
+            done = _catch_up_or_close(logs, index, clock, progress, _UNSEARCHED, rebuilt=False)
             done = done if closed else _compared(logs, done, compared_at_once)
             index.note_timeline(timeline)
             return done
@@ -176,7 +176,7 @@ def rebuild(
         making.progress(done, of)
         progress(done, of)
 
-    return _bring_up(logs, index, clock, both, making, rebuilt=True)
+    return _catch_up_or_close(logs, index, clock, both, making, rebuilt=True)
 
 
 def _open(logs: LogStore) -> tuple[Index | None, bool]:
@@ -263,7 +263,7 @@ def _differences(
             yield f"{name}: the index does not know {len(lost)} of its requests, as {lost[0]}"
 
 
-def _bring_up(
+def _catch_up_or_close(
     logs: LogStore,
     index: Index,
     clock: Clock,
@@ -320,7 +320,9 @@ def _catch_up_all(
         if indexed.pop(name, -1) != size:
             behind.append(name)
     if indexed and logs.store.sharing is not None:
-        for name in logs.store.deleted(logs.kind):  # just now: whoever follows it takes it out
+        for name in logs.store.deleted(
+            logs.kind
+        ):  # just now: its follower removes it from the index
             indexed.pop(name, None)
     if indexed:
         raise IndexAhead(
@@ -439,7 +441,7 @@ def _look_after_all(
     if (deleting or redacting) and not rebuilt:
         index.log.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorLedger(logs) if deleting else None
-    bring_up_forgotten(logs, index)
+    catch_up_forgotten(logs, index)
     for conversation_id in () if rebuilt else redacting:
         finish_interrupted(logs, index, conversation_id, clock(), is_rebuilt=False)
     with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
@@ -459,7 +461,7 @@ def _look_after_all(
     with suppress(VectorsUnavailable):
         # whether anything is embedded from now on or not
         forget_conversations(logs.root, index.conversations.unindexed())
-    external = _catch_up_all(CommunicationLogs(logs), index, clock, unheard, rebuilt=rebuilt)
+    external = _catch_up_all(CommunicationLogs(logs), index, clock, no_progress, rebuilt=rebuilt)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")

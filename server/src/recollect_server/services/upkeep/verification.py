@@ -13,7 +13,7 @@ from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison, see
 from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
 from recollect_server.services.space.logs import Indexed, Logs, Reading
-from recollect_server.services.upkeep.recovery import Progress, unheard
+from recollect_server.services.upkeep.recovery import Progress, no_progress
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
@@ -110,7 +110,7 @@ def _verify(
     done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)]
     done.problems += _ledgers(store, contents)
     done.communications, _ = _verify_all(
-        CommunicationLogs(store), contents, index, done, unheard, _nothing_more
+        CommunicationLogs(store), contents, index, done, no_progress, _nothing_more
     )
     done.threads = _verify_threads(store, done)
     if contents:

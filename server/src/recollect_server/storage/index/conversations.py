@@ -259,7 +259,7 @@ class ConversationTable:
 
 class Lengths:
     """Bytes of text by conversation number, in memory, for BM25 needs them for each search: 8 bytes
-    a conversation. Whoever writes the table keeps them.
+    a conversation. Writers of the table maintain them.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:

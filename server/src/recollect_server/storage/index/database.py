@@ -1,7 +1,7 @@
 """The open index file of a space, shared by the parts of the index: readers, the writer, and the
 file's condition.
 
-A change is queued (see `writer`), and whoever reads first waits until everything queued before is
+A change is queued (see `writer`), and a read first waits until everything queued before is
 taken in: what was acknowledged is found, always.
 """
 

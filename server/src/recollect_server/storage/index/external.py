@@ -254,7 +254,7 @@ class ExternalIndex:
             return last, _select(connection, CommunicationFilter(), limit, None)
 
     def skip_cursors(self) -> None:
-        """Leave out the cursors that may have been told of changes which a power failure took from
+        """Skip the cursors that may have been given out for changes which a power failure took from
         the index.
         """
 

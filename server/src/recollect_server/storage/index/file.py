@@ -128,7 +128,7 @@ def open_writer(path: Path) -> apsw.Connection:
     """Open or make the file, for its owner alone. Raises apsw.Error if it is not a database."""
     connection = apsw.Connection(str(path))
     try:
-        # only then: it changes the file's `st_ctime`, by which a copy is told
+        # only then: it changes the file's `st_ctime`, by which a copy is recognised
         if path.stat().st_mode & 0o777 != 0o600:
             path.chmod(0o600)
         connection.set_busy_timeout(_PATIENCE)

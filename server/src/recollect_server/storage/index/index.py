@@ -131,9 +131,9 @@ class Index:
             with self.reading(settled=False) as connection:  # only its tokeniser is used
                 entries = words.entries_of_notes(connection, after)
         build = partial(document_of, own, before, after, lines, updates, mail, entries)
-        news = Added(own, after, lines, updates) if updates else None
+        notice = Added(own, after, lines, updates) if updates else None
         cursor = self._database.writer.put(
-            build, lines[-1].end - lines[0].offset, len(updates), failed, news
+            build, lines[-1].end - lines[0].offset, len(updates), failed, notice
         )
         hit("index.put")
         self._lengths.set(
@@ -173,8 +173,8 @@ class Index:
             redaction.redact(connection, number, before, after, erased, document)
             cursors.append(cursor + len(updates))
 
-        news = Added(number, after, [line], updates)
-        self._database.writer.write(job, updates=len(updates), news=lambda: news)
+        notice = Added(number, after, [line], updates)
+        self._database.writer.write(job, updates=len(updates), notice=lambda: notice)
         self._lengths.set(number, after.text_bytes, 0)
         hit("redact.indexed")
         self.removal.purge_words(number)

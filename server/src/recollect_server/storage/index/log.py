@@ -16,9 +16,9 @@ from recollect_server.storage.index.conversations import ConversationTable
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import MessageTable, Place
 
-Told = Callable[[Sequence[tuple[int, object]]], None]
-"""Told what the log got, in its order: the cursor before it, and an `Added` or the `UpdateRow` of a
-deletion. Must return at once.
+Listener = Callable[[Sequence[tuple[int, object]]], None]
+"""Called with what the log got, in its order: the cursor before it, and an `Added` or the
+`UpdateRow` of a deletion. Must return at once.
 """
 
 
@@ -104,9 +104,9 @@ class IndexLog:
         """Return a position in the log in the form that callers see, bound to this index."""
         return f"{self.epoch}-{cursor}" if cursor else ""
 
-    def listen(self, listener: Told) -> None:
+    def listen(self, listener: Listener) -> None:
         """Call `listener` from here on with everything that the log gets."""
-        self._database.writer.tell = listener
+        self._database.writer.notify = listener
 
     def set_watched(self, watched: bool) -> None:
         """Set whether somebody watches: then changes are published sooner, and appends cost a

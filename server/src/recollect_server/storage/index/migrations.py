@@ -190,7 +190,7 @@ def _external_words(connection: apsw.Connection) -> None:
         DELETE FROM external_escalations;
         DELETE FROM external_updates;
     """)
-    # not the last itself: whoever has that cursor would be told of every message again
+    # not the last itself: a watcher with that cursor would get every message again
     following = int(last) + 1
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'external_updates'")
     connection.execute("INSERT INTO sqlite_sequence VALUES('external_updates', ?)", (following,))

@@ -81,7 +81,7 @@ class Removal:
             updates.add_deleted(connection, rows[-1])
             return removed
 
-        removed = self._database.writer.write(job, updates=1, news=lambda: rows[-1])
+        removed = self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
         self._lengths.remove(number)
         return removed
 

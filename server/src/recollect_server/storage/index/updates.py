@@ -16,7 +16,7 @@ import orjson
 from recollect_server.storage.index.columns import UPDATES, UpdateRow
 
 CRASH_GAP = 1 << 20
-"""More cursors than can have been given out, or told of, for changes that a crash took."""
+"""More cursors than can have been given out for changes that a crash lost."""
 
 _MAX_LOST = 100
 _row_of = UPDATES.reader()

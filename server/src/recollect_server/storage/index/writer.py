@@ -35,7 +35,7 @@ _LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for it
 class _Document:
     """Document of an append, and the callback for when it cannot be taken in."""
 
-    __slots__ = ("build", "cursor", "failed", "news", "since", "size", "updates")
+    __slots__ = ("build", "cursor", "failed", "notice", "since", "size", "updates")
 
     def __init__(
         self,
@@ -44,33 +44,33 @@ class _Document:
         cursor: int,
         updates: int,
         failed: Callable[[str], None],
-        news: object,
+        notice: object,
     ) -> None:
         self.build = build
         self.size = size
         self.cursor = cursor
         self.updates = updates
         self.failed = failed
-        self.news = news
+        self.notice = notice
         self.since = time.monotonic()
 
 
 class _Job:
     """A change that its caller waits for."""
 
-    __slots__ = ("alone", "cursor", "done", "error", "news", "result", "work")
+    __slots__ = ("alone", "cursor", "done", "error", "notice", "result", "work")
 
     def __init__(
         self,
         work: Callable[[apsw.Connection, int], Any],
         cursor: int,
-        news: Callable[[], object] | None,
+        notice: Callable[[], object] | None,
         *,
         alone: bool,
     ) -> None:
         self.work = work
         self.cursor = cursor
-        self.news = news
+        self.notice = notice
         self.alone = alone
         self.done = threading.Event()
         self.result: Any = None
@@ -85,9 +85,9 @@ class Writer:
         of a newer version.
         """
         self.path = path
-        self.tell: Callable[[Sequence[tuple[int, object]]], None] = _unheard
-        """Called in the writer's thread with the news of what was just written: the cursor
-        before it, and the news.
+        self.notify: Callable[[Sequence[tuple[int, object]]], None] = _ignore
+        """Called in the writer's thread with the notices of what was just written, each with the
+        cursor before it.
         """
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
@@ -120,20 +120,20 @@ class Writer:
         size: int,
         updates: int,
         failed: Callable[[str], None],
-        news: object = None,
+        notice: object = None,
     ) -> int:
         """Queue a document of about `size` bytes, which adds `updates` rows to the update log.
 
         `build` makes its text, given the cursor before its own, in the writer's thread: many at
         once cost less. `failed` is called there too, with the reason, if it cannot be written;
-        `news` is passed on (see `tell`) if it is. Returns the cursor of the last of its rows (0:
-        none). Raises IndexUnavailable if the writer has stopped.
+        `notice` is passed on (see `notify`) if it is. Returns the cursor of the last of its rows
+        (0: none). Raises IndexUnavailable if the writer has stopped.
         """
         with self._changed:
             while self._waiting_size > _MAX_WAITING and not (self._stopped or self.is_suspended):
                 self._wait()
             # The cursors are given out here, in the order in which the documents will be taken in.
-            document = _Document(build, size, self._cursor, updates, failed, news)
+            document = _Document(build, size, self._cursor, updates, failed, notice)
             self._cursor += updates
             self._enqueue(document)
             self._waiting_size += size
@@ -144,20 +144,20 @@ class Writer:
         work: Callable[[apsw.Connection, int], T],
         *,
         updates: int = 0,
-        news: Callable[[], object] | None = None,
+        notice: Callable[[], object] | None = None,
         alone: bool = False,
     ) -> T:
         """Run the work in a transaction of its own, after everything queued before, and return its
         result.
 
-        It may add `updates` rows to the update log, and is given the cursor before theirs; `news`
-        then returns the news (see `tell`). `alone` runs it outside of any transaction. Raises
+        It may add `updates` rows to the update log, and is given the cursor before theirs; `notice`
+        then returns the notice (see `notify`). `alone` runs it outside of any transaction. Raises
         IndexUnavailable.
         """
         with self._changed:
             if self.is_suspended:
                 raise IndexSuspended
-            job = _Job(work, self._cursor, news, alone=alone)
+            job = _Job(work, self._cursor, notice, alone=alone)
             self._cursor += updates
             self._expecting += 1
             self._enqueue(job)
@@ -355,12 +355,12 @@ class Writer:
             with self.telemetry.step(Step.TAKE_IN):
                 self._writer.execute(_TAKE_IN, (text,))
             hit("index.taken_in")
-            if news := [
-                (document.cursor, document.news)
+            if notices := [
+                (document.cursor, document.notice)
                 for document in documents
-                if document.news is not None
+                if document.notice is not None
             ]:
-                self.tell(news)
+                self.notify(notices)
         except apsw.Error as error:
             if len(documents) == 1:
                 if documents[0].updates:
@@ -380,8 +380,8 @@ class Writer:
             else:
                 self._run_in_transaction(job)
             job.error = None
-            if job.news is not None:
-                self.tell([(job.cursor, job.news())])
+            if job.notice is not None:
+                self.notify([(job.cursor, job.notice())])
         except apsw.Error as error:
             job.error = error
         finally:
@@ -399,5 +399,5 @@ class Writer:
                 self._writer.execute("ROLLBACK")
 
 
-def _unheard(_: Sequence[tuple[int, object]]) -> None:
-    """Ignore news."""
+def _ignore(_: Sequence[tuple[int, object]]) -> None:
+    """Ignore notices."""

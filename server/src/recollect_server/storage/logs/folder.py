@@ -29,7 +29,7 @@ from recollect_server.storage.logs.files import (
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
-from recollect_server.storage.logs.repair import look_through, mend
+from recollect_server.storage.logs.repair import look_through, repair_tail
 from recollect_server.storage.logs.store import (
     FORGOTTEN,
     NO_CLAIM,
@@ -204,11 +204,11 @@ class FolderStore:
     def recover(
         self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
     ) -> TornTail | None:
-        """Mend the tail of a file (see `repair`); what is cut off is kept beside it."""
+        """Repair the tail of a file (see `repair`); what is cut off is kept beside it."""
         path = self.path(log)
         with _failing(log, "read"):
             _beside(path, COPY).unlink(missing_ok=True)  # a crash kept it from taking the name
-            torn = mend(path, self.torn_path(log), after.bytes, after.lines + 1, see)
+            torn = repair_tail(path, self.torn_path(log), after.bytes, after.lines + 1, see)
         self._writer.forget(path)
         return torn
 
@@ -252,8 +252,8 @@ class FolderStore:
         return next((path.name for path in left if path.exists() and path.stat().st_size), "")
 
     def remove_empty(self, log: str) -> bool:
-        """Remove what a create that was cut short leaves: a file without a byte, of which nobody
-        was told. False if it is not.
+        """Remove what a create that was cut short leaves: a file without a byte, which was
+        never acknowledged. False if it is not.
         """
         path = self.path(log)
         try:

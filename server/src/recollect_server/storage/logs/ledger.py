@@ -30,7 +30,7 @@ from recollect_server.storage.logs.store import (
 E = TypeVar("E")
 
 _TRIES = 20  # of a line that others keep from its place
-_guard = threading.Lock()  # one write of a ledger at a time, whoever opened it
+_guard = threading.Lock()  # one write at a time, whichever object opened the ledger
 
 log = structlog.get_logger("recollect.ledger")
 

@@ -2,7 +2,7 @@
 
 Processes that share a store commit at the same time, so no process can number the changes as they
 come. The store orders them by the transactions that wrote them, and tells a horizon: below it
-nothing can come any more, so whoever reads up to it sees what every other process sees there.
+nothing can come any more, so a reader up to it sees what every other process sees there.
 
 A `Mark` is a position in that order, as cursors have it. A folder has one process, whose index
 numbers the changes, and no order of this kind.
@@ -135,8 +135,8 @@ class OrderedChanges:
     """Parts of drafts that other processes published since."""
 
     @property
-    def told(self) -> int:
-        """Return the transaction before which nothing comes behind these."""
+    def complete_before(self) -> int:
+        """Return the transaction below which these changes are complete."""
         return self.rows[-1].transaction if self.more else self.horizon
 
 

@@ -1,6 +1,6 @@
-"""Mends the tail of a transcript after a crash.
+"""Repairs the tail of a transcript after a crash.
 
-Only a tail is mended: an append that was never acknowledged may have left an unended line, a
+Only a tail is repaired: an append that was never acknowledged may have left an unended line, a
 damaged last line (the pages of one write reach the disk in any order), or a batch of which the last
 lines are missing. They are cut off into `<name>.torn`, and what was cut is reported. A damaged line
 with good ones behind it is damage to something acknowledged: it stays where it is, readers pass
@@ -26,7 +26,7 @@ from recollect_server.storage.logs.store import TornTail
 _CHECKSUM_AND_NEWLINE = 19  # bytes at a line's end
 
 
-def mend(
+def repair_tail(
     path: Path,
     torn: Path,
     offset: int = 0,
@@ -49,14 +49,14 @@ def mend(
     try:
         if good > size:  # only the newline was missing
             os.pwrite(handle, b"\n", size)
-            hit("mend.newline")
+            hit("repair.newline")
             make_durable(path, last, good)
             return None
-        hit("mend.begun")
+        hit("repair.begun")
         _keep(torn, os.pread(handle, size - good, good))
-        hit("mend.kept")
+        hit("repair.kept")
         os.ftruncate(handle, good)
-        hit("mend.cut")
+        hit("repair.cut")
         make_durable(path, last, good)
     finally:
         os.close(handle)
@@ -164,7 +164,7 @@ def _keep(torn: Path, data: bytes) -> None:
     """Append the cut bytes to those of earlier cuts, durable before the transcript is cut."""
     handle = open_transcript(torn, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
-        hit_half_way("mend.half_kept", data, lambda part: os.write(handle, part))
+        hit_half_way("repair.half_kept", data, lambda part: os.write(handle, part))
         os.write(handle, data)
         os.fsync(handle)
     finally:
@@ -181,7 +181,7 @@ def look_through(path: Path, size: int) -> Iterator[Line | str]:
         yield f"the last {size - good} bytes are torn: {why}"
     elif good > size:
         yield "the last line has no newline"
-    batch: tuple[int, int] | None = None  # of the line before; None where it cannot be told
+    batch: tuple[int, int] | None = None  # of the line before; None where it is not known
     for line in scan(path):
         if line.offset >= good:
             break

@@ -9,7 +9,7 @@ A store belongs to one space. `FolderStore` (in `folder`) keeps each log in a JS
 that one process owns; `PostgresStore` (in `storage.postgres`) in tables. Beside the logs a store
 names a local folder, `root`, for what the process derives from them: the index and the vectors.
 
-The contract is written for more than one process too: whoever appends names the position that it
+The contract is written for more than one process too: an append names the position that it
 believes to be the end, and learns by `LogConflict` that another process was first.
 
 Guarantees of every store:
@@ -139,7 +139,7 @@ class Action(StrEnum):
     """Lines have lost their text, and kept their places; one was added behind `start`."""
     DELETE = "delete"
     """It is gone. Its lines can be read by `raw_deleted` until each process has ended the delete,
-    but for one that nobody heard of for half a minute.
+    but for one that was silent for half a minute.
     """
 
 
@@ -437,7 +437,7 @@ class LogStore(Protocol):
         """
 
     def remove_empty(self, log: str) -> bool:
-        """Remove a log that was begun and has nothing, of which nobody was told. Return False if it
+        """Remove a log that was begun, has nothing and was never acknowledged. Return False if it
         has something.
         """
 

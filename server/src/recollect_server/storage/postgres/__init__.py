@@ -5,8 +5,8 @@ statements of `rows`, and `sharing` what the servers ("replicas") share of it. `
 steps in `migrations`, which are SQL, in the order of their numbers: each once, whole or not at all.
 None is ever changed after a release.
 
-All replicas are equal. Whoever appends names the end of the log that it knows, so of two that
-append at the same time one is told of a conflict and tries again behind the other. Each has a
+All replicas are equal. An append names the end of the log that it knows, so of two that
+append at the same time one gets a conflict and tries again behind the other. Each has a
 number, which its changes name.
 
 Needs the extra `recollect-server[postgres]` (psycopg and psycopg-pool), which no other package

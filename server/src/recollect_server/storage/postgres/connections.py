@@ -85,7 +85,7 @@ def configure(connection: Connection, prepares: bool | None = None) -> None:
     """Let the settings of a session be those that the statements count on.
 
     A pooler (PgBouncer, also of others) gives each transaction a session of its choice. It shows by
-    the process that serves the connection, which is another one than the connection was told of.
+    the process that serves the connection, which is not the one that the connection knows.
     Statements are not prepared there unless that is asked for, and nothing is set.
     """
     if prepares is not None:

@@ -239,7 +239,7 @@ class Database:
     def run(self, work: Callable[[Connection, bool], T]) -> T:
         """Return the result of work on a connection, which commits each statement.
 
-        Work whose connection is lost is done again: it is told by its second argument that it may
+        Work whose connection is lost is done again: its second argument says that it may
         have been done already, and must come to the same. Raises DatabaseUnavailable.
         """
         for tried in range(_TRIES):
@@ -354,7 +354,7 @@ def _is_locked(connection: Connection, function: str) -> bool:
 
 
 def _new_number(connection: Connection, moment: str) -> int:
-    """Add a replica that was heard of at a time, and return its number."""
+    """Add a replica that was last seen at a time, and return its number."""
     row = connection.execute(
         f"INSERT INTO recollect.replicas (seen) VALUES ({moment}) RETURNING number".encode()
     ).fetchone()

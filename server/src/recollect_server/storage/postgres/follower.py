@@ -395,7 +395,7 @@ def read_after(
 
 
 def sever(connection: Connection) -> None:
-    """Let whoever waits for an answer of a connection be told that it is lost."""
+    """End the wait for an answer of a connection with the error that it is lost."""
     with (
         suppress(OSError, psycopg.Error),
         socket.socket(fileno=os.dup(connection.pgconn.socket)) as handle,

@@ -103,7 +103,7 @@ class LogRows:
         *values: object,
         tried: Callable[[bool], None] = lambda _: None,
     ) -> str:
-        """Call a function of the schema and return its status. `tried` is told before each try
+        """Call a function of the schema and return its status. `tried` is called before each try
         whether an earlier one may have been done.
         """
         kind_of(log)

@@ -48,7 +48,7 @@ class PostgresSharing:
         """Let this replica be one that follows the space. Return the present moment."""
 
         def work(connection: Connection, _: bool) -> None:
-            # Its number is forgotten if nobody heard of it for long.
+            # Its number is forgotten after a long silence.
             self._database.sign(connection)
             connection.execute(
                 "INSERT INTO recollect.followers (space, replica) VALUES (%s, %s)"

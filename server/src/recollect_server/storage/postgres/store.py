@@ -4,7 +4,7 @@ A line is a row, found by the byte at which it begins in its log. A change is on
 schema, one round trip and one transaction: all of it or nothing, durable when it returns. An append
 has an id, so that one whose answer was lost with its connection is recognised when it is sent
 again, by this call or by the next one with the same lines. One that would have begun a log is
-undone before anything else is begun, for its caller was told that there is none; it stays if
+undone before anything else is begun, for its caller got an error; it stays if
 another process follows the space, which may have answered a repeat with it.
 
 Several processes share the store (`storage.postgres.sharing`): each change is a row of `changes`
@@ -247,7 +247,7 @@ class PostgresStore:
     ) -> TornTail | None:
         """Show the lines behind a position. A row is there whole, and durable, or not at all.
 
-        Whoever sees a line here may answer a repeated request with it, so what is still to be
+        A reader that sees a line here may answer a repeated request with it, so what is still to be
         undone is undone before.
         """
         self._cancel_unanswered()
@@ -385,7 +385,7 @@ class PostgresStore:
     # Appends without an answer --------------------------------------------------------------------
 
     def _cancel_unanswered(self) -> None:
-        """Undo what began a log and was never answered: its caller was told that it failed, and may
+        """Undo what began a log and was never answered: its caller got an error, and may
         begin another one instead. It stays where others follow the space. Raises LogUnavailable.
         """
         if not self._unanswered:

@@ -1,6 +1,6 @@
 """Removals: which texts went when, so that no vector that was computed for one meanwhile is kept.
 
-Whoever computes vectors notes the moment at which the texts were read, and gives it with them. A
+A caller that computes vectors notes when the texts were read, and gives that with them. A
 conversation that is begun again with its id is another one, so what went before that moment says
 nothing of it.
 """

@@ -14,7 +14,7 @@ from recollect_server.domain.backups import KeepRule, backup_time, kept
 from recollect_server.domain.keys import Keyring
 from recollect_server.services.upkeep.backup.checking import Checked, check
 from recollect_server.services.upkeep.backup.manifest import ARCHIVE, MANIFEST, CannotCopy, NoKey
-from recollect_server.services.upkeep.recovery import Progress, unheard
+from recollect_server.services.upkeep.recovery import Progress, no_progress
 from recollect_server.storage import archive
 from recollect_server.storage.logs.files import sync_folder
 
@@ -85,7 +85,7 @@ class BackupFolder:
         now: int,
         *,
         dry_run: bool = False,
-        progress: Progress = unheard,
+        progress: Progress = no_progress,
     ) -> Pruned:
         """Remove the backups that no rule keeps, and what interrupted ones left. Raises CannotCopy
         if none is good, and then nothing is removed; OSError.
@@ -133,7 +133,7 @@ class BackupFolder:
                     with suppress(FileNotFoundError):
                         shutil.rmtree(path)
 
-    def encrypt_anew(self, progress: Progress = unheard) -> Rekeyed:
+    def encrypt_anew(self, progress: Progress = no_progress) -> Rekeyed:
         """Encrypt all encrypted backups with the first of the keys. What a kill interrupts, the
         next call ends; a damaged one, or one whose key is missing, is named and left as it is.
         Raises NoKey if there is no key at all; OSError.
@@ -164,7 +164,7 @@ def _key_id(backup: Path) -> str | None:
     except FileNotFoundError:
         return None
     except PermissionError:
-        raise  # whoever may read it finds it whole: it is not counted as a damaged one
+        raise  # a user who may read it finds it whole: it does not count as damaged
     except (archive.ArchiveError, OSError):
         return ""
 
@@ -179,7 +179,9 @@ def is_good(backup: Path, progress: Progress, keys: Keyring | None = None) -> bo
         return False
 
 
-def verified(backup: Path, progress: Progress = unheard, keys: Keyring | None = None) -> Checked:
+def verified(
+    backup: Path, progress: Progress = no_progress, keys: Keyring | None = None
+) -> Checked:
     """Compare a backup that was just made with what was read. Raises CannotCopy if it is not the
     same; OSError.
     """
