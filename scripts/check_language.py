@@ -4,19 +4,23 @@
     python scripts/check_language.py --write   # lower the baseline to the present counts
     python scripts/check_language.py --list    # print each place
 
-Three counts for each part of the tree:
+Four counts for each part of the tree:
 
 - `openings`: docstrings that begin with a question word (What, Whether, Where, Who, How, When)
   instead of a verb or a noun;
 - `moods`: docstrings of functions that ruff's D401 finds not imperative;
-- `names`: variables, arguments and attributes that are participles without a noun, such as `found`.
+- `names`: variables, arguments and attributes that are participles without a noun, such as `found`;
+- `metaphors`: docstrings, comments and names with a word of `METAPHORS`; the field has its own:
+  changes or updates, delivered, repair, caller.
 """
 
 import ast
+import io
 import json
 import re
 import subprocess
 import sys
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,6 +53,10 @@ NAMES = frozenset(
         "told",
         "wanted",
     ]
+)
+
+METAPHORS = re.compile(
+    r"(?<![a-z])(?:heard|house|mend(?:s|ed)?|news|told|unheard|whoever)(?![a-z])", re.I
 )
 
 ALLOWED = {
@@ -104,12 +112,25 @@ def names(text: str) -> list[tuple[int, str]]:
     return [(line, name) for line, name in given if name.strip("_") in NAMES]
 
 
+def metaphors(text: str) -> list[tuple[int, str]]:
+    """Return the metaphors in the docstrings, comments and names of a module, by line."""
+    used = [
+        (line + text[: match.start()].count("\n"), match[0])
+        for line, text in _docstrings(ast.parse(text))
+        for match in METAPHORS.finditer(text)
+    ]
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.NAME):
+            used += [(token.start[0], match[0]) for match in METAPHORS.finditer(token.string)]
+    return used
+
+
 def main(arguments: Sequence[str]) -> int:
     """Compare the counts with the baseline and return the exit code."""
     counts: dict[str, Counter[str]] = {}
     listed: dict[tuple[str, str], list[Place]] = defaultdict(list)
     for part, folder in PARTS.items():
-        counts[part] = Counter(openings=0, moods=0, names=0)
+        counts[part] = Counter(openings=0, moods=0, names=0, metaphors=0)
         for count, place in places(ROOT / folder):
             counts[part][count] += 1
             listed[part, count].append(place)
@@ -153,6 +174,7 @@ def _places_of(name: str, text: str) -> Iterator[tuple[str, Place]]:
         for line, used in names(text)
         if used not in ALLOWED.get(name, ())
     )
+    yield from (("metaphors", (name, line, used)) for line, used in metaphors(text))
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:

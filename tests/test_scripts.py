@@ -212,6 +212,17 @@ def test_participles_as_names_are_counted() -> None:
     ]
 
 
+def test_metaphors_in_docstrings_comments_and_names_are_counted() -> None:
+    source = '"""Mend it.\n\nNobody heard.\n"""\nnews = "the news"  # whoever reads it\n_Told = int\nextold = 1\n'
+    assert sorted(check_language.metaphors(source)) == [
+        (1, "Mend"),
+        (3, "heard"),
+        (5, "news"),
+        (5, "whoever"),
+        (6, "Told"),
+    ]
+
+
 def test_tests_that_assert_nothing_are_named() -> None:
     source = (
         "def test_a():\n    until(seen)\n"
