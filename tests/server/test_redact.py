@@ -177,6 +177,23 @@ def test_a_repeat_answers_the_same_and_brings_nothing_back(
     assert len(service.load(conversation_id).messages) == 4
 
 
+def test_no_repeat_or_late_call_brings_an_anchor_of_a_redacted_message_back(
+    service: Service, server: RunningServer
+) -> None:
+    conversation_id = service.conversation_of("Good morning", f"It is {SECRETS[0]}")
+    source = AnchorSource(conversation_id=conversation_id, sequence=3)
+    request = recall_api.SetAnchorRequest(
+        key="password", value=SECRETS[0], source=source, request_id="a"
+    )
+    service.recall.SetAnchor(request)
+    redact(service, conversation_id, sequence=3)
+    for request_id in ("a", "late"):
+        request.request_id = request_id
+        failure = failure_of(lambda: service.recall.SetAnchor(request))
+        assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("source.sequence",))
+    assert files_with(server.data_dir, SECRETS[0]) == []
+
+
 def test_what_cannot_be_redacted_is_refused_by_the_field_and_changes_nothing(
     service: Service, server: RunningServer
 ) -> None:

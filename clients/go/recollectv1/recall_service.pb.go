@@ -1175,7 +1175,8 @@ type SetAnchorRequest struct {
 	// From 0 to 1. Unset means 1.
 	Confidence *float64 `protobuf:"fixed64,3,opt,name=confidence,proto3,oneof" json:"confidence,omitempty"`
 	// The message it came from. It must exist: else ERROR_REASON_CONVERSATION_NOT_FOUND, or
-	// ERROR_REASON_INVALID_FIELD of `source.sequence`. Unset for an anchor without one.
+	// ERROR_REASON_INVALID_FIELD of `source.sequence`, as for a message that was redacted. Unset for
+	// an anchor without one.
 	Source *AnchorSource `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
 	// Makes the call exactly-once (see ConversationService).
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

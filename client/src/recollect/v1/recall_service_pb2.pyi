@@ -655,7 +655,8 @@ class SetAnchorRequest(_message.Message):
     @_builtins.property
     def source(self) -> _anchor_pb2.AnchorSource:
         """The message it came from. It must exist: else ERROR_REASON_CONVERSATION_NOT_FOUND, or
-        ERROR_REASON_INVALID_FIELD of `source.sequence`. Unset for an anchor without one.
+        ERROR_REASON_INVALID_FIELD of `source.sequence`, as for a message that was redacted. Unset for
+        an anchor without one.
         """
 
     def __init__(

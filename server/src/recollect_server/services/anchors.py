@@ -108,10 +108,17 @@ class Anchors:
             if not source:
                 return self._added(new, request)
             with self._space.reading(conversation_id) as state:  # it is not deleted meanwhile
-                if message_at(self._space, state, sequence) is None:
+                message = message_at(self._space, state, sequence)
+                if message is None:
                     raise InvalidField.of(
                         "source.sequence",
                         f"is {sequence}, and no message of the conversation is there",
+                    )
+                if message.redaction is not None:
+                    # Its anchors went with its text, and so did the requests that set them: a
+                    # repeat of one of these would bring the text back.
+                    raise InvalidField.of(
+                        "source.sequence", f"is {sequence}, a message whose text was redacted"
                     )
                 return self._added(new, request)
 

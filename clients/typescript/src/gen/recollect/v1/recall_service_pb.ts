@@ -704,7 +704,8 @@ export type SetAnchorRequest = Message<"recollect.v1.SetAnchorRequest"> & {
 
   /**
    * The message it came from. It must exist: else ERROR_REASON_CONVERSATION_NOT_FOUND, or
-   * ERROR_REASON_INVALID_FIELD of `source.sequence`. Unset for an anchor without one.
+   * ERROR_REASON_INVALID_FIELD of `source.sequence`, as for a message that was redacted. Unset for
+   * an anchor without one.
    *
    * @generated from field: recollect.v1.AnchorSource source = 4;
    */
