@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 
-from tests.conftest import MovableClock
+from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import UNKNOWN, failure_of, user
 from tests.streaming.conftest import Recorder, Subscriber
 
@@ -46,6 +47,18 @@ def test_a_snapshot_loads_the_newest_of_a_channel_and_lists_all(
     assert shown(one) == ([other, new, old], new, ["new"])
     service.append(other, user("more"))
     one.until_count("conversation_updated", 1)  # which updates follow does not depend on it
+
+
+def test_a_snapshot_is_as_large_as_is_set_now_though_nothing_was_written_since(
+    subscribe: Subscribe, service: Recorder, server: RunningServer
+) -> None:
+    name = service.conversation_of("alpha " * 200, "beta " * 200, "gamma")
+    assert len(shown(subscribe())[2]) == 3
+    with Client(server.target) as client:
+        client.admin.set_setting("max_working_tokens", "300")
+    texts = shown(subscribe())[2]
+    assert texts == [it.content for it in service.load(name).messages]
+    assert len(texts) < 3
 
 
 def test_a_snapshot_loads_the_conversation_that_is_named(

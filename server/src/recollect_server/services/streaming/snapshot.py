@@ -49,7 +49,7 @@ class Snapshots:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_cache`; nothing slow happens under it
-        self._cache: OrderedDict[tuple[Interest, Choice, int, bool], Snapshot] = OrderedDict()
+        self._cache: OrderedDict[tuple[Interest, Choice, Limits, bool], Snapshot] = OrderedDict()
 
     def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:
         """Take a snapshot as of now.
@@ -57,7 +57,9 @@ class Snapshots:
         Raises IndexUnavailable, StorageUnavailable; and, but for a `reset`, ConversationNotFound if
         the chosen conversation is not there, or not wanted.
         """
-        key = (interest, choice, max_turns or self._limits.now.max_turns, reset)
+        limits = self._limits.now  # which may change while the log stands still
+        limits = replace(limits, max_turns=max_turns or limits.max_turns)
+        key = (interest, choice, limits, reset)
         with self._guard:
             cached = self._cache.get(key)
         # What the index did not take in moves no cursor.
@@ -77,7 +79,7 @@ class Snapshots:
                 self._cache.popitem(last=False)
         return taken
 
-    def _take(self, interest: Interest, choice: Choice, max_turns: int, reset: bool) -> Snapshot:
+    def _take(self, interest: Interest, choice: Choice, limits: Limits, reset: bool) -> Snapshot:
         space = self._log.space
         start = self._log.begin()
         index = space.index
@@ -90,14 +92,16 @@ class Snapshots:
             replace(chosen, channels=choice.list_channels) if choice.list_channels else chosen,
             _CONVERSATIONS,
             loaded=_loaded(chosen, choice),
-            max_turns=max_turns,
-            max_tokens=self._limits.now.max_tokens,
-            max_bytes=self._limits.now.max_bytes,
+            max_turns=limits.max_turns,
+            max_tokens=limits.max_tokens,
+            max_bytes=limits.max_bytes,
         )
         position, behind = self._log.placed(start, index, newest)
         loaded = ConversationLoaded()
         if newest.loaded is not None and space.is_lagging(newest.loaded.id):
-            window = WorkingContext(space, self._limits).load(newest.loaded.id, max_turns=max_turns)
+            window = WorkingContext(space, self._limits).load(
+                newest.loaded.id, max_turns=limits.max_turns
+            )
             loaded = ConversationLoaded(
                 window.conversation, tuple(window.turns.messages), window.has_more
             )
