@@ -142,6 +142,18 @@ def test_a_space_has_so_many_conversations_and_no_more(limited: Start, clock: Mo
     assert [caller.outcome(CREATE, create) for _ in range(2)] == ["OK", "LIMIT_EXCEEDED"]
 
 
+def test_a_full_space_has_room_again_after_a_delete_though_the_clock_was_set_back(
+    limited: Start, clock: MovableClock
+) -> None:
+    caller = limited(space_conversations=1).caller()
+    create = api.CreateRequest(channel="web")
+    name = caller.call(CREATE, create).conversation.id
+    assert caller.outcome(CREATE, create) == "LIMIT_EXCEEDED"
+    clock.move(-3_600_000)
+    caller.call("ConversationService.Delete", api.DeleteRequest(conversation_id=name))
+    assert caller.outcome(CREATE, create) == "OK"
+
+
 def test_a_space_keeps_so_many_bytes_and_no_more(limited: Start, clock: MovableClock) -> None:
     server = limited(space_stored_bytes=20_000)
     caller = server.caller()

@@ -297,9 +297,9 @@ class Quota:
         expected = Stored(conversations, 2 * size + _LINE_BYTES)
         with self._guard:
             is_fresh = 0 <= now - self._counted < _COUNTED_EVERY
-            if self._stored is None or (
-                now >= self._count_again and not (is_fresh and self._fits(expected))
-            ):
+            # A clock that was set back must not keep a space full for longer than that.
+            is_full = 0 < self._count_again - now <= _REFUSED_FOR
+            if self._stored is None or not (is_full or (is_fresh and self._fits(expected))):
                 try:
                     self._stored, self._admitted, self._counted = self._count(), Stored(), now
                 except IndexUnavailable:  # messages are accepted without an index
