@@ -13,6 +13,7 @@ from recollect_server.services.streaming.drafts import Drafts
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, failure_of
 from tests.streaming.conftest import Recorder, Subscriber
+from tests.waiting import until
 
 Subscribe = Callable[..., Subscriber]
 
@@ -129,6 +130,24 @@ def test_a_draft_that_stands_still_is_dropped(
     assert (dropped.draft_id, dropped.dropped, dropped.text) == ("d", True, "")
     late = subscribe()
     assert [it.draft_id for it in late.until_count("message_delta", 1)] == ["e"]
+
+
+def test_a_draft_that_stands_still_is_dropped_though_the_clock_was_set_back(
+    subscribe: Subscribe, service: Recorder, clock: MovableClock
+) -> None:
+    name = service.conversation_of("Hi")
+    one = subscribe().ready()
+    service.publish(name, "d", 0, "Then the model hung")
+    one.until_count("message_delta", 1)
+    clock.move(-86_400_000)
+    service.publish(name, "e", 0, "Another")
+    one.until_count("message_delta", 2)
+
+    def is_dropped() -> bool:
+        clock.move(1000)
+        return any(it.draft_id == "d" and it.dropped for it in one.of("message_delta"))
+
+    assert until(is_dropped)
 
 
 def test_the_drafts_of_a_deleted_conversation_go_with_it(

@@ -203,10 +203,13 @@ class Drafts:
         """Drop the drafts that did not grow for too long, and return them: conversation, channel,
         draft.
         """
-        horizon = self._clock() - self._timeout
+        now = self._clock()
+        horizon = now - self._timeout
         expired: set[tuple[str, str, str]] = set()
         with self._guard:
             for key, draft in list(self._drafts.items()):
+                # After the clock was set back the time counts from now on.
+                draft.touched = min(draft.touched, now)
                 if draft.touched > horizon:
                     break
                 expired.add((key[0], draft.channel, key[1]))
