@@ -127,6 +127,21 @@ def test_a_flood_of_denials_is_one_record_a_minute(limited: Start, clock: Movabl
     assert [it.get("count") for it in records(server.server.data_dir)] == [None, 49, None, 1]
 
 
+def test_a_denial_after_the_clock_was_set_back_is_recorded_at_once(
+    limited: Start, clock: MovableClock
+) -> None:
+    server = limited()
+    reader = server.caller("reader")
+    remove = api.DeleteRequest(conversation_id="conv-01J00000000000000000000000")
+    for _ in range(3):
+        reader.outcome(DELETE, remove)
+    clock.move(-3_600_000)
+    reader.outcome(DELETE, remove)
+    denials = records(server.server.data_dir)
+    assert [it.get("count") for it in denials] == [None, 2, None]
+    assert denials[-1]["time"] < denials[0]["time"]
+
+
 @hypothesis.given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 30_000)), max_size=200)
 )

@@ -70,7 +70,7 @@ class Audit:
                 principal, method = _OTHERS, ""
                 key = ("", _OTHERS.peer, "", "", outcome)
             denial = self._denials.get(key)
-            if denial and now - denial.began < _MINUTE:
+            if denial and 0 <= now - denial.began < _MINUTE:  # the clock may be set back
                 denial.count += 1
                 return
             fields = self._fields(principal, method, "", outcome)
@@ -87,7 +87,7 @@ class Audit:
         with self._guard:
             while self._denials:
                 key, denial = next(iter(self._denials.items()))
-                if now is not None and now - denial.began < _MINUTE:
+                if now is not None and 0 <= now - denial.began < _MINUTE:
                     break
                 del self._denials[key]
                 over.append(denial)

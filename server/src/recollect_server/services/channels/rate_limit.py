@@ -36,7 +36,7 @@ class RateLimiter:
             return
         with self._guard:
             refused, noted = self._counted.get((channel, sender), (0, 0))
-            due = now - noted >= _NOTED_EVERY
+            due = not 0 <= now - noted < _NOTED_EVERY  # the clock may be set back
             self._counted[channel, sender] = (0, now) if due else (refused + 1, noted)
             self._counted.move_to_end((channel, sender))
             while len(self._counted) > _MAX_COUNTED:
