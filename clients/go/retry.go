@@ -45,6 +45,10 @@ type RetryPolicy struct {
 // longestPause lies between two looks for a server that is away: it should be met soon after it is back.
 const longestPause = time.Second
 
+// longestReserve lies at the end of a time-out, in which no attempt begins: its answer would be cut off,
+// and the error would not say what the attempts before it met.
+const longestReserve = time.Second
+
 // DefaultRetry is the policy of a client that is given none.
 var DefaultRetry = RetryPolicy{MaxAttempts: 6, InitialDelay: 100 * time.Millisecond, Multiplier: 2, MaxDelay: 5 * time.Second}
 
@@ -111,6 +115,8 @@ func (c *Client) unary(ctx context.Context, path string, request, answer any, co
 	}
 	message, named := withRequestID(path, request.(proto.Message))
 	repeatable := named || readsOnly(path)
+	deadline, isBounded := ctx.Deadline()
+	reserve := min(longestReserve, time.Until(deadline)/10)
 	for failures, awaited := 1, 0; ; failures++ {
 		err := invoke(ctx, path, message, answer, conn, opts...)
 		if err == nil {
@@ -128,14 +134,13 @@ func (c *Client) unary(ctx context.Context, path string, request, answer any, co
 			return failed
 		}
 		delay := c.retry.delay(failures, failed.RetryAfter)
-		deadline, isBounded := ctx.Deadline()
 		if isBounded && c.isAwaited(failed) {
 			awaited++
 			delay = min(delay, longestPause)
 		} else if failures-awaited >= c.retry.MaxAttempts {
 			return failed
 		}
-		if isBounded && time.Until(deadline) < delay {
+		if isBounded && time.Until(deadline)-reserve <= delay {
 			return failed
 		}
 		c.pause(ctx, delay)

@@ -113,6 +113,16 @@ def test_a_limit_that_lifts_within_the_time_out_is_waited_for(
     assert error["metadata"] == {"limit": "calls"}
 
 
+def test_an_attempt_that_has_no_time_for_an_answer_is_not_begun(
+    scripted: Scripted, driver: Driver
+) -> None:
+    driver.do(connect=scripted.target, options={"timeoutMs": 2_000, "retry": {"initialDelayMs": 0}})
+    info = error_info("ERROR_REASON_INDEX_UNAVAILABLE")
+    scripted.script = [Fault(grpc.StatusCode.UNAVAILABLE, [info, retry_info(1.85)])]
+    assert failure(driver)["reason"] == "INDEX_UNAVAILABLE"
+    assert len(scripted.requests) == 1
+
+
 def test_a_call_ends_at_its_time_out_whatever_the_server_does(
     scripted: Scripted, driver: Driver
 ) -> None:

@@ -35,6 +35,11 @@ export const DEFAULT_RETRY: RetryPolicy = {
 
 /** Milliseconds between two looks for a server that is away: it should be met soon after it is back. */
 const LONGEST_PAUSE = 1000;
+/**
+ * Milliseconds at the end of a time-out in which no attempt begins: its answer would be cut off, and the
+ * error would not say what the attempts before it met.
+ */
+const LONGEST_RESERVE = 1000;
 
 /** UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls. */
 const WORTH_REPEATING: ReadonlySet<CodeName> = new Set<CodeName>(["UNAVAILABLE", "CANCELLED"]);
@@ -77,6 +82,11 @@ export class Presence {
 /** Returns the milliseconds to wait before looking for a server again that is started anew. */
 export function pauseAfter(policy: RetryPolicy, failures: number): number {
   return Math.min(delayAfter(policy, failures), LONGEST_PAUSE);
+}
+
+/** Returns the milliseconds at the end of a time-out in which no attempt begins. */
+export function reserveOf(timeoutMs: number): number {
+  return Math.min(LONGEST_RESERVE, timeoutMs / 10);
 }
 
 /** Returns whether another attempt of a call may do what this one did not. */

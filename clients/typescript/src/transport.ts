@@ -4,7 +4,7 @@ import type { ContextValues, StreamResponse, Transport, UnaryResponse } from "@c
 import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { checkMessage } from "./checks.js";
 import { RecollectError, recollectError } from "./errors.js";
-import { delayAfter, invalid, isWorthRepeating, pauseAfter, wait, type Presence, type RetryPolicy } from "./retry.js";
+import { delayAfter, invalid, isWorthRepeating, pauseAfter, reserveOf, wait, type Presence, type RetryPolicy } from "./retry.js";
 
 /** setTimeout fires at once for more milliseconds than this, some 24 days. */
 const MAX_TIMEOUT = 0x7fff_ffff;
@@ -44,7 +44,9 @@ export class RepeatingTransport implements Transport {
     contextValues?: ContextValues,
   ): Promise<UnaryResponse<I, O>> {
     const { retry, server, closed } = this.#settings;
-    const deadline = Date.now() + checkedTimeout(timeoutMs ?? this.#settings.timeoutMs);
+    const timeout = checkedTimeout(timeoutMs ?? this.#settings.timeoutMs);
+    const deadline = Date.now() + timeout;
+    const lastStart = deadline - reserveOf(timeout);
     const message = withRequestId(method, input);
     checkMessage(method.input, message);
     const policy = mayBeRepeated(method) ? retry : undefined;
@@ -66,7 +68,7 @@ export class RepeatingTransport implements Transport {
           if (isAwaited) awaited += 1;
           else if (failures - awaited >= policy.maxAttempts) throw error;
           const delay = isAwaited ? pauseAfter(policy, failures) : delayAfter(policy, failures, error.retryAfterMs);
-          if (Date.now() + delay >= deadline) throw error;
+          if (Date.now() + delay >= lastStart) throw error;
           await wait(delay, joined.signal).catch(() => {
             throw abortReason(signal, closed);
           });
