@@ -152,6 +152,21 @@ def test_a_request_id_of_an_append_is_none_of_an_identity(post: Post) -> None:
     )
 
 
+def test_a_request_id_of_an_identity_is_none_of_another_call(post: Post) -> None:
+    name = post.create().id
+    post.own("whatsapp", "+2", request_id="mine")
+    for call in (
+        lambda: post.append(name, user("Hello"), request_id="mine"),
+        lambda: post.create(request_id="mine"),
+        lambda: post.rename(name, "Title", request_id="mine"),
+        lambda: post.delete(name, request_id="mine"),
+        lambda: post.command(name, "/help", request_id="mine"),
+    ):
+        assert failure_of(call).reason == "REQUEST_ID_REUSED"
+    assert post.get(name).message_count == 0
+    assert post.own("whatsapp", "+2", request_id="mine").identity == "2"
+
+
 def test_a_ledger_that_was_cut_off_loses_only_its_last_line(
     start_server: Start, reach: Reach
 ) -> None:

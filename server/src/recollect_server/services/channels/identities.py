@@ -35,6 +35,7 @@ class Identities:
         self._guard = threading.Lock()  # one change at a time: each is written before it counts
         ledger.recover()
         self._read()
+        space.requests.ask(self._request)
 
     def changed(self, name: str) -> None:
         """Read the ledger anew if another process wrote to it; empty: to any log. Raises
@@ -130,6 +131,11 @@ class Identities:
             if request:
                 self._answered[request.id] = (request.hash, answer)
             return answer
+
+    def _request(self, request_id: str) -> RequestKey | None:
+        """Return the request of an id that changed an identity."""
+        answered = self._answered.get(request_id)
+        return RequestKey(request_id, answered[0]) if answered else None
 
     def _known(self, request: RequestKey) -> _Answer | None:
         previous = self._answered.get(request.id)

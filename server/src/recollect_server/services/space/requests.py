@@ -9,7 +9,7 @@ The last requests of a conversation are known by its transcript in any case (`Re
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -239,6 +239,13 @@ class Requests:
         self._anchors = anchors
         self._recent = RecentRequests()
         self._replays = Replays(transcripts)
+        self._elsewhere: list[Callable[[str], RequestKey | None]] = []
+
+    def ask(self, elsewhere: Callable[[str], RequestKey | None]) -> None:
+        """Ask this function too for the request of an id: one that is kept in no log that the index
+        has. It returns at once.
+        """
+        self._elsewhere.append(elsewhere)
 
     def find(self, request: RequestKey, conversation_id: str | None = None) -> KnownRequest | None:
         """Return the same request if it was carried out before. Hold its lock.
@@ -279,6 +286,9 @@ class Requests:
             return earlier
         if anchor := self._anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
+        for elsewhere in self._elsewhere:
+            if request := elsewhere(request_id):
+                return KnownRequest(request.id, request.hash, "")
         # the index may have refused its lines only now, before it answered
         if earlier := overlay.request(request_id):
             return earlier
