@@ -2,7 +2,8 @@
 
 import re
 
-from recollect import Attachment, Message, Party, ToolCall
+import pytest
+from recollect import Attachment, EmailOrigin, Message, Party, ToolCall
 
 from tests.web.conftest import TOO_WIDE, Browsing, Stage, visit, wait
 
@@ -58,6 +59,27 @@ def test_hostile_texts_are_text(stage: Stage, window: Browsing) -> None:
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f]", titles)
     page.close()
 
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_long_name_of_a_third_party_hides_neither_its_time_nor_its_marks(
+    stage: Stage, window: Browsing, width: int
+) -> None:
+    address = f"{'very-long-' * 6}address@subdomain.example.org"
+    origin = EmailOrigin(message_id="long", subject="A subject that goes on " * 9)
+    stage.client.channels.receive("email", "long", "Hello", sender=address, origin=origin)
+    page = window.tab("/third-parties", ".people-rows a")
+    page.set_viewport_size({"width": width, "height": 800})
+    assert page.evaluate(_CUT_IN_ROWS) == []
+    assert page.evaluate("document.querySelector('.people-rows time').offsetWidth > 0")
+    page.close()
+
+
+_CUT_IN_ROWS = """() => {
+  const edge = document.querySelector('.people-rows').getBoundingClientRect().right
+  return [...document.querySelectorAll('.people-rows :is(a, time, .mark)')]
+    .filter((it) => it.getBoundingClientRect().right > edge).map((it) => it.outerHTML.slice(0, 80))
+}"""
+"""The beginnings of the elements in the list of third parties that its edge cuts."""
 
 _SHOWS = "(text) => document.querySelector('.message.user .text')?.textContent === text"
 
