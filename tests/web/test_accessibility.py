@@ -76,6 +76,30 @@ def test_nothing_moves_for_who_asks_for_that(stage: Stage, window: Browsing) -> 
     page.close()
 
 
+def test_forced_colours_leave_what_only_a_colour_says(stage: Stage, window: Browsing) -> None:
+    it = stage.conversation("Chosen", "the lighthouse")
+    stage.conversation("Of another channel", "the lighthouse", channel="cli")
+    page = window.tab(f"/c/{it}", ".message")
+    page.wait_for_selector(".live-live", state="attached")
+    page.emulate_media(forced_colors="active")
+    [canvas] = page.evaluate(_BACKGROUNDS, "body")
+    unread = stage.conversation("Unread", "the lighthouse")
+    page.wait_for_selector(f"#row-{unread} .unread")
+    assert canvas not in page.evaluate(_BACKGROUNDS, ".live .dot, .unread")
+    underlined = (
+        "getComputedStyle(document.querySelector('.row [aria-current]')).textDecorationLine"
+    )
+    assert page.evaluate(underlined) == "underline"
+    visit(page, "/insights")
+    page.wait_for_selector(".legend .swatch")
+    assert len({canvas, *page.evaluate(_BACKGROUNDS, ".legend .swatch")}) == 3
+    page.close()
+
+
+_BACKGROUNDS = """(selector) => [...document.querySelectorAll(selector)]
+    .map((it) => getComputedStyle(it).backgroundColor)"""
+
+
 def test_a_theme_is_chosen_by_hand(window: Browsing) -> None:
     page = window.tab()
     page.emulate_media(color_scheme="light")
