@@ -48,9 +48,13 @@ _JOINERS = "\u200c\u200d"  # invisible, and part of how Persian words and many e
 
 
 _WORD = re.compile(r"\w+")
-# Figures, one Latin letter alone or again and again, or six and more letters without a vowel:
-# shorter ones may be an abbreviation.
-_MEANINGLESS = re.compile(r"[\d_]+|([a-z])\1*|[b-df-hj-np-tv-xz]{6,}", re.IGNORECASE)
+# Figures, one Latin letter alone or again and again, six and more letters without a vowel (shorter
+# ones may be an abbreviation), or letters and figures that change three times, as in a hash.
+_MEANINGLESS = re.compile(
+    r"[\d_]+|([a-z])\1*|[b-df-hj-np-tv-xz]{6,}"
+    r"|(?=\w{7})(?:[a-z]*(?:\d+[a-z]+){2,}\d*|[a-z]+\d+[a-z]+\d+)",
+    re.IGNORECASE,
+)
 
 
 _BEFORE = re.compile(r"(?:(\S+)[ \u00a0]+)?(\S+)$")
@@ -95,9 +99,9 @@ def quoted(text: str) -> str:
 
 
 def is_gibberish(text: str) -> bool:
-    """Return whether no word of a text has a meaning: it has no word, only figures, single letters
-    or keys that seem to be hit at random. Embedding models place such a text
-    beside anything short.
+    """Return whether no word of a text has a meaning: it has no word, only figures, single letters,
+    hashes or keys that seem to be hit at random. Embedding models place such a text beside anything
+    short.
     """
     return all(_MEANINGLESS.fullmatch(word) for word in _WORD.findall(text))
 

@@ -44,6 +44,8 @@ _SEEDS = 5  # conversations whose topic others are compared with
 _LONGEST = 1.5
 SIMILAR_WORDS = 0.5
 """Weight of the words of the best messages, compared one by one, where people talk."""
+IDENTIFIER = 7.0
+"""Weight of the identifiers of a question that a message has: that of a time which it names."""
 _LEAST_ODDS = 1e-12  # a score so low may be rounded to 0
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
@@ -211,6 +213,21 @@ def with_similar_words(
     behind = SOFTNESS * np.log(np.maximum(fused.messages, _LEAST_ODDS))
     factor = SIMILAR_WORDS * among_people(messages) * (1 - question.unsaid)
     return replace(fused, messages=_odds(behind + factor * z(similar[None, :])[0]))
+
+
+def with_identifiers(fused: Fused, messages: MessageLegs, named: Array) -> Fused:
+    """Return the scores with what the identifiers of the question add: `named` is the share of them
+    that each message has. A conversation has what its best message has.
+    """
+    if not named.any():
+        return fused
+    best = np.zeros(len(fused.conversations))
+    np.maximum.at(best, messages.conversation, named)
+    behind, behind_above = (
+        SOFTNESS * np.log(np.maximum(it, _LEAST_ODDS))
+        for it in (fused.messages, fused.conversations)
+    )
+    return Fused(_odds(behind + IDENTIFIER * named), _odds(behind_above + IDENTIFIER * best))
 
 
 def z(columns: Array, like: Array | None = None) -> Array:

@@ -17,6 +17,7 @@ from recollect_server.domain.telemetry import Step, Telemetry
 from recollect_server.domain.text import is_gibberish
 from recollect_server.services.recall.candidates import LEAST, VECTOR_LEGS
 from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
+from recollect_server.services.recall.identifiers import all_named, identifiers_of, messages_named
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
 from recollect_server.services.recall.retrievers import Values
 from recollect_server.storage.index.index import Index
@@ -86,6 +87,8 @@ class Proposals:
     """BM25 of conversations by all their words, by number."""
     noted: set[int]
     scans: Scans | None
+    named: list[NDArray[np.int64]]
+    """The messages that have each identifier of the question."""
     late: dict[str, str]
     """Reasons why less was found by meaning than could be."""
 
@@ -124,6 +127,7 @@ def propose(
             whole, noted = _by_all_words(index, query, terms.chosen, words, counts)
             deadline.check()
             keyword = words.best(SCORED)
+            named = messages_named(identifiers_of(query.text, query.dates), terms, words)
         deadline.check()
         scans, late = scans_when_ready()
     deadline.check()
@@ -140,10 +144,10 @@ def propose(
         with telemetry.step(Step.DATES):
             dated, keyword = _dated(index, query, words, scans, keyword)
     deadline.check()
-    messages = union(best - 1, best, best + 1, near, dated)
+    messages = union(best - 1, best, best + 1, near, dated, all_named(named))
     messages = messages[~among(messages, hidden)]
     return Proposals(
-        messages, abbreviated, terms, words, counts, keyword, whole, noted, scans, late
+        messages, abbreviated, terms, words, counts, keyword, whole, noted, scans, named, late
     )
 
 

@@ -22,8 +22,10 @@ from recollect_server.services.recall.fusion import (
     dates_of,
     fuse,
     unsaid,
+    with_identifiers,
     with_similar_words,
 )
+from recollect_server.services.recall.identifiers import shares
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.proposals import (
@@ -174,7 +176,9 @@ def _rank(
         similar = similar_words.scores(
             query.text, proposals.terms, proposals.scans, candidates, order.messages
         )
-    order = _rounded(with_similar_words(order, question, evidence.of_messages, similar))
+    order = with_similar_words(order, question, evidence.of_messages, similar)
+    named = shares(messages.ids, proposals.named)
+    order = _rounded(with_identifiers(order, evidence.of_messages, named))
     # "today" is said in passing
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query.text):
         of_past = dates_of(Question(query.text, past), evidence.of_messages)

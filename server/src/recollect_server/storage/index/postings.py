@@ -7,6 +7,8 @@ is asked of whatever corpus. Where that is not all, `Postings.is_cut` says so: t
 words the newest messages within the conversations asked about are read.
 """
 
+from collections.abc import Sequence
+
 import apsw
 import numpy as np
 import orjson
@@ -187,6 +189,16 @@ class KeywordScores:
         if self._scope.timed:
             ids = ids[_between(self._times_of(ids), self._scope.start, self._scope.end)]
         return self._best(ids, most).best(most)
+
+    def with_all(self, words: Sequence[str]) -> Ids:
+        """Return the messages, ascending, that are found and have all of these words of the query,
+        each in any of its forms. Of common words only the places that were read count.
+        """
+        ids = self._finding
+        for word in words:
+            own = [at for at, term in enumerate(self._terms) if term.word == word]
+            ids = ids[among(ids, _once(self._pairs[np.isin(self._of_terms, own)]))]
+        return ids
 
     def normal(self, most: int) -> Bm25 | None:
         """Return BM25 as in a store of `LEAST_MESSAGES`; None if this one has as many."""

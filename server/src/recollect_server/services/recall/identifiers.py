@@ -1,0 +1,96 @@
+"""Identifiers of a question: an order number, an e-mail address, a path, a version, a hash.
+
+Such a name is not near to another one: a message has it or has not. But the vectors of all messages
+with an order number are near to a question with one, and in a store that is full of them the one
+message that has the right number is behind them. So messages that have all words of an identifier
+are ranked as those of a time that the question names (`fusion.with_identifiers`).
+"""
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.domain.text import composed
+from recollect_server.services.recall.dates import Mention
+from recollect_server.storage.index.postings import KeywordScores
+from recollect_server.storage.index.words import QueryTerms
+from recollect_server.storage.ranking import among, union
+
+_READ = 4_000  # characters of a question that are read for identifiers
+_MOST = 8
+"""Identifiers of one question. A text with more is a log or a listing, and asks about none."""
+_FEW = 20
+"""Messages that have an identifier at the most. One that more have is a subject: the answer may
+stand in a message without it.
+"""
+_LEAST_DIGITS = 3  # of a word that mixes letters and digits in one place
+_LEAST_LENGTH = 5
+_LEAST_WORDS = 3  # of a path or an address without such a word
+_RUN = re.compile(r"[0-9A-Za-z\u00c0-\u024f@#$%&+=._:/\\~-]+")
+_WORD = re.compile(r"[^\W_]+")
+_CHANGE = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_YEAR = re.compile(r"[12]\d{3}")
+_MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
+"""A number with its unit or its ending: 100km, 1990s, 22nd."""
+_JOINED = re.compile(r"[^\W_][@_./\\][^\W_]")
+
+
+def identifiers_of(question: str, dates: Iterable[Mention] = ()) -> list[tuple[str, ...]]:
+    """Return the words of each identifier in a question, in small letters; none of a question with
+    more than `_MOST`. Those of its `dates` are none.
+    """
+    text = composed(question[:_READ])
+    identifiers: dict[tuple[str, ...], None] = {}
+    for run in _RUN.finditer(text):
+        if any(it.first <= run.start() and run.end() <= it.last + 1 for it in dates):
+            continue
+        words = tuple(it.lower() for it in _WORD.findall(run.group()))
+        if any(map(_is_code, words)) or (
+            len(words) >= _LEAST_WORDS and _JOINED.search(run.group())
+        ):
+            identifiers[words] = None
+    return [*identifiers] if len(identifiers) <= _MOST else []
+
+
+def _is_code(word: str) -> bool:
+    """Return whether a word means nothing but the one thing that it names."""
+    if word.isdecimal():
+        return len(word) >= _LEAST_DIGITS + 1 and not _YEAR.fullmatch(word)
+    if len(word) < _LEAST_LENGTH or _MEASURE.fullmatch(word):
+        return False
+    changes = len(_CHANGE.findall(word))
+    return changes > 1 or (changes == 1 and sum(it.isdecimal() for it in word) >= _LEAST_DIGITS)
+
+
+def messages_named(
+    identifiers: list[tuple[str, ...]], terms: QueryTerms, keyword: KeywordScores
+) -> list[NDArray[np.int64]]:
+    """Return the messages that have all words of each identifier, ascending; none of an identifier
+    that nobody said or that many did.
+
+    Stop words are not looked up: an identifier without a code that has any is none ("and/or").
+    """
+    named = []
+    for words in identifiers:
+        telling = [it for it in words if it in terms.rarities]
+        if len(telling) < len(words) and not any(map(_is_code, telling)):
+            continue
+        ids = keyword.with_all(telling)
+        if 0 < len(ids) <= _FEW:
+            named.append(ids)
+    return named
+
+
+def shares(ids: NDArray[np.int64], named: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Return the share of the identifiers that somebody said which each message has."""
+    has = np.zeros(len(ids))
+    for each in named:
+        has += among(ids, each)
+    return has / max(len(named), 1)
+
+
+def all_named(named: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the messages that have any of the identifiers, ascending."""
+    return union(*named) if named else np.zeros(0, np.int64)
