@@ -78,6 +78,9 @@ _NUMERIC = [
     re.compile(rf"\b{_YEAR}-(?P<number>[01]\d)(?![\d-])"),
 ]
 _ALONE = re.compile(rf"(?<![\w.,:/$€£¥₦₹#+-]){_YEAR}(?![\w%€$£]|[.,:/-]\d)")
+_SINCE = re.compile(
+    r"\b(?:since|seit|depuis|desde|dal|sinds|sedan)\s+(?:(?:the|dem|der|le|la|el|a|o)\s+)?$"
+)
 _ROUND = re.compile(
     r"\b(?:in|since|of|year|from|until|jahre?|seit|von|en|depuis|desde|nel|dal|em|sinds|i|w|в)\s+$"
 )
@@ -293,14 +296,15 @@ class _Reader:
                     continue
                 try:
                     if (span := resolve(it, now, last)) is not None:
-                        yield *it.span(), span, relative
+                        yield *it.span(), _since(plain[: it.start()], span, now), relative
                 except (ValueError, OverflowError):
                     continue  # no such day
         for it in self._weekday_form.finditer(plain):
             if not self._never.search(plain[: it.start()]) and not self._never_after.match(
                 plain, it.end()
             ):
-                yield *it.span(), weekday_range(self._days[it["weekday"]], now, before=False), True
+                span = weekday_range(self._days[it["weekday"]], now, before=False)
+                yield *it.span(), _since(plain[: it.start()], span, now), True
 
     def _is_spoken(self, plain: str, it: re.Match[str]) -> bool:
         rest = plain[: it.start()] + plain[it.end() :]
@@ -360,6 +364,12 @@ class _Reader:
         begin = calendar_range(year, month, int(first), last)[0]
         end = calendar_range(begin.year, month, int(until), last)[1]
         return (begin, end) if begin < end else None
+
+
+def _since(before: str, span: Range, now: datetime) -> Range:
+    """Return a range up to now where the words before it say so: "since Monday"."""
+    begin, end = span
+    return begin, max(end, now + ONE_DAY) if _SINCE.search(before) else end
 
 
 def _any_of(names: dict[str, int]) -> str:
