@@ -7,7 +7,8 @@ import pytest
 from recollect import Client, Message
 
 from tests.conftest import RunningServer, Start
-from tests.waiting import until
+from tests.server.conftest import Connect
+from tests.waiting import until, until_embedded
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)  # a Wednesday
 FIRST = datetime(2026, 8, 1, 9, tzinfo=UTC)
@@ -131,3 +132,45 @@ def test_by_meaning_too_the_week_that_is_asked_about_comes_first(start_server: S
             connected.recall.build_context(here, "vehicle upkeep last week").cold[0].conversation_id
             == by_day[9]
         )
+
+
+TIMES_ALONE = {
+    # a question that names nothing but a time, and the first of what was said then
+    "What did we do on Monday?": "The car needs new tyres.",
+    "What did I ask yesterday?": "Can I water the roses in winter?",
+    "Was war letzte Woche?": "The concert starts at eight.",
+    "¿Qué dijimos en agosto?": "Mary gets the spare key.",
+    "What did I ask about on 15 July?": "The invoice lacks the address.",
+}
+
+
+def test_a_question_of_nothing_but_a_time_is_answered_by_what_was_said_then(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    history = {
+        datetime(2026, 11, 17, 9, tzinfo=UTC): "Can I water the roses in winter?",
+        datetime(2026, 11, 16, 9, tzinfo=UTC): "The car needs new tyres.",
+        datetime(2026, 11, 11, 9, tzinfo=UTC): "The concert starts at eight.",
+        datetime(2026, 11, 3, 9, tzinfo=UTC): "Was gibt es heute zu essen? Was machen wir damit?",
+        datetime(2026, 10, 3, 9, tzinfo=UTC): "What else did we do, and what did they ask?",
+        datetime(2026, 8, 14, 9, tzinfo=UTC): "Mary gets the spare key.",
+        datetime(2026, 7, 28, 9, tzinfo=UTC): "My voucher 15 is refused, which I ask about.",
+        datetime(2026, 7, 15, 9, tzinfo=UTC): "The invoice lacks the address.",
+        datetime(2026, 3, 1, 9, tzinfo=UTC): "The swimming course begins on 3 August.",
+    }
+    with Client(server.target) as connected:
+        for moment, text in history.items():
+            server.clock.now = int(moment.timestamp() * 1000)
+            connected.conversations.create("web", messages=[Message.user(text)])
+        server.clock.now = int(NOW.timestamp() * 1000)
+        here = connected.conversations.create("web").id
+        until_embedded(connect(server), server)
+        for question, expected in TIMES_ALONE.items():
+            best = connected.recall.search(question).hits[0]
+            assert (best.snippet, best.score >= 0.3) == (expected, True), question
+            cold = connected.recall.build_context(here, question).cold
+            assert [it.message.content for it in cold] == [expected], question
+        # what was said of that day counts, whenever it was said
+        best = connected.recall.search("What happened on 3 August?").hits[0]
+        assert "swimming" in best.snippet

@@ -241,6 +241,17 @@ PLAIN = {
 }
 
 
+ASKING = frozenset(
+    "ask asked asking say said saying tell told telling talk talked talking speak spoke spoken discuss discussed discussing "  # noqa: SIM905 - a list would be a word a line
+    "mention mentioned happen happened happening do does did done doing go going went new up anything something things "
+    "gefragt fragte gesagt sagte gesprochen besprochen geredet unterhalten erzahlt passiert geschehen gemacht getan los gab alles "
+    "dit demande parle raconte discute fait passe dije dijo dijimos dijiste dicho pregunte pregunto hablamos hable hablado "
+    "paso pasado hice hizo hicimos hecho detto chiesto parlato fatto successo discusso disse dissemos dito perguntei falamos "
+    "falei fiz fizemos aconteceu feito gezegd gevraagd gesproken besproken gedaan gebeurd verteld".split()
+)
+"""Words, folded, that ask of what was said or done and name nothing of it."""
+
+
 def month_names(language: str, *, short: bool) -> Iterator[tuple[str, int]]:
     """Yield the names of months with their numbers; `short`: the short ones too."""
     longer = {"mai", "maj", "mei", "may"}

@@ -13,15 +13,16 @@ dernière" (`docs/decisions/date-parsing.md`).
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from recollect_server.domain.text import composed, folded
-from recollect_server.services.recall.date_languages import LANGUAGES, languages_of
-from recollect_server.services.recall.date_ranges import WEEK, Range
+from recollect_server.domain.languages import STOP_WORDS, guess_language, question_stop_words
+from recollect_server.domain.text import UNSPACED_RUN, composed, folded
+from recollect_server.services.recall.date_languages import ASKING, LANGUAGES, languages_of
+from recollect_server.services.recall.date_ranges import ONE_DAY, WEEK, Range
 from recollect_server.services.recall.date_readers import (
     EASTERN,
     Dates,
@@ -33,6 +34,7 @@ from recollect_server.services.recall.date_readers import (
 
 _READ = 1000  # characters of a question that are read for dates
 _QUESTION = 150  # characters of a text that asks of its dates
+_WORD = re.compile(r"[^\W_]+")
 _MOST = 4
 """Dates in one question. A text with more is a log or a table, and asks about none of them."""
 _LONG_AGO = timedelta(300)
@@ -80,17 +82,47 @@ def asks_of_dates(question: str) -> bool:
     return len(question) <= _QUESTION
 
 
-def without_dates(question: str, dates: tuple[Mention, ...]) -> str:
+def asks_only_of_dates(question: str, dates: Sequence[Mention], now: int) -> bool:
+    """Return whether a question names nothing but times in the past: "What did we do on Monday?".
+
+    Its other words are near to anything that was said, whenever that was. Of today ("How are you
+    today?") nothing is asked so.
+    """
+    if not dates or not asks_of_dates(question) or any(it.end > now for it in dates):
+        return False
+    text = composed(question)
+    rest = _without(text, dates)
+    if UNSPACED_RUN.search(rest):
+        return False  # no words to look at one by one
+    languages = {guess_language(text), *languages_of(folded(text))}
+    stop_words = STOP_WORDS.union(*map(question_stop_words, languages))
+    return all(it in stop_words or folded(it) in ASKING for it in _WORD.findall(rest.lower()))
+
+
+def days_named(question: str, dates: Sequence[Mention]) -> list[str]:
+    """Return the words of each day that a question names by its date: "13 October"."""
+    text = composed(question)
+    one_day = ONE_DAY / _MILLISECOND
+    return [
+        text[it.first : it.last]
+        for it in dates
+        if not it.is_relative and it.end - it.begin <= one_day
+    ]
+
+
+def without_dates(question: str, dates: Sequence[Mention]) -> str:
     """Return the question without the words of its relative dates, if it asks of them.
 
     "Last week" is no matter that was spoken about; "13 October" may be.
     """
     if not asks_of_dates(question):
         return question
-    text = composed(question)
+    return _without(composed(question), [it for it in dates if it.is_relative])
+
+
+def _without(text: str, dates: Sequence[Mention]) -> str:
     for it in sorted(dates, key=lambda it: -it.first):
-        if it.is_relative:
-            text = f"{text[: it.first]} {text[it.last :]}"
+        text = f"{text[: it.first]} {text[it.last :]}"
     return text
 
 

@@ -2,7 +2,7 @@
 their meaning.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +16,14 @@ from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.telemetry import Step, Telemetry
 from recollect_server.domain.text import is_gibberish
 from recollect_server.services.recall.candidates import LEAST, VECTOR_LEGS
-from recollect_server.services.recall.dates import Mention, asks_of_dates, read_dates, without_dates
+from recollect_server.services.recall.dates import (
+    Mention,
+    asks_of_dates,
+    asks_only_of_dates,
+    days_named,
+    read_dates,
+    without_dates,
+)
 from recollect_server.services.recall.identifiers import all_named, identifiers_of, messages_named
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
 from recollect_server.services.recall.retrievers import Values
@@ -62,7 +69,9 @@ class Query:
     now: int
     dates: tuple[Mention, ...]
     wording: str
-    """Text whose words are searched for: the whole query without its dates."""
+    """Text whose words are searched for: the whole query without its dates; none where nothing but
+    a time is asked for, and something was said then.
+    """
     meant: str
     """Text that is embedded."""
     is_brief: bool
@@ -101,16 +110,34 @@ def read(index: Index, request: Request) -> Query:
     dates = read_dates(text, now)
     is_whole = text == request.query and now == request.now
     of_whole = dates if is_whole else read_dates(request.query, request.now)
-    meant = without_dates(text, dates).encode()[: request.embedded].decode(errors="ignore")
+    within = index.search.numbers_of(scope.conversations)
+    is_time = (
+        asks_only_of_dates(text, dates, now)
+        and len(_said_then(index, scope, dates, 1)) > 0
+        and not any(_is_spoken_of(index, it, scope, within) for it in days_named(text, dates))
+    )
+    meant = "" if is_time else without_dates(text, dates)
     return Query(
         text,
         now,
         dates,
-        wording=without_dates(request.query, of_whole),
-        meant=meant,
+        wording="" if is_time else without_dates(request.query, of_whole),
+        meant=meant.encode()[: request.embedded].decode(errors="ignore"),
         is_brief=request.embedded is not None,
         scope=scope,
-        within=index.search.numbers_of(scope.conversations),
+        within=within,
+    )
+
+
+def _is_spoken_of(index: Index, day: str, scope: Scope, within: NDArray[np.int64] | None) -> bool:
+    """Return whether a message has all words of a day: what is asked of may have been said of it on
+    another one.
+    """
+    terms = index.search.terms(day)
+    words = dict.fromkeys(terms.rarities)
+    return (
+        bool(words)
+        and len(index.search.keyword(terms.chosen, scope, within).with_all([*words])) > 0
     )
 
 
@@ -250,18 +277,28 @@ def _dated(
 
     Without them the few of one week would not be among the best of many years.
     """
-    scope = query.scope
-    parts = [_NO_IDS]
-    for it in query.dates:
-        start = max(int(it.begin), scope.start) if scope.start is not None else int(it.begin)
-        end = min(int(it.end), scope.end) if scope.end is not None else int(it.end)
-        if start >= end:
-            continue
-        period = replace(scope, start=start, end=end)
-        scores = words.best_between(start, end, _DATED)
+    parts = [_said_then(index, query.scope, query.dates, _DATED)]
+    for period in _periods(query.scope, query.dates):
+        scores = words.best_between(*period, _DATED)
         keyword = keyword.joined(scores)
         parts.append(scores.ids)
         if scans:
-            parts.append(scans.messages.nearest_of(start, end, _DATED).ids)
-        parts.append(index.search.said_in(period, _DATED))
+            parts.append(scans.messages.nearest_of(*period, _DATED).ids)
     return union(*parts), keyword
+
+
+def _said_then(
+    index: Index, scope: Scope, dates: Sequence[Mention], most: int
+) -> NDArray[np.int64]:
+    """Return messages of the scope that were said in each of the times that a question names."""
+    periods = (replace(scope, start=start, end=end) for start, end in _periods(scope, dates))
+    return union(_NO_IDS, *(index.search.said_in(it, most) for it in periods))
+
+
+def _periods(scope: Scope, dates: Sequence[Mention]) -> Iterator[tuple[int, int]]:
+    """Give the times that a question names, as far as the scope goes."""
+    for it in dates:
+        start = max(int(it.begin), scope.start) if scope.start is not None else int(it.begin)
+        end = min(int(it.end), scope.end) if scope.end is not None else int(it.end)
+        if start < end:
+            yield start, end
