@@ -267,3 +267,32 @@ def test_what_a_message_orders_changes_nothing_in_the_shape_of_the_notes(
     assert 2 <= len(notes.title.split()) <= 6
     assert notes.topics == tuple(topic_of(topic) for topic in notes.topics)
     assert notes.anchors == ()
+
+
+@pytest.mark.parametrize(
+    ("contents", "denial"),
+    [
+        (
+            (
+                "取引先に納期が1週間遅れるってメールを書いて",
+                "平素よりお世話になっております。部品の入荷が遅れ、納期が1週間遅れる見込みです。",
+                "部品じゃなくて検査の遅れ",
+                "検査に時間を要しており、納期が1週間遅れる見込みです。誠に申し訳ございません。",
+            ),
+            "User: 部品じゃなくて検査の遅れ。",
+        ),
+        (
+            (
+                "我想七月去日本玩十天，签证怎么办",
+                "单次旅游签证需要护照、照片、在职证明和银行流水。一般五个工作日。",
+                "我是自由职业没有在职证明",
+                "可以用自由职业说明信代替。存款一般建议五万元以上。",
+            ),
+            "User: 我是自由职业没有在职证明。",
+        ),
+    ],
+)
+def test_a_user_who_leaves_the_full_stop_out_is_heard_in_scripts_without_spaces(
+    contents: tuple[str, ...], denial: str, talk: Talk
+) -> None:
+    assert denial in Extractive().write_notes(talk(*contents), "").abbreviation

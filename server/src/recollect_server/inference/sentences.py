@@ -38,6 +38,7 @@ _ENTRY = re.compile(r"[^.:!?]{2,60}: (?:\S+ ?){1,4}")  # `Price: 20 euros.`
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
 _JAPANESE_QUESTIONS = ("ですか", "ますか", "でしょうか", "ませんか", "ましたか", "でしたか")
 _CLOSING = "\"'”’»)]」』）"
+_WHOLE_UNSPACED = 6  # characters of a sentence without spaces: more than two words
 _IDEOGRAPHIC = re.compile("[\u3005-\u30ff\u3400-\u9fff]")  # Korean has full stops of Latin script
 _DECISION = re.compile(
     r"\b(?:decided?|agreed?|let's|let us|we'll|i'll|will|going to|plan(?:s|ned|ning)? to|chose|chosen|settled"
@@ -206,7 +207,9 @@ def _is_whole(text: str, role: Role) -> bool:
     if end.endswith(_ENDS):
         return True
     # People leave the last full stop out; what else has none is an entry of a list or a heading.
-    return role is Role.USER and len(spelt_words(text)) > 2
+    return role is Role.USER and (
+        len(spelt_words(text)) > 2 or sum(map(len, UNSPACED_RUN.findall(text))) >= _WHOLE_UNSPACED
+    )
 
 
 def _is_code(text: str) -> bool:
