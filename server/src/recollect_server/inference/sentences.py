@@ -112,7 +112,7 @@ def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
             )
             earlier_words.update(words)
             if tells:
-                whole = _is_whole(text, message.role)
+                whole = _is_whole(text, message.role, language)
                 worth = _worth(text, message.role, place, len(speaking), number) * (
                     1 if whole else 0.3
                 )
@@ -196,7 +196,7 @@ def names_in(text: str, language: str = ENGLISH) -> tuple[str, ...]:
     )
 
 
-def _is_whole(text: str, role: Role) -> bool:
+def _is_whole(text: str, role: Role, language: str) -> bool:
     end = text.rstrip(_CLOSING)
     if (
         text.startswith(("[", "("))
@@ -208,7 +208,11 @@ def _is_whole(text: str, role: Role) -> bool:
         return True
     # People leave the last full stop out; what else has none is an entry of a list or a heading.
     return role is Role.USER and (
-        len(spelt_words(text)) > 2 or sum(map(len, UNSPACED_RUN.findall(text))) >= _WHOLE_UNSPACED
+        len(spelt_words(text)) > 2
+        or (
+            language in {"ja", "zh"}
+            and sum(map(len, UNSPACED_RUN.findall(text))) >= _WHOLE_UNSPACED
+        )
     )
 
 
