@@ -71,6 +71,21 @@ OTHER_PHRASINGS = [
     ("I'm 34 and live in Dublin.", {"location": "Dublin"}),
     ("my name is lena and i live in berlin", {"name": "Lena", "location": "Berlin"}),
     ("Remember that my daughter is called Zoë.", {"child.zoe": "Zoë (daughter)"}),
+    ("i live in germany now", {"location": "Germany"}),
+    ("i live in turin since 2019", {"location": "Turin"}),
+    (
+        "I live here with my wife Meena and our two kids, Arjun and Tara.",
+        {"partner": "Meena", "child.arjun": "Arjun", "child.tara": "Tara"},
+    ),
+    (
+        "pls always give prices in pounds pls",
+        {"preference.currency": "always give prices in pounds"},
+    ),
+    (
+        "pls answer shorter from now on",
+        {"preference.answer-length": "answer shorter from now on"},
+    ),
+    ("Hi! Quick one.\nI live in Leeds.\nAny good GP?", {"location": "Leeds"}),
 ]
 OTHER_LANGUAGES = [
     ("Hallo, ich heiße Jonas Weber und wohne jetzt hier.", {"name": "Jonas Weber"}),
@@ -180,6 +195,17 @@ NO_FACTS = [
     "Não moro em Recife.",
     "Non sono allergica alle noci.",
     "Ik woon niet in Utrecht.",
+    "I'm allergic to sloppy work.",
+    "i'm a doctor who fan",
+    # text that was pasted without any mark
+    "can you make this more polite\n\nHi Bob,\nI'm allergic to shellfish.\nMarta",
+    "is this ok to send?\nHi Jim, I'm vegetarian so please order something for me",
+    "does this sound ok\nI am a nurse and I live in Boston.",
+    "reply to this: hey, I'm Mia and I live in Hull, is the flat still free?",
+    "got this from my landlord\n\nHello, I'm Paul Green. I live in Dover.",
+    "what should i answer\nMy husband Dan is a vegan. We live in Rome.",
+    "what does my neighbour want?\n\nBonjour, je m'appelle Marc et j'habite à Lyon.",
+    "tinder profile\nI'm a nurse. I live in Kent. I have a dog called Rex.",
 ]
 
 

@@ -34,6 +34,8 @@ _OTHERS_FROM_HERE = re.compile(
     r"|^.{0,120}\b(?:wrote|schrieb|a écrit|escribió|escreveu|ha scritto|schreef)(?: [^\n:]{0,60})?:[ \t]*$"
     r"|^[ \t]*-{2,} ?(?:original message|forwarded message|ursprüngliche nachricht)|^begin forwarded message"
     r"|^[ \t]*(?:dear|liebe[rs]?|sehr geehrte[rs]?|chère?|cher|estimad[oa]|querid[oa]|prezad[oa]|gentile|beste|geachte) [^\n]{1,60},[ \t]*$"
+    r"|(?<=\n)[ \t]*(?:hi|hello|hey|good (?:morning|afternoon|evening)|hallo|guten (?:tag|morgen|abend)|moin|bonjour|bonsoir|salut|hola"
+    r"|buen(?:os|as) (?:días|tardes|noches)|olá|oi|bom dia|boa (?:tarde|noite)|ciao|buongiorno|buonasera|salve|hoi|beste|goede(?:morgen|middag))\b"
     r"|^[ \t]*(?:-{3,}|={3,}|_{3,}|#{1,6} .*)[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -63,6 +65,8 @@ _COMPOSING = re.compile(
 _WORK_ON_TEXT = re.compile(
     r"\b(?:translat\w+|proof-?read\w*|rewrit\w+|rephras\w+|paraphras\w+|summari[sz]\w+|correct|grammar|spelling|check|fix|edit|shorten|improve"
     r"|analy[sz]e|explain|classify|extract|sentences?|phrases?|examples?|quotes?|lyrics|transcript|text|message|reads?|says?|wrote|said"
+    r"|polite\w*|friendl\w+|formal\w*|tone|sounds?|reword\w*|drafts?|letter|e-?mails?|mail|bio|profile|tweet|post|review|replied|reply|respond|answer"
+    r"|means?|got this|sent me|received|to send|what (?:does|did|do) \w+(?: \w+){0,3} want"
     r"|übersetz\w*|korrigier\w*|satz|text|tradui\w*|corrige\w*|phrase|traduc\w*|traduz\w*|traduci\w*|frase|vertaal\w*|zin)\b[^\n]*?(?::|\n)",
     re.IGNORECASE,
 )

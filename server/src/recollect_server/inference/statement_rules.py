@@ -150,7 +150,7 @@ SECTIONS = [
             Rule(rf"{_HAVE} (?:lived|been living) (?:here )?in {_PLACE}(?= (?:for|since)\b)", as_value("location", refused=NO_PLACES)),
             Rule(rf"{_WE_ARE} {_NOW}(?:living|based|located|residing|settled)(?: here| now)? (?:in|near|outside|out of) {_PLACE}{_END}", as_value("location", refused=NO_PLACES)),
             Rule(
-                r"(?-i:(?:i|we) (?:(?:currently|now|still) )?live in|(?:i'm|im|we're) (?:currently )?(?:living|based) in) ((?-i:[a-zà-ÿ]{3,}(?: [a-zà-ÿ]{3,})?))(?=\s*(?:$|[.,!;]| (?:and|but|so|now|with)\b))",
+                r"(?-i:(?:i|we) (?:(?:currently|now|still) )?live in|(?:i'm|im|we're) (?:currently )?(?:living|based) in) ((?-i:[a-zà-ÿ]{3,}(?: (?!(?:and|but|so|now|with|since|for|btw|atm|too|tho|though|again|currently|lol|already|right|because)\b)[a-zà-ÿ]{3,})?))(?=\s*(?:$|[.,!;]| (?:and|but|so|now|with|since|for \d|btw|atm|too|tho|though|again|currently|right now|because)\b))",
                 as_value("location", refused=STATES, title=True),
                 _FAIR,
             ),
@@ -176,7 +176,7 @@ SECTIONS = [
             Rule(
                 (rf"{_I_AM} {_NOW}(?:an? |the |(?={JOB}\b)){_NO_MODIFIERS}(?P<job>(?:[\w'’/&-]+ ){{0,4}}?{JOB}(?: and (?:[\w'’-]+ ){{0,2}}{JOB})?(?: in {_UPPER}[\w-]+)?)"
                     rf"(?: (?:at|with|for) (?P<employer>(?:the )?{_PLACE[1:-1]}))?"
-                    r"(?=\s*(?:$|[.;:!…()–—]|,(?! not\b)| (?:and|but|so|at|for|with(?! a (?:focus|passion))|because|since|from|on|now|these days|by profession|by trade|in|who|working)\b))(?! (?:at heart|in my|in this|in the making|in training|by training|for (?:the day|a day|now|halloween)|and not\b))"),
+                    r"(?=\s*(?:$|[.;:!…()–—]|,(?! not\b)| (?:and|but|so|at|for|with(?! a (?:focus|passion))|because|since|from|on|now|these days|by profession|by trade|in|who|working)\b))(?! (?:at heart|who (?:fan|episode|nerd)|in my|in this|in the making|in training|by training|for (?:the day|a day|now|halloween)|and not\b))"),
                 as_job,
             ),
             Rule(rf"{_HAVE} (?:been|worked as) (?:an? ){_NO_MODIFIERS}(?P<job>(?:[\w'’-]+ ){{0,3}}?{JOB})(?: (?:at|with) (?P<employer>{_PLACE[1:-1]}))? (?=(?:for|since)\b)", as_job),
@@ -254,7 +254,7 @@ SECTIONS = [
                 as_relative("child"),
             ),
             Rule(rf"(?:i|we) (?:have|['’]ve got) (?:an?|one) {_CHILD}{_CALLED}{_FIRST}", as_relative("child")),
-            Rule(rf"(?:my|our) (?:kids|children|sons|daughters)(?:['’] names are|,| are(?: called)?)? (){_FIRST}(?:, {_FIRST})?,? (?:and|&) {_FIRST}", as_relative("child"), anywhere=True),
+            Rule(rf"(?:my|our) (?:(?:two|three|four|five|2|3|4|5) )?(?:(?:small|little|young|lovely|grown|grown-up) )?(?:kids|children|sons|daughters|boys|girls)(?:['’] names are|,| are(?: called)?)? (){_FIRST}(?:, {_FIRST})?,? (?:and|&) {_FIRST}", as_relative("child"), anywhere=True),
             Rule(rf"my ((?:(?:older|younger|big|little|twin|baby) )?(?:brother|sister)){_CALLED}{_FIRST}", as_relative("sibling"), anywhere=True),
             Rule(rf"(?:my|our) {_PET}{_CALLED}{_FIRST}", as_relative("pet"), anywhere=True),
             Rule(rf"(?:i|we) (?:have|['’]ve got|own) (?:an?|one) {_PET}{_CALLED}{_FIRST}", as_relative("pet")),
@@ -263,10 +263,10 @@ SECTIONS = [
     Section(  # Preferences
         "always never now future forward rule default answers replies responses time timezone prefer rather like want pronouns",
         [
-            Rule(rf"(?:please )?((?:always|never) {_INSTRUCTION_VERB}\b(?! (?:it|this|that) )(?! as\b)[^.;!?\n…]{{2,90}})", as_instruction),
-            Rule(r"(?:please )?(keep (?:your |all |all your )?(?:answers|replies|responses) [^.,;!?\n…]{2,60})", as_instruction),
-            Rule(rf"(?:from now on|in (?:the )?future|going forward|as a rule|by default|for all (?:future )?(?:answers|replies)),? (?:please )?(?:always )?((?:never )?(?:{_INSTRUCTION_VERB}|do not|don['’]t|stop|no)\b(?! as\b)[^.;!?\n…]{{2,90}})", as_instruction),
-            Rule(rf"(?:please )?((?:{_INSTRUCTION_VERB}|do not {_INSTRUCTION_VERB}|don['’]t {_INSTRUCTION_VERB})\b(?! as\b)[^.;!?\n…]{{2,80}}? (?:from now on|in future|in the future|every time|going forward|by default))", as_instruction),
+            Rule(rf"(?:please |pls )?((?:always|never) {_INSTRUCTION_VERB}\b(?! (?:it|this|that) )(?! as\b)[^.;!?\n…]{{2,90}})", as_instruction),
+            Rule(r"(?:please |pls )?(keep (?:your |all |all your )?(?:answers|replies|responses) [^.,;!?\n…]{2,60})", as_instruction),
+            Rule(rf"(?:from now on|in (?:the )?future|going forward|as a rule|by default|for all (?:future )?(?:answers|replies)),? (?:please |pls )?(?:always )?((?:never )?(?:{_INSTRUCTION_VERB}|do not|don['’]t|stop|no)\b(?! as\b)[^.;!?\n…]{{2,90}})", as_instruction),
+            Rule(rf"(?:please |pls )?((?:{_INSTRUCTION_VERB}|do not {_INSTRUCTION_VERB}|don['’]t {_INSTRUCTION_VERB})\b(?! as\b)[^.;!?\n…]{{2,80}}? (?:from now on|in future|in the future|every time|going forward|by default))", as_instruction),
             Rule(r"i (?:always |generally |usually |much |really |strongly |would )?(?:prefer|want|like)(?: it when)? (you to (?:always |never )(?:answer|reply|respond|write|speak|talk|keep|be|use|address)[^.;!?\n…]{2,80})", as_instruction),
             Rule(r"i(?:'d|’d| would) (?:rather|prefer)(?: it)?(?: if)? (you (?:kept|keep|gave|answered|answer|replied|used|wrote|spoke|didn['’]t|did not|not)[^.;!?\n…]{2,80})", as_instruction),
             Rule(r"i (?:(?:always|generally|usually|really|normally|strongly|much) )*prefer (?:getting |having |to get |to have |receiving )?([^.,;:!?()…\n]{2,60}?)(?=\s*(?:$|[.;:!]|, (?:always|please|so|and|but|in general)\b| (?:because|since|so|but|and i)\b))", as_preference, _FAIR),

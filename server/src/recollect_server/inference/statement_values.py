@@ -75,7 +75,7 @@ def as_list(
             if (
                 value
                 and len(value.split()) <= 3
-                and value.split()[0].lower() not in refused
+                and refused.isdisjoint(value.lower().split())
                 and (name := slug(value))
             ):
                 yield f"{key}.{name}", spelt.format(value)
@@ -143,6 +143,7 @@ def employer_values(value: str) -> Values:
 
 _SLOTS = [
     ("spelling", r"(?:british|american|uk|us) (?:english|spelling)"),
+    ("currency", r"(?:prices?|costs?|amounts?) in \w+|euros?|dollars?|pounds sterling|usd|eur|gbp|yen|francs?|rupees?"),
     ("units", r"metric|imperial|celsius|fahrenheit|kilomet(?:er|re)s?|miles|kilos?|pounds"),
     ("time-format", r"24[- ]?hours?|12[- ]?hours?|am/pm|iso dates?|date format"),
     ("emojis", r"emojis?|emoticons?"),
@@ -150,7 +151,6 @@ _SLOTS = [
     ("answer-length", r"(?:short|brief|concise|succinct|terse|long|longer|shorter|detailed|thorough|in-depth|to the point)\b|\b(?:sentences?|words|lines|paragraphs?)\b|\bbrief"),
     ("format", r"bullet(?:s| points?)?|lists|tables?|markdown|plain text|headings|headers|code comments?|step[- ]by[- ]step"),
     ("tone", r"formal(?:ly)?|informal(?:ly)?|casual(?:ly)?|polite(?:ly)?|blunt(?:ly)?|honest(?:ly)?|direct(?:ly)?|friendly|jargon|simple words|plain (?:english|language)|small talk|sugar-?coat\w*"),
-    ("currency", r"euros?|dollars?|pounds sterling|usd|eur|gbp|yen|francs?|rupees?"),
 ]  # fmt: skip
 _SLOT = [(name, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for name, words in _SLOTS]
 
@@ -172,7 +172,10 @@ def as_instruction(match: re.Match[str]) -> Values:
     task at hand.
     """
     value = re.sub(
-        r",? (?:please|thanks|thank you|ok(?:ay)?)$", "", match[1].strip(), flags=re.IGNORECASE
+        r",? (?:please|pls|plz|thanks|thank you|thx|ok(?:ay)?)$",
+        "",
+        match[1].strip(),
+        flags=re.IGNORECASE,
     )
     if (slot := _slot(value)) and len(value) <= 100:
         yield f"preference.{slot}", value
@@ -181,7 +184,7 @@ def as_instruction(match: re.Match[str]) -> Values:
 def as_preference(match: re.Match[str]) -> Values:
     """Read a preference about answers, or for a thing of at most three words."""
     value = re.sub(
-        r",? (?:please|always|generally|usually|in general|overall)$",
+        r",? (?:please|pls|plz|always|generally|usually|in general|overall)$",
         "",
         match[1].strip(),
         flags=re.IGNORECASE,

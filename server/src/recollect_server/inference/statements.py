@@ -44,7 +44,7 @@ _DOUBT_AFTER = re.compile(
 )
 _LEAD = re.compile(
     r"(?:\b(?:and|but|so|because|since|as|cause|cuz|plus|also|well|hi|hey|hello|there|yes|yeah|yep|no|nope|ok|okay|btw|by the way|fyi|actually|anyway|now"
-    r"|oh|sorry|please|just so you know|for the record|for your information|for context|remember|note|keep in mind|bear in mind|mind|know|be aware"
+    r"|oh|sorry|please|pls|plz|just so you know|for the record|for your information|for context|remember|note|keep in mind|bear in mind|mind|know|be aware"
     r"|don['’]t forget|never forget|given|although|though|while|however|today|again|right|look|listen|honestly|unfortunately|luckily|basically|personally|myself"
     r"|too|mate|thanks|thank you|reminder|about me|background|as you know|you know|you should know|first|then|finally|and then|that"
     r"|und|aber|weil|da|also|ja|nein|hallo|übrigens|bitte|et|mais|car|parce que|bonjour|salut|oui|non|y|pero|porque|hola|sí|e|mas|pois|olá|oi|sim"
