@@ -266,6 +266,10 @@ def test_a_title_names_what_is_taken_up_again(talk: Talk, opening: str, title: s
             "Invite the neighbours and I don't want Bob there at the party on Sunday.",
             "Invite the Neighbours and I Don't Want Bob",
         ),
+        (
+            "invite the neighbours and i dont want bob there at the party on sunday",
+            "Invite the Neighbours and I Don't Want Bob",
+        ),
     ],
 )
 def test_a_title_cuts_no_name_no_figure_and_no_clause_in_two(
@@ -311,6 +315,81 @@ def test_a_title_skips_small_talk_before_the_first_request(talk: Talk) -> None:
         "Done.",
     )
     assert Extractive().write_notes(talk(*turns), "").title == "Translate My Lease into Dutch"
+
+
+@pytest.mark.parametrize(
+    ("opening", "title"),
+    [
+        (
+            "hey so im going to lisbon next thursday with my mum, what can we do for 3 days",
+            "Lisbon Next Thursday with My Mum",
+        ),
+        ("hi can u help me pick a name for my kitten", "Pick a Name for My Kitten"),
+        ("whats a good recipe for lentil soup for 6 ppl", "A Good Recipe for Lentil Soup"),
+        ("Hi-fi speakers for a small kitchen", "Hi-fi Speakers for a Small Kitchen"),
+        ("hello world in rust with cargo", "Hello World in Rust with Cargo"),
+        (
+            "okay so um what I need is I have this meeting on monday with the uh school about my "
+            "son Theo because he was in trouble so can you give me a list of things I ask them",
+            "Meeting on Monday with the School",
+        ),
+        ("im dying to know how grantchester ends", "How Grantchester Ends"),
+        (
+            'translate to spanish: "My name is Peter Novak and I work as a chef in Chicago."',
+            "Translate to Spanish",
+        ),
+        ("bonjour mon vélo pliant grince beaucoup", "Mon vélo pliant grince beaucoup"),
+        (
+            "oi preciso de ajuda pra escrever um email pro meu chefe pedindo férias em maio",
+            "Escrever um email pro meu chefe pedindo férias",
+        ),
+        ("привет кот не ест второй день", "Кот не ест второй день"),
+    ],
+)
+def test_a_title_begins_with_no_greeting_and_no_filler_of_hurried_text(
+    talk: Talk, opening: str, title: str
+) -> None:
+    assert Extractive().write_notes(talk(opening, "👍"), "").title == title
+
+
+@pytest.mark.parametrize(
+    ("contents", "title"),
+    [
+        (
+            (
+                "hi ich muss morgen um 8 in köln sein, wann muss ich in frankfurt losfahren",
+                "Der ICE um 6:29 Uhr ab Frankfurt Hbf ist um 7:35 Uhr in Köln.",
+                "ne warte, ich meinte düsseldorf nicht köln",
+                "Nach Düsseldorf nehmen Sie den ICE um 6:05 Uhr, Ankunft 7:41 Uhr.",
+            ),
+            "Wann muss ich in frankfurt losfahren",
+        ),
+        (
+            (
+                "find me a quiet hotel in bruges",
+                "The Prinsenhof in Bruges is quiet.",
+                "no wait, i meant ghent not bruges",
+                "The Verhaegen in Ghent is quiet.",
+                "can i bring my dog to the verhaegen",
+                "Yes, dogs are welcome in the Verhaegen.",
+            ),
+            "Bring My Dog to the Verhaegen",
+        ),
+        (
+            (
+                "my son theo got in trouble at school, what do i ask at the meeting with the school",
+                "Ask what happened and what the school offers.",
+                "great and the deputy head mrs okafor comes to the meeting at school",
+                "Then address the plan of the school to Mrs Okafor, the deputy head.",
+            ),
+            "My Son Theo Got in Trouble at School",
+        ),
+    ],
+)
+def test_a_title_is_no_correction_no_reply_and_nothing_that_was_corrected(
+    talk: Talk, contents: tuple[str, ...], title: str
+) -> None:
+    assert Extractive().write_notes(talk(*contents), "").title == title
 
 
 @pytest.mark.parametrize(
@@ -424,6 +503,11 @@ def test_what_is_not_decided_is_not_called_so(talk: Talk) -> None:
         .abbreviation
     )
     assert abbreviation == "User: We have not decided on the hotel Harmony in Ghent."
+
+
+def test_a_denial_without_an_apostrophe_is_no_decision(talk: Talk) -> None:
+    turns = ("is the hotel by the river quiet", "Yes.", "i dont think i'll take the hotel", "OK.")
+    assert "(decided)" not in Extractive().write_notes(talk(*turns), "").abbreviation
 
 
 def test_speakers_have_their_names_where_they_are_stored() -> None:

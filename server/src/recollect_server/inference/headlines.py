@@ -14,7 +14,13 @@ from recollect_server.domain.text import UNSPACED_RUN
 from recollect_server.inference.chatter import CHATTER
 from recollect_server.inference.clauses import asked, opens_with_clause, without_clause
 from recollect_server.inference.everyday import everyday_nouns
-from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
+from recollect_server.inference.phrases import (
+    CHATTER_QUESTION,
+    CORRECTION,
+    NEGATION,
+    Phrases,
+    phrases_of,
+)
 from recollect_server.inference.sentences import (
     Sentence,
     is_question,
@@ -36,6 +42,7 @@ _CLAUSE = 0.4  # what a title is worth that is a subordinate clause
 # what a sentence of the agent is worth: it names the subject where the user's requests do not
 _ANSWER = 0.35
 _ABOUT_NOTHING, _MOST_ABOUT = 0.8, 1.2  # what a title is worth by the subjects that it names
+_CORRECTED = 0.25  # what a title is worth that names what was corrected later
 _DECIDED = 0.5  # what was decided is seldom what was asked for
 _OPENING, _OPENING_ELSEWHERE = 8, 6  # characters of a beginning that makes a request
 _MARKS = " .!?…:;,¿¡。！？؟،।-–—"  # around a sentence
@@ -49,6 +56,7 @@ _VAGUE = frozenset(
     "tonight try understand update updated wait work working year years mean guys people person stuff whole say "
     "said tell talk talking put exciting happening experience favorite share sharing special crazy "
     "recommendations chatted looking find use used using lately recently sounds wondering guess super course give "
+    "idk pls ppl lol "
     "ask big real everyone anyone nothing alright without".split()
 )
 """Words that say what one does in any conversation."""
@@ -119,6 +127,32 @@ _ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|[\"“”«»„]")
 _FILLER = re.compile(
     r"(?:(?<=^)|(?<=[\s,]))(?:um+|uh+|erm?|hmm+|mm+|y'know|you know)\b\s*,?\s*", re.IGNORECASE
 )
+_BARE_GREETING = re.compile(
+    r"(?:hey|hi|hello|hiya|heya|yo)(?: (?:there|guys|all|team))? "
+    r"(?=(?:i|im|i['’]m|ive|i['’]ve|id|i['’]d|my|our|we|can|could|would|will|what|whats|how|hows|why|when|where|wheres"
+    r"|which|who|is|are|do|does|did|should|need|please|pls|so|just|quick|got|looking|any|there|this|if|u|you)\b)"
+    r"|(?:hallo|hi|hey|moin|servus|guten (?:tag|morgen|abend)|bonjour|bonsoir|salut|coucou|hola|buenas|buen(?:os|as)"
+    r" (?:días|dias|tardes|noches)|olá|oi|bom dia|boa (?:tarde|noite)|ciao|buongiorno|buonasera|salve|привет"
+    r"|здравствуй(?:те)?|добрый (?:день|вечер)|hoi|hej|cześć|dzień dobry|merhaba|selam)"
+    r" (?=(?-i:[a-zà-ÿąćęłńóśźżа-яёçğıöşü])\S* \S)",
+    re.IGNORECASE,
+)
+"""A greeting that no mark sets off: in English before a word that begins a sentence, elsewhere
+before lower case.
+"""
+_WITHOUT_APOSTROPHE = re.compile(
+    r"\b(?:(?P<i>(?-i:[Ii]))(?P<i_end>m|ve)|(?P<what>what|how|where|who|that|there|she|he)(?P<s>s)"
+    r"|(?P<not>do|does|did|is|are|was|were|has|have|had|would|could|should|ca|wo)nt)\b",
+    re.IGNORECASE,
+)
+_REPLIES = re.compile(
+    r"(?:ok|okay|great|good|cool|nice|perfect|awesome|haha\w*|lol|yeah|yes|yep|no|nah|hmm+|oh|ah|ugh|oof|wow|thanks|thx|ty)"
+    r" (?:and|but|so|also|now|then|that|that['’]?s|its|it['’]?s|i|im|i['’]m|ill|i['’]ll|he|she|they|we|when)\b",
+    re.IGNORECASE,
+)
+"""The beginning of a reply that no mark sets off."""
+_QUOTED_AFTER = re.compile(r"(?P<request>[^:\n\"“”«»„]{8,}):\s*[\"“«„].{15,}", re.DOTALL)
+"""A request that names a text, and the text."""
 _DETERMINERS = frozenset(
     "a an the my your our his her its their this that these those some any me you us them i we it he she they be "  # noqa: SIM905 - a list would be a word a line
     "been not der die das den dem des ein eine einen einem mein meine dein deine le la les un une mon ma mes ton "
@@ -141,11 +175,14 @@ _HOW = re.compile(
     re.IGNORECASE,
 )
 _LATER_REQUEST = re.compile(
-    r"(?:[,;:–—]|\s-)\s*(?:(?:and|so|but|or|then)\s+)?(?=(?:(?:can|could|would|will) (?:you|we|i)|how (?:can|do"
+    r"(?:(?:[,;:–—]|\s-)\s*(?:(?:and|so|but|or|then)\s+)?"
+    r"|\s(?:and|so|but)\s+(?=(?:can|could|would|will) (?:you|u)\b))"
+    r"(?=(?:(?:can|could|would|will) (?:you|u|we|i)|how (?:can|do"
     r"|should|would|to)|what(?:'s|’s| is| are| should"
     r"| would| can)|where (?:can|do|should)|help me|please |any (?:tips|ideas|advice|suggestions)|i (?:want|need"
     r"|would like)|i'd like|i’d like"
-    r"|kannst du|können sie|könntest du|wie |was |welche|peux-tu|pouvez-vous|comment |quel(?:le)?s? |puedes|¿"
+    r"|kannst du|können sie|könntest du|wie |was |welche|wann (?:muss|kann|soll|darf|ist|geht)|peux-tu"
+    r"|pouvez-vous|comment |quel(?:le)?s? |puedes|¿"
     r"|cómo |qué |você pode|como |qual )\b)",
     re.IGNORECASE,
 )
@@ -186,6 +223,9 @@ def headline(
     speakers = {word for message in messages for word in topical(message.sender)}
     vague = _VAGUE if language == ENGLISH else everyday_nouns(language)
     stops = stop_words(language)
+    corrected = {
+        word for it in theirs if it.role is Role.USER for word in _corrected(it.text, language)
+    }
     best, best_score, source = "", 0.0, None
     for sentence in _candidates(theirs):
         whole, is_request = requested(sentence.text, phrases, language)
@@ -212,6 +252,10 @@ def headline(
             score *= _LEANING if len(title_words) < 4 else 0.8
         if opens_with_clause(text, language):
             score *= _CLAUSE
+        if CORRECTION.match(sentence.text) or _REPLIES.match(sentence.text):
+            score *= _LEANING
+        if not corrected.isdisjoint(topical(title, language)):
+            score *= _CORRECTED
         if language == ENGLISH and _FEELING.match(text):
             score *= 0.6
         if not sentence.whole or title.count(" ") == 1:
@@ -226,6 +270,14 @@ def headline(
             best, best_score, source = title, score, sentence
             best = title_of(_cut(_named(whole, language), language), language) or title
     return best, source
+
+
+def _corrected(text: str, language: str) -> list[str]:
+    """Return the words that a correction takes back: "no wait, I meant Ghent, not Bruges"."""
+    if not CORRECTION.match(text):
+        return []
+    denials = [it for it in NEGATION.finditer(text) if it.start() > 0]
+    return topical(text[denials[-1].end() :], language)[:2] if denials else []
 
 
 def _named(text: str, language: str) -> str:
@@ -276,10 +328,15 @@ def opening_title(messages: Sequence[Message]) -> str:
 def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
     """Return what a sentence asks for, and whether it is a request."""
     is_request = is_question(text)
+    if quoted := _QUOTED_AFTER.fullmatch(text):
+        text = quoted["request"]
     text = " ".join(_ASIDE.sub(" ", text).split())
     text = opened(_FILLER.sub("", text) if language == ENGLISH else text)
-    text, asks = _asked_for(text, phrases, language)
-    is_request = is_request or asks
+    text = _BARE_GREETING.sub("", text, count=1) if _BARE_GREETING.match(text) else text
+    if language == ENGLISH:
+        text = _WITHOUT_APOSTROPHE.sub(_with_apostrophe, text)
+    text, opens = _asked_for(text, phrases, language)
+    is_request = is_request or opens
     if language == ENGLISH and (how := _HOW.match(text)):
         is_request, text = True, f"how to{text[how.end() :]}"
     shorter = phrases.tail.sub("", text)
@@ -287,6 +344,12 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
         shorter = text  # "नहीं चाहिए" is "not wanted"
     is_request = is_request or (language in _VERB_LAST and shorter != text)
     return shorter if len(shorter) > 5 else text, is_request
+
+
+def _with_apostrophe(word: re.Match[str]) -> str:
+    if word["i"]:
+        return f"I'{word['i_end']}"
+    return f"{word['what']}'s" if word["what"] else f"{word['not']}n't"
 
 
 def _asked_for(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
@@ -378,6 +441,7 @@ def _cut(text: str, language: str) -> str:
             or low in stops
             or (low in CHATTER and "'" in low)
             or low in ("will", "less", "kind", "sort", "since")
+            or (language == "pt" and low in ("pra", "pro"))
         )
 
     def ends_at(n: int) -> bool:

@@ -63,6 +63,7 @@ ENGLISH = _phrases(
     r"|prefer)"
     r"(?: you| your help| some help| help)?(?: to| with)(?:(?: know| see)(?: if| whether(?! to\b))?)?"
     r"|(?:give|write|show) me|we need(?: to)?|we(?:['’]d| would)? (?:want|like|love) to"
+    r"|what i (?:need|want)(?: to know)? is|i(?:'m|’m| am) (?:dying|curious) to know|i(?:['’]ve got| have(?: got)?) this"
     r"|i require(?: your)?(?: assistance| help)?(?: to| with)?|let me|i need(?: some| your)? (?:help|advice"
     r"|tips)(?: with| on| about| in| to)?"
     r"|i(?:'m|’m| am| was)(?: currently| also| still| now)? (?:trying|looking(?! forward)|hoping|planning|ready|about|going"
@@ -145,7 +146,8 @@ _BY_LANGUAGE = {
         r"e|então|bom|ok|agora|também|por favor|sim|olá"
         r"|(?:você |vocês )?(?:pode|poderia|consegue)(?: por favor)?(?: me)?(?: ajudar(?:-me)?(?: a| com)?"
         r"| dizer| explicar)?"
-        r"|procuro|estou procurando|me ajud[ae](?: a| com)?|(?:eu )?(?:quero|queria|preciso(?: de)?|gostaria de)"
+        r"|(?:eu )?preciso de ajuda (?:para|pra|com)|procuro|estou procurando|me ajud[ae](?: a| com)?"
+        r"|(?:eu )?(?:quero|queria|preciso(?: de)?|gostaria de)"
         r"(?: ajuda para| saber)?"
         r"|tenho uma (?:pergunta|dúvida)"
         r"(?: sobre)?|vamos|me lembre(?: de)?",
@@ -158,7 +160,7 @@ _BY_LANGUAGE = {
     "it": _phrases(
         r"e|allora|ok|bene|ora|anche|per favore|sì|(?:mi )?(?:puoi|potresti|può"
         r"|potrebbe)(?: per favore)?(?: aiutarmi(?: a| con)?| dirmi)?|aiutami(?: a| con)?"
-        r"|cerco|sto cercando|(?:io )?(?:voglio|vorrei|ho bisogno di)|ho una domanda(?: su)?|ricordami(?: di)?",
+        r"|cerco|sto cercando|(?:io )?(?:voglio|vorrei|devo|ho bisogno di)|ho una domanda(?: su)?|ricordami(?: di)?",
         r"e|ma|o|allora|poi|perché|quindi|lui|lei|loro|esso|essa|questo|questa|quello|quella|così|anche|inoltre"
         r"|gli|le",
         r"deciso|decidiamo|d['’]accordo|prendiamo|prendo|scelgo|scegliamo|andiamo con|facciamo|d['’]ora in poi",
@@ -284,7 +286,8 @@ PLEASANTRIES = re.compile(
 
 NEGATION = re.compile(
     r"\b(?:no|not|never|none|nothing|nobody|nowhere|neither|nor|cannot|without|nope|nah|\w+n['’]t"
-    r"|n['’]t|nicht|nichts|kein\w*|nie|niemals|nein|niemand|ohne|weder|non|ne|n['’](?=\w)|pas|jamais|rien"
+    r"|n['’]t|(?:do|does|did|is|are|was|were|has|have|had|would|could|should|must|need|ca|wo|ai)nt"
+    r"|nicht|nichts|kein\w*|nie|niemals|nein|niemand|ohne|weder|non|ne|n['’](?=\w)|pas|jamais|rien"
     r"|aucune?|sans|plus de|personne"
     r"|nunca|nada|nadie|jamás|ningun[oa]?|ningún|sin|tampoco|não|nem|sem|nenhuma?|ninguém|mai più|niente"
     r"|nessun[oa]?|senza"
@@ -295,6 +298,16 @@ NEGATION = re.compile(
     re.IGNORECASE,
 )
 """A word that turns the meaning of a sentence around."""
+CORRECTION = re.compile(
+    r"(?:(?:no|oh|sorry|oops)\b,? )*(?:wait(?=,? (?:no|i|not|actually)\b)|i meant)\b|(?:no|oh|sorry),? wait\b"
+    r"|(?:(?:ne|nee|nein|halt|sorry)\b,? )*(?:warte|moment mal|ich meinte)\b"
+    r"|(?:(?:non|pardon)\b,? )*(?:attends?|je voulais dire)\b|(?:(?:no|perdón)\b,? )*(?:espera,|quería decir|quise decir)"
+    r"|n(?:o|ão),? espera\b|(?:não\b,? )*(?:quis|quero) dizer\b|(?:no\b,? )*(?:aspetta|intendevo|volevo dire)\b"
+    r"|(?:nee\b,? )*(?:wacht|ik bedoelde)\b|(?:(?:а|ой)\b,? )*нет\b|(?:нет\b,? )*(?:погоди|стой|я имела? в виду)\b"
+    r"|(?:nie\b,? )*(?:czekaj|chodziło mi)\b|(?:yok|hayır)\b",
+    re.IGNORECASE,
+)
+"""The beginning of a correction: it is understood only with what it corrects."""
 CHATTER_QUESTION = re.compile(
     r"anything else|would you like|do you want me|shall (?:i|we)|want me to|sound good|does that"
     r"|what do you think|how are you|any (?:other|more) questions"
