@@ -296,3 +296,68 @@ def test_a_user_who_leaves_the_full_stop_out_is_heard_in_scripts_without_spaces(
     contents: tuple[str, ...], denial: str, talk: Talk
 ) -> None:
     assert denial in Extractive().write_notes(talk(*contents), "").abbreviation
+
+
+@pytest.mark.parametrize(
+    ("contents", "told"),
+    [
+        (
+            (
+                "its october, zone 8, raised bed, what can i plant now",
+                "Garlic, kale, spinach, lettuce, and broad beans do well in October.",
+                "dont like kale",
+                "Then chard or mustard greens.",
+            ),
+            "User: dont like kale.",
+        ),
+        (
+            (
+                "i make 2900 a month after tax, rent 1100, how much should i save",
+                "Move 7,000 to a savings account at 4 % and invest 500 a month in an index fund.",
+                "i dont want to invest right now. maybe pay off the loan first?",
+                "At 5.8 % paying off the loan is a safe return.",
+            ),
+            "User: i dont want to invest right now.",
+        ),
+        (
+            (
+                "was kann ich mit 500g hack und reis kochen, für morgen was ohne fleisch",
+                "Linsensuppe mit Karotten und Kartoffeln passt gut.",
+                "linsen mag hier keiner",
+                "Dann Käsespätzle mit Röstzwiebeln.",
+            ),
+            "User: linsen mag hier keiner.",
+        ),
+        (
+            (
+                "necesito alquilar un coche en málaga del 3 al 10 de agosto, somos 5 con maletas",
+                "Del 3 al 10 de agosto cuesta unos 520 euros con seguro completo.",
+                "no espera, mejor del 4 al 9",
+                "Del 4 al 9 de agosto cuesta 410 euros con seguro completo.",
+            ),
+            "User: no espera, mejor del 4 al 9.",
+        ),
+        (
+            (
+                "help me pick a name for my new kitten, shes grey and lazy",
+                "How about Misty, Pebbles, Smokey, Luna, or Dusk?",
+                "Dusk it is :)",
+                "Dusk suits a grey cat.",
+            ),
+            "User (decided): Dusk it is :).",
+        ),
+        (
+            (
+                "обои виниловые не хочу, они не дышат",
+                "Тогда флизелиновые или бумажные. Флизелиновые проще клеить.",
+                "беру флизелиновые",
+                "Хорошо. Клей подойдёт обычный.",
+            ),
+            "User (decided): беру флизелиновые.",
+        ),
+    ],
+)
+def test_a_short_refusal_correction_or_choice_is_told(
+    contents: tuple[str, ...], told: str, talk: Talk
+) -> None:
+    assert told in Extractive().write_notes(talk(*contents), "").abbreviation

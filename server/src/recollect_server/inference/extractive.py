@@ -42,6 +42,7 @@ from recollect_server.inference.tools import called_in, listed, parted
 _LENGTH = 0.85  # power of its length that a sentence's weight is divided by
 _ASKED = 2.0  # factor for the user's own words
 _DECIDES = 0.4  # what a decision adds to the worth of its sentence
+_DENIES = 0.6  # what it adds that the user refuses or takes back what was said just before
 _LEANING = 0.5  # factor for a sentence that refers to one that is left out
 _COVERED = 0.15  # a word's weight once a chosen sentence has it
 # sentences of a long conversation that are looked at together, and how many of them go on
@@ -141,7 +142,7 @@ class Extractive:
         phrases = phrases_of(language_of(message.content for message in spoken(messages)))
         whole = [it for it in sentences if it.whole]
         usable = [
-            replace(it, worth=it.worth + _DECIDES) if decides(it, phrases) else it
+            replace(it, worth=it.worth + more) if (more := _more(it, phrases)) else it
             for it in (whole if len(whole) > 2 else sentences)
         ]
         last = len(spoken(messages)) - 1
@@ -267,6 +268,11 @@ def decides(sentence: Sentence, phrases: Phrases) -> bool:
     return match is not None and not NEGATION.search(
         sentence.text[max(0, match.start() - 20) : match.end() + 10]
     )
+
+
+def _more(sentence: Sentence, phrases: Phrases) -> float:
+    """Return what a decision and a denial add to the worth of a sentence."""
+    return _DECIDES * decides(sentence, phrases) + _DENIES * sentence.denies
 
 
 def weigh(sentences: list[Sentence]) -> dict[str, float]:

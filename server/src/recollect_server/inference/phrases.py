@@ -89,7 +89,8 @@ ENGLISH = _phrases(
     r"|let us|we(?:['’]ll| will)|(?:have |['’]ve )?(?:decided|agreed|chosen|settled)(?: to| on| that|:)"
     r"|i(?:['’]ll| will) (?:take|go|use|book|choose|pick|order|buy|start|keep|stick|add|do|ask|try)"
     r"|go(?:ing)? with|stick(?:ing)? (?:to|with)"
-    r"|from now on|we agreed|it['’]s decided|i (?:chose|choose|pick|picked)",
+    r"|from now on|we agreed|it['’]s decided|i (?:chose|choose|pick|picked)"
+    r"|(?:^|so |then )(?!(?:what|how|where|who|as|that|this|there|here|whatever|however|maybe)\b)[\w-]+ it is(?: then)?(?=\W*$)",
     r"please|pls|thanks|thank you|thx|thanks in advance|for me|right now|today, please|or something|or not"
     r"|if possible",
 )

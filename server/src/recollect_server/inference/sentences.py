@@ -3,7 +3,7 @@ stands.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect_server.domain.languages import ENGLISH, STOP_WORDS, language_of, stop_words
@@ -11,7 +11,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import spelt_words
 from recollect_server.domain.text import GERMAN_MONTH, UNSPACED_RUN, pairs, sentences
 from recollect_server.inference.chatter import CHATTER
-from recollect_server.inference.phrases import NEGATION, PLEASANTRIES, phrases_of
+from recollect_server.inference.phrases import CORRECTION, NEGATION, PLEASANTRIES, phrases_of
 
 _MAX_SENTENCE = 320  # characters: a longer one is cut
 # characters of a message that are read: the rest of a longer one is seldom prose
@@ -38,6 +38,8 @@ _ENTRY = re.compile(r"[^.:!?]{2,60}: (?:\S+ ?){1,4}")  # `Price: 20 euros.`
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
 _JAPANESE_QUESTIONS = ("ですか", "ますか", "でしょうか", "ませんか", "ましたか", "でしたか")
 _CLOSING = "\"'”’»)]」』）"
+_SMILEY = re.compile(r"\s+[:;]['-]?[()DP]+\s*$")
+_STEM = 5  # characters that forms of one word have in common
 _WHOLE_UNSPACED = 6  # characters of a sentence without spaces: more than two words
 _IDEOGRAPHIC = re.compile("[\u3005-\u30ff\u3400-\u9fff]")  # Korean has full stops of Latin script
 _DECISION = re.compile(
@@ -76,6 +78,8 @@ class Sentence:
     """True if it begins with a word that refers to the sentence before it."""
     whole: bool
     """True if it reads as a sentence, not as a heading, an entry of a list or the lead of one."""
+    denies: bool = False
+    """True if the user takes back or refuses in it what was said just before."""
 
 
 def is_question(text: str) -> bool:
@@ -91,6 +95,11 @@ def ended(text: str) -> str:
     return text.rstrip(" ,;:-–—") + ("。" if _IDEOGRAPHIC.search(text[-3:]) else ".")
 
 
+def stemmed(words: Iterable[str]) -> set[str]:
+    """Return the beginnings by which two words are taken for forms of one."""
+    return {word[:_STEM] for word in words}
+
+
 def spoken(messages: Sequence[Message]) -> list[Message]:
     """Return the messages of the user and the agent."""
     return [message for message in messages if message.role is not Role.TOOL]
@@ -103,16 +112,32 @@ def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
     speaking = spoken(messages)
     language = language_of(message.content for message in speaking)
     phrases = phrases_of(language)
+    words_before: set[str] = set()
     for place, message in enumerate(speaking):
+        message_words: set[str] = set()
         for number, text in enumerate(split(message.content)):
             words = tuple(dict.fromkeys(topical(text, language)))
+            message_words.update(stemmed(words))
+            denies = (
+                message.role is Role.USER
+                and not is_question(text)
+                and (
+                    CORRECTION.match(text) is not None
+                    or (
+                        not words_before.isdisjoint(stemmed(words))
+                        and NEGATION.search(text) is not None
+                    )
+                )
+            )
             # "Melanie!" tells nothing; "Let's go with the strudel" does, once that was offered.
+            settles = denies or phrases.decision.search(text) is not None
             tells = len(words) > 1 or (
-                not earlier_words.isdisjoint(words) and phrases.decision.search(text) is not None
+                settles and bool(words) and (denies or not earlier_words.isdisjoint(words))
             )
             earlier_words.update(words)
             if tells:
-                whole = _is_whole(text, message.role, language)
+                least = 2 if settles else 3
+                whole = _is_whole(text, message.role, language, least)
                 worth = _worth(text, message.role, place, len(speaking), number) * (
                     1 if whole else 0.3
                 )
@@ -128,8 +153,11 @@ def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
                     message.sender,
                     leans,
                     whole,
+                    denies,
                 )
                 order += 1
+        # People who are named talk with each other: there a denial is seldom a refusal.
+        words_before = set() if message.sender else message_words
 
 
 def split(content: str) -> list[str]:
@@ -196,8 +224,8 @@ def names_in(text: str, language: str = ENGLISH) -> tuple[str, ...]:
     )
 
 
-def _is_whole(text: str, role: Role, language: str) -> bool:
-    end = text.rstrip(_CLOSING)
+def _is_whole(text: str, role: Role, language: str, least: int) -> bool:
+    end = _SMILEY.sub("", text).rstrip(_CLOSING)
     if (
         text.startswith(("[", "("))
         or end.endswith((":", "：", ",", ";", "-", "–", "—"))
@@ -208,7 +236,7 @@ def _is_whole(text: str, role: Role, language: str) -> bool:
         return True
     # People leave the last full stop out; what else has none is an entry of a list or a heading.
     return role is Role.USER and (
-        len(spelt_words(text)) > 2
+        len(spelt_words(text)) >= least
         or (
             language in {"ja", "zh"}
             and sum(map(len, UNSPACED_RUN.findall(text))) >= _WHOLE_UNSPACED
