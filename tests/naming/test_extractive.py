@@ -87,6 +87,33 @@ def test_code_and_marks_stay_out(talk: Talk) -> None:
     assert "**" not in notes.abbreviation
 
 
+def test_the_lines_of_a_stack_trace_stay_out_and_its_error_is_told(talk: Talk) -> None:
+    trace = (
+        "getting this when i run my script\n\nTraceback (most recent call last):\n"
+        '  File "/home/joe/etl/load.py", line 88, in <module>\n'
+        "    df = pd.read_csv(path, dtype=schema)\n"
+        "ValueError: Integer column has NA values in column 3\n"
+        "    at Object.load (/srv/app/index.js:3:1)"
+    )
+    answer = "Column 3 contains missing values. A plain integer dtype cannot hold them."
+    assert Extractive().write_notes(talk(trace, answer), "").abbreviation == (
+        "User: getting this when i run my script. ValueError: Integer column has NA values in "
+        f"column 3. Agent: {answer}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("letter", "told"),
+    [
+        ("Dear Mr. Alvarez, the deposit is due by Friday.", "The deposit is due by Friday."),
+        ("Thanks Dr. Ortiz! The lamp arrived at noon.", "The lamp arrived at noon."),
+        ("Dear Mr. Alvarez never paid the rent.", "Dear Mr. Alvarez never paid the rent."),
+    ],
+)
+def test_a_greeting_with_a_title_is_left_out_whole(letter: str, told: str, talk: Talk) -> None:
+    assert [it.text for it in sentences_of(talk(letter))] == [told]
+
+
 @pytest.mark.parametrize(
     "content",
     ["Hi!", "", "???", "ok thanks", "京都で寺を見ました。", "x" * 100_000, "🦀 🦀", "\x00\u2028"],

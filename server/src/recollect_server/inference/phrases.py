@@ -262,6 +262,7 @@ _GREETING = (
     r"|hoi|hallo daar|goede(?:morgen|middag|navond)|dank je(?: wel)?|bedankt|cześć|dzień dobry|dziękuję|dzięki|merhaba|selam"
     r"|teşekkür(?:ler| ederim)|नमस्ते|नमस्कार|धन्यवाद"
 )
+_HONORIFIC = "Mrs?|Ms|Mx|Dr|Prof|Herr|Frau|Mme|Sra?"
 _ASSENT = (
     r"(?:ok|okay|oh|alright)(?: cool| ok| great| good| nice| wow| so| sure)|wow|whoa|oh|ah|aw+|ooh|ugh|hmm+|um+"
     r"|uh|yay|sure|sure thing|well|ok|okay|alright|great|cool|awesome|nice|perfect|excellent|wonderful"
@@ -279,8 +280,8 @@ _ASSENT = (
 # Only what a mark sets off from the rest is a pleasantry: "Well water" and "Thanks to Marta" say
 # something. No negation is one.
 PLEASANTRIES = re.compile(
-    rf"(?:(?:(?i:{_GREETING})(?i: (?:so much|a lot|again|very much|there|everyone|all|team))?(?: (?!No\b|Not\b"
-    rf"|Never\b|Nein\b)[A-Z][\w'’]+){{0,2}}"
+    rf"(?:(?:(?i:{_GREETING})(?i: (?:so much|a lot|again|very much|there|everyone|all|team))?(?: (?:{_HONORIFIC})\.?(?= ))?"
+    rf"(?: (?!No\b|Not\b|Never\b|Nein\b|(?:{_HONORIFIC})\b)[A-Z][\w'’]+){{0,2}}"
     rf"|(?i:{_ASSENT}))\s*(?:[,!.;:–—，。！、،]|\s-(?=\s))+\s*)+"
 )
 """Greetings, thanks and assent that open a sentence."""

@@ -34,6 +34,11 @@ _CODE_MARKS = re.compile(r"[{}<>=;$\\|]|\w\(|\)\.|::|->")
 _COMMAND = re.compile(
     r"(?:[$%#] |(?:import|from|def|class|return|const|let|var|sudo|SELECT|INSERT|#include|pip|npm|git) )[^!?]*$"
 )
+_TRACE = re.compile(
+    r"Traceback \(most recent call last\):|File \"[^\"]+\", line \d+.*|at [\w.$<>/ ]+\([^()]*\)"
+    r"|[\w.]+(?:\[[^\]]*\])? = [\w.]+\(.*\);?"
+)
+"""A line of a stack trace, or the code that one quotes."""
 _ENTRY = re.compile(r"[^.:!?]{2,60}: (?:\S+ ?){1,4}")  # `Price: 20 euros.`
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
 _JAPANESE_QUESTIONS = ("ですか", "ますか", "でしょうか", "ませんか", "ましたか", "でしたか")
@@ -246,6 +251,8 @@ def _is_whole(text: str, role: Role, language: str, least: int) -> bool:
 
 def _is_code(text: str) -> bool:
     """Return whether a line is rather code, a command or a formula than prose."""
+    if _TRACE.fullmatch(text):
+        return True
     marks = len(_CODE_MARKS.findall(text))
     return (marks > 2 and marks * 12 > len(text)) or (marks > 1 and bool(_COMMAND.match(text)))
 
