@@ -485,6 +485,24 @@ def test_a_question_is_not_open_once_somebody_answered_it_in_a_word(talk: Talk) 
     assert "(open)" not in Extractive().write_notes(talk(*turns), "").abbreviation
 
 
+@pytest.mark.parametrize(
+    ("last", "cue"),
+    [
+        ("ok should i cite harvard or mla in the essay", "User (open)"),
+        ("and where do i get the vaccine in dublin", "User (open)"),
+        ("how much is the essay worth in points", "User (open)"),
+        ("what a relief, the essay is done.", "User"),
+        ("do the dishes before you write the essay", "User"),
+    ],
+)
+def test_a_hurried_question_needs_no_question_mark_to_be_open(
+    talk: Talk, last: str, cue: str
+) -> None:
+    turns = ("my essay about the roman republic is due on friday", "Begin with the Gracchi.", last)
+    abbreviation = Extractive().write_notes(talk(*turns), "").abbreviation
+    assert f"{cue}: {last}" in abbreviation
+
+
 def test_a_question_of_polite_japanese_needs_no_question_mark_to_be_open(talk: Talk) -> None:
     turns = ("子どもの遠足のお弁当のメニューを考えてください。", "デザートも必要ですか。")
     abbreviation = Extractive().write_notes(talk(*turns), "").abbreviation

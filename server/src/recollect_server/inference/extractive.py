@@ -29,6 +29,7 @@ from recollect_server.inference.headlines import headline, opening_title
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
 from recollect_server.inference.sentences import (
     Sentence,
+    asks,
     ended,
     is_question,
     sentences_of,
@@ -147,7 +148,7 @@ class Extractive:
         ]
         last = len(spoken(messages)) - 1
         # A question at the very end has no answer yet.
-        asked_last = [it for it in usable[-2:] if it.message == last and is_question(it.text)]
+        asked_last = [it for it in usable[-2:] if it.message == last and asks(it.text)]
         open_question = next(
             (it for it in reversed(asked_last) if not CHATTER_QUESTION.search(it.text)), None
         )

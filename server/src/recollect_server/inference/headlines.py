@@ -23,7 +23,7 @@ from recollect_server.inference.phrases import (
 )
 from recollect_server.inference.sentences import (
     Sentence,
-    is_question,
+    asks,
     opened,
     split,
     spoken,
@@ -327,7 +327,7 @@ def opening_title(messages: Sequence[Message]) -> str:
 
 def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
     """Return what a sentence asks for, and whether it is a request."""
-    is_request = is_question(text)
+    is_request = asks(text)
     if quoted := _QUOTED_AFTER.fullmatch(text):
         text = quoted["request"]
     text = " ".join(_ASIDE.sub(" ", text).split())

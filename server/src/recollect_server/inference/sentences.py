@@ -34,6 +34,14 @@ _CODE_MARKS = re.compile(r"[{}<>=;$\\|]|\w\(|\)\.|::|->")
 _COMMAND = re.compile(
     r"(?:[$%#] |(?:import|from|def|class|return|const|let|var|sudo|SELECT|INSERT|#include|pip|npm|git) )[^!?]*$"
 )
+_UNMARKED_QUESTION = re.compile(
+    r"(?:(?:ok|okay|so|and|but|then|also|btw)\b[, ]*)*"
+    r"(?:(?:what|where|when|why|who|how)(?:['’]?s| is| are| do| does| did| can| could| should| would| will)\b"
+    r"|how (?:much|many|long|deep|far|often|to)\b|what (?:about|else|if)\b|which (?:one|of|\w+ (?:is|are|should|do|would))\b"
+    r"|(?:should|can|could|will|does|did|is|are|am) (?:i|we|u|it|he|she|they|there|this|that|the|my)\b"
+    r"|(?:can|could|will|do) (?:you|u|i|we)\b)",
+    re.IGNORECASE,
+)
 _TRACE = re.compile(
     r"Traceback \(most recent call last\):|File \"[^\"]+\", line \d+.*|at [\w.$<>/ ]+\([^()]*\)"
     r"|[\w.]+(?:\[[^\]]*\])? = [\w.]+\(.*\);?"
@@ -91,6 +99,13 @@ def is_question(text: str) -> bool:
     """Return whether a sentence ends with a question mark or is a question of polite Japanese."""
     end = text.rstrip(_CLOSING)
     return end.endswith(("?", "？", "؟")) or end.rstrip("。").endswith(_JAPANESE_QUESTIONS)
+
+
+def asks(text: str) -> bool:
+    """Return whether a sentence is a question, also a hurried one of English without a mark."""
+    return is_question(text) or (
+        not text.rstrip(_CLOSING).endswith(_ENDS) and _UNMARKED_QUESTION.match(text) is not None
+    )
 
 
 def ended(text: str) -> str:
