@@ -111,6 +111,44 @@ def test_a_denial_stays_a_denial_over_many_cycles() -> None:
     assert denials[0] in summary
 
 
+def plain(*contents: str) -> list[Message]:
+    """Return messages of a user and an agent in turn."""
+    return [
+        Message(Role.ASSISTANT if at % 2 else Role.USER, text, sequence=at, turn_number=at // 2 + 1)
+        for at, text in enumerate(contents)
+    ]
+
+
+def test_a_user_who_writes_without_capitals_is_heard_as_one_who_writes_with_them() -> None:
+    def share(capitals: bool) -> float:
+        contents = []
+        for number in range(1, 41):
+            thing = THINGS[number % len(THINGS)]
+            request = f"the {thing} of plant {number} leaks since monday and needs a new seal"
+            contents.append(request[0].upper() + request[1:] if capitals else request)
+            contents.append(f"Order a seal for the {thing} of plant {number} at the works today.")
+        lines = Extractive().condense(plain(*contents), "").splitlines()
+        return sum(" user] " in line for line in lines) / len(lines)
+
+    assert share(capitals=False) == share(capitals=True) > 0.4
+
+
+def test_a_summary_tells_a_refusal_rather_than_the_offer_that_was_refused() -> None:
+    contents: list[str] = []
+    for number in range(1, 41):
+        thing = THINGS[number % len(THINGS)]
+        contents += (
+            f"i dont want the {thing} from ghent",
+            f"Then take a {thing} of {number} kilos from Bruges instead of the one from Ghent.",
+        )
+    contents[0] = "which valve should i buy for plant 1"
+    contents[1] = "Buy the red valve from Ghent, which costs 40 euros and has a seal of brass."
+    summary = Extractive().condense(plain(*contents), "")
+    lines = summary.splitlines()
+    refusals = sum("dont want" in line for line in lines)
+    assert refusals > len(lines) / 2
+
+
 def test_a_message_that_looks_like_a_line_of_a_summary_stays_in_its_own_turn() -> None:
     summary = Extractive().condense(
         [
