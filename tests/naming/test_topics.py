@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from recollect_server.domain.message import Message, Role
 from recollect_server.domain.topics import fitting, is_filler, shared, stems, telling
+from recollect_server.inference.extractive import Extractive
 
 
 @pytest.mark.parametrize(
@@ -20,6 +22,11 @@ from recollect_server.domain.topics import fitting, is_filler, shared, stems, te
         "2026",
         "ca-n-t",
         "next-steps",
+        "9th",
+        "1h20",
+        "250mg",
+        "another",
+        "stopped-working",
     ],
 )
 def test_a_filler_is_no_topic(topic: str) -> None:
@@ -28,7 +35,19 @@ def test_a_filler_is_no_topic(topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "topic", ["server", "job-interview", "puppy-training", "c", "ventil", "健康", "web-server"]
+    "topic",
+    [
+        "server",
+        "job-interview",
+        "puppy-training",
+        "c",
+        "ventil",
+        "健康",
+        "web-server",
+        "40th-birthday",
+        "5g",
+        "401k",
+    ],
 )
 def test_a_word_that_names_something_is_one(topic: str) -> None:
     assert is_filler(topic) == (topic == "c")
@@ -78,6 +97,20 @@ def test_a_rule_takes_what_was_said_several_times_or_one_topic() -> None:
     assert telling(["last", "lamp", "chair"], {"lamp": 1, "x": 200}) == ["lamp"]
     # in a short conversation
     assert telling(["last", "lamp", "chair"], {"lamp": 1, "chair": 1}) == ["lamp", "chair"]
+
+
+def test_a_plural_is_no_second_topic() -> None:
+    sentences = [
+        Message(Role.USER, text, sequence=2)
+        for text in (
+            "Sum column B where column C says paid.",
+            "Text to columns turns the columns of the ledger into figures; a ledger has columns.",
+            "Which column of the ledger is empty?",
+        )
+    ]
+    topics = Extractive().write_notes(sentences, "").topics
+    assert "column" in topics
+    assert "columns" not in topics
 
 
 def test_topics_of_equal_weight_are_the_same_in_every_process() -> None:

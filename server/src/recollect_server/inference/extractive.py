@@ -23,7 +23,7 @@ from recollect_server.domain.notes import (
     clipped,
     notes_of,
 )
-from recollect_server.domain.topics import fitting, telling
+from recollect_server.domain.topics import fitting, stems, telling
 from recollect_server.inference.condensing import condensed
 from recollect_server.inference.headlines import headline, opening_title
 from recollect_server.inference.phrases import CHATTER_QUESTION, NEGATION, Phrases, phrases_of
@@ -320,8 +320,10 @@ def topics_of(
         if n > 1
     }
     ranked: list[str] = []
+    ranked_words: set[str] = set()
     for phrase in sorted(scores, key=lambda phrase: -scores[phrase]):
-        if not any(word in other.split() for other in ranked for word in phrase.split()):
+        if ranked_words.isdisjoint(phrase_words := stems(phrase.replace(" ", "-"))):
+            ranked_words |= phrase_words
             ranked.append(phrase)
         if len(ranked) == MAX_TOPICS:
             break
