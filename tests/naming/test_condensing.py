@@ -119,7 +119,7 @@ def plain(*contents: str) -> list[Message]:
     ]
 
 
-def test_a_user_who_writes_without_capitals_is_heard_as_one_who_writes_with_them() -> None:
+def test_a_user_who_writes_without_capitals_counts_as_one_who_writes_with_them() -> None:
     def share(capitals: bool) -> float:
         contents = []
         for number in range(1, 41):

@@ -87,7 +87,7 @@ def test_code_and_marks_stay_out(talk: Talk) -> None:
     assert "**" not in notes.abbreviation
 
 
-def test_the_lines_of_a_stack_trace_stay_out_and_its_error_is_told(talk: Talk) -> None:
+def test_the_lines_of_a_stack_trace_stay_out_and_its_error_is_noted(talk: Talk) -> None:
     trace = (
         "getting this when i run my script\n\nTraceback (most recent call last):\n"
         '  File "/home/joe/etl/load.py", line 88, in <module>\n'
@@ -103,15 +103,15 @@ def test_the_lines_of_a_stack_trace_stay_out_and_its_error_is_told(talk: Talk) -
 
 
 @pytest.mark.parametrize(
-    ("letter", "told"),
+    ("letter", "expected"),
     [
         ("Dear Mr. Alvarez, the deposit is due by Friday.", "The deposit is due by Friday."),
         ("Thanks Dr. Ortiz! The lamp arrived at noon.", "The lamp arrived at noon."),
         ("Dear Mr. Alvarez never paid the rent.", "Dear Mr. Alvarez never paid the rent."),
     ],
 )
-def test_a_greeting_with_a_title_is_left_out_whole(letter: str, told: str, talk: Talk) -> None:
-    assert [it.text for it in sentences_of(talk(letter))] == [told]
+def test_a_greeting_with_a_title_is_left_out_whole(letter: str, expected: str, talk: Talk) -> None:
+    assert [it.text for it in sentences_of(talk(letter))] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -319,14 +319,14 @@ def test_what_a_message_orders_changes_nothing_in_the_shape_of_the_notes(
         ),
     ],
 )
-def test_a_user_who_leaves_the_full_stop_out_is_heard_in_scripts_without_spaces(
+def test_a_user_who_leaves_the_full_stop_out_counts_in_scripts_without_spaces(
     contents: tuple[str, ...], denial: str, talk: Talk
 ) -> None:
     assert denial in Extractive().write_notes(talk(*contents), "").abbreviation
 
 
 @pytest.mark.parametrize(
-    ("contents", "told"),
+    ("contents", "expected"),
     [
         (
             (
@@ -384,7 +384,7 @@ def test_a_user_who_leaves_the_full_stop_out_is_heard_in_scripts_without_spaces(
         ),
     ],
 )
-def test_a_short_refusal_correction_or_choice_is_told(
-    contents: tuple[str, ...], told: str, talk: Talk
+def test_a_short_refusal_correction_or_choice_is_noted(
+    contents: tuple[str, ...], expected: str, talk: Talk
 ) -> None:
-    assert told in Extractive().write_notes(talk(*contents), "").abbreviation
+    assert expected in Extractive().write_notes(talk(*contents), "").abbreviation

@@ -93,15 +93,15 @@ def condensed(
         or [min((message.turn_number for message in messages), default=1)]
     )
     speaking = spoken(messages)
-    said: list[Sentence] = []
+    everything: list[Sentence] = []
     for sentence in sentences_of(messages):
         breathe()
-        said.append(sentence)
-    users = [it for it in said if it.role is Role.USER]
+        everything.append(sentence)
+    users = [it for it in everything if it.role is Role.USER]
     # Who writes without capitals begins every sentence so: it is no fragment.
     without_capitals = sum(it.text[0].islower() for it in users) * 2 > len(users)
-    denied = _denied(said)
-    for sentence in said:
+    denied = _denied(everything)
+    for sentence in everything:
         if LIST not in sentence.text:  # a conversation contains no list of tools
             message = speaking[sentence.message]
             speaker = sentence.speaker or ("user" if sentence.role is Role.USER else "agent")
