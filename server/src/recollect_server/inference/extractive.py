@@ -143,7 +143,7 @@ class Extractive:
         phrases = phrases_of(language_of(message.content for message in spoken(messages)))
         whole = [it for it in sentences if it.whole]
         usable = [
-            replace(it, worth=it.worth + more) if (more := _more(it, phrases)) else it
+            replace(it, worth=it.worth + extra) if (extra := _extra(it, phrases)) else it
             for it in (whole if len(whole) > 2 else sentences)
         ]
         last = len(spoken(messages)) - 1
@@ -271,7 +271,7 @@ def decides(sentence: Sentence, phrases: Phrases) -> bool:
     )
 
 
-def _more(sentence: Sentence, phrases: Phrases) -> float:
+def _extra(sentence: Sentence, phrases: Phrases) -> float:
     """Return what a decision and a denial add to the worth of a sentence."""
     return _DECIDES * decides(sentence, phrases) + _DENIES * sentence.denies
 
