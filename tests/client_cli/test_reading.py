@@ -264,3 +264,9 @@ def test_stats_prints_a_count_of_one_as_a_number(recollect: Any, talked: Talked)
     for counts in (figures, figures["channels"]["web"]):
         assert {name: value for name, value in counts.items() if isinstance(value, bool)} == {}
         assert (counts["untitled"], counts["namedByHand"]) == (1, 0)
+
+
+def test_bytes_of_an_argument_that_are_not_utf_8_are_named(recollect: Any) -> None:
+    ran = recollect("search", "caf\udce9")
+    assert ran.code == 2
+    assert "query is not UTF-8: it holds the byte 0xE9" in ran.err

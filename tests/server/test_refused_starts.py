@@ -158,6 +158,15 @@ def test_a_settings_file_that_holds_none(tmp_path: Path, text: str, sentence: st
     assert said(WrongSettings, lambda: Settings.load(file, {})) == f"{file}: {sentence}: {expected}"
 
 
+def test_a_settings_file_that_is_not_utf_8(tmp_path: Path) -> None:
+    file = tmp_path / "recollect.yaml"
+    file.write_bytes("space: hüte\n".encode("latin-1"))
+    assert (
+        said(WrongSettings, lambda: Settings.load(file, {}))
+        == f"{file}: is not UTF-8: save it as UTF-8"
+    )
+
+
 def test_a_settings_file_that_is_not_there(tmp_path: Path) -> None:
     file = tmp_path / "none.yaml"
     assert (

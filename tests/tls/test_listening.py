@@ -252,7 +252,10 @@ def test_health_knows_the_server_by_its_own_certificate(
     for wrong in (["--ca", foreign], []):
         result = run("health", *wrong, "--address", server.target)
         assert result.exit_code == 1
-        assert result.stderr.startswith(f"Error: no server answers at {server.target}: UNAVAILABLE")
+        assert result.stderr == (
+            f"Error: no server answers at {server.target}: UNAVAILABLE: name a running one with"
+            " --address, and its authority with --ca if that is no public one\n"
+        )
 
 
 def test_health_shows_a_certificate_to_a_server_that_asks_for_one(

@@ -98,8 +98,12 @@ def _guarded(
         set_value(*arguments)
     except UnicodeEncodeError as error:
         character = ord(error.object[error.start])
+        # Python stands for the bytes of an argument or of input that are not UTF-8 by these.
+        is_byte = 0xDC80 <= character <= 0xDCFF
         description = (
-            f"holds half a character (the lone surrogate U+{character:04X}), which"
+            f"is not UTF-8: it holds the byte 0x{character - 0xDC00:02X}"
+            if is_byte
+            else f"holds half a character (the lone surrogate U+{character:04X}), which"
             " UTF-8 cannot carry"
         )
         raise invalid(field, description) from None

@@ -80,7 +80,8 @@ def health(
             answer, call = stub.Check.with_call(health_pb2.HealthCheckRequest(), timeout=2)
         except grpc.RpcError as error:
             raise click.ClickException(
-                f"no server answers at {address}: {error.code().name}"
+                f"no server answers at {address}: {error.code().name}: name a running one with"
+                " --address, and its authority with --ca if that is no public one"
             ) from error
     name = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     click.echo(name)

@@ -506,6 +506,8 @@ class Settings(BaseSettings):
             raise WrongSettings(
                 f"{config}: cannot be read ({error.strerror}): let this user read it"
             ) from error
+        except UnicodeDecodeError:
+            raise WrongSettings(f"{config}: is not UTF-8: save it as UTF-8") from None
         except (ValueError, TypeError) as error:  # a list, or words
             raise WrongSettings(f"{config}: holds no settings: {_EXPECTED}") from error
         except Exception as error:
