@@ -43,7 +43,7 @@ from recollect_server.inference.tools import called_in, listed, parted
 _LENGTH = 0.85  # power of its length that a sentence's weight is divided by
 _ASKED = 2.0  # factor for the user's own words
 _DECIDES = 0.4  # what a decision adds to the worth of its sentence
-_DENIES = 0.6  # what it adds that the user refuses or takes back what was said just before
+_DENIES = 0.25  # what it adds that the user refuses or takes back what was said just before
 _LEANING = 0.5  # factor for a sentence that refers to one that is left out
 _COVERED = 0.15  # a word's weight once a chosen sentence has it
 # sentences of a long conversation that are looked at together, and how many of them go on
