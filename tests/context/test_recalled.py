@@ -4,6 +4,7 @@ turns and by source.
 
 import pytest
 from recollect.v1 import context_pb2
+from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.message_pb2 import ToolCall
 
@@ -61,6 +62,33 @@ def test_what_the_context_shows_already_is_not_recalled(service: Service) -> Non
         [],
         [],
     )
+
+
+def test_a_turn_that_forks_have_copies_of_is_in_a_context_once(service: Service) -> None:
+    first = long_conversation(service, 40, 20)
+    fork = service.conversations.Fork(conversation_api.ForkRequest(conversation_id=first))
+    second = fork.conversation.id
+    fork = service.conversations.Fork(
+        conversation_api.ForkRequest(conversation_id=second, through_turn=30)
+    )
+    third, elsewhere = fork.conversation.id, service.create().id
+    for name in (first, second, third, elsewhere):
+        service.append(name, user(f"We go on with {name}."), agent("Good."))
+        answer = built(service, name, "What is the zebra called?")
+        texts = said((*answer.hot, *answer.warm, *answer.cold))
+        assert texts.count("Our zebra is called Ottokar.") == 1
+        # What a conversation has itself is not recalled from a copy.
+        assert name == elsewhere or {it.conversation_id for it in answer.cold} <= {name}
+
+
+def test_what_a_fork_went_on_with_is_recalled_beside_its_origin(service: Service) -> None:
+    first = long_conversation(service, 40, 20)
+    fork = service.conversations.Fork(conversation_api.ForkRequest(conversation_id=first))
+    second = fork.conversation.id
+    service.append(second, user("The zebra Ottokar moved to Lisbon."), agent("Noted."))
+    service.append(first, user("Note item 41, please."), agent("Noted as entry 41."))
+    answer = built(service, first, "Where did the zebra Ottokar move?")
+    assert "The zebra Ottokar moved to Lisbon." in said(answer.cold)
 
 
 def test_what_makes_room_for_recall_can_be_recalled(start_server: Start, connect: Connect) -> None:

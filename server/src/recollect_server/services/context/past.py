@@ -30,6 +30,7 @@ from recollect_server.services.recall.similar_words import SimilarWords
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import TurnName
 
 # characters of a message that are asked with: a search is for a question, not for a page
@@ -102,7 +103,8 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     least = inquiry.rules.least(best)
     trust = BY_MEANING if candidates.scans else BY_WORDS
     granted = inquiry.rules.budget(best, inquiry.own_budget, inquiry.budget, trust)
-    chosen = _choose(candidates, ranked, inquiry, least, granted)
+    singles = _without_copies(index, candidates, ranked[:_RANKED], inquiry)
+    chosen = _choose(candidates, singles, inquiry, least, granted)
     turns = RecalledTurns(space, tiers, candidates, inquiry, chosen).read() if chosen else []
     dropped = _too_low(candidates, ranked, least, turns) if inquiry.explain else []
     if not chosen:
@@ -134,6 +136,36 @@ def _is_chance(candidates: Candidates, question: str, now: int) -> bool:
     return not (is_of_past and asks_of_dates(question))
 
 
+def _without_copies(
+    index: Index, candidates: Candidates, ranked: list[int], inquiry: Inquiry
+) -> list[int]:
+    """Return the messages, but of turns that forks have copies of only one: that of the current
+    conversation, whether it is shown or may be recalled, else the one that ranks first.
+    """
+    shown = inquiry.shown
+    numbers = {candidates.messages[at].number for at in ranked}
+    origins = index.conversations.origins(numbers | {shown.number or 0})
+    if not origins:
+        return ranked
+
+    def first_place(number: int | None, conversation_id: str, turn: int) -> tuple[str, int]:
+        """Return the place of the turn that this one is a copy of, or its own."""
+        copied = [it for it, through in origins.get(number or 0, []) if turn <= through]
+        return (copied[-1] if copied else conversation_id), turn
+
+    holders: dict[tuple[str, int], int | None] = {}
+    singles = []
+    for at in ranked:
+        message = candidates.messages[at]
+        turn = message.turn_number
+        place = first_place(message.number, candidates.conversation_of(at).id, turn)
+        own = first_place(shown.number, shown.conversation_id, turn)
+        holder = holders.setdefault(place, shown.number if place == own else message.number)
+        if holder == message.number:
+            singles.append(at)
+    return singles
+
+
 def _choose(
     candidates: Candidates, ranked: list[int], inquiry: Inquiry, least: float, granted: int
 ) -> dict[TurnName, list[int]]:
@@ -144,7 +176,7 @@ def _choose(
     best = candidates.message_scores[ranked[0]] if ranked else 0.0
     chosen: dict[TurnName, list[int]] = {}
     room = _POOL * granted
-    for at in ranked[:_RANKED]:
+    for at in ranked:
         message, score = candidates.messages[at], candidates.message_scores[at]
         name = (message.number, message.turn_number)
         if score < least or (room <= 0 and name not in chosen):

@@ -248,6 +248,28 @@ class ConversationTable:
             rows = connection.execute(query, (conversation_id, turn, limit))
             return [str(row[0]) for row in rows]
 
+    def origins(self, numbers: set[int]) -> dict[int, list[tuple[str, int]]]:
+        """Return what forks are copies of, by their numbers: ids of conversations, the nearest one
+        first, each with the last turn that the fork has of it.
+        """
+        query = """
+            WITH RECURSIVE chain(number, depth, origin, through) AS (
+                SELECT number, 1, origin_id, origin_turn FROM conversations
+                 WHERE number IN (SELECT value FROM json_each(?)) AND origin_id <> ''
+                UNION ALL
+                SELECT chain.number, depth + 1, c.origin_id, min(through, c.origin_turn)
+                  FROM chain JOIN conversations c ON c.id = chain.origin
+                 WHERE c.origin_id <> '' AND depth < 100
+            )
+            SELECT number, origin, through FROM chain ORDER BY number, depth"""
+        origins: dict[int, list[tuple[str, int]]] = {}
+        with self._database.reading() as connection:
+            for number, origin, through in connection.execute(
+                query, (orjson.dumps(list(numbers)).decode(),)
+            ):
+                origins.setdefault(number, []).append((origin, through))
+        return origins
+
     def progress(self) -> dict[str, tuple[int, int]]:
         """Return the indexed length of every transcript by conversation: bytes and lines."""
         with self._database.reading() as connection:
