@@ -1,9 +1,11 @@
 """Questions with an order number, an address, a path or a hash, in a store full of others."""
 
-import pytest
-from recollect import Client, Message
+from datetime import UTC, datetime
 
-from tests.conftest import Start
+import pytest
+from recollect import Client, DateRange, Message
+
+from tests.conftest import MovableClock, Start
 from tests.server.conftest import Connect
 from tests.waiting import until_embedded
 
@@ -71,3 +73,20 @@ def test_a_message_with_the_identifier_of_a_question_comes_first(
                     if answer.results[0].conversation_id != conversations[at]:
                         wrong.append(f"{question}: the conversation {answer.results[0]}")
         assert wrong == []
+
+
+def test_an_identifier_brings_nothing_that_a_filter_leaves_out(
+    client: Client, clock: MovableClock
+) -> None:
+    elsewhere = client.conversations.create("web", messages=[Message.user(f"{order(1)} arrived")])
+    clock.move(86_400_000)
+    asked_at = datetime.fromtimestamp(clock() / 1000, UTC)
+    here = client.conversations.create("cli", messages=[Message.user(f"{order(1)} came back")])
+    everywhere = client.recall.search(order(1))
+    assert {it.conversation_id for it in everywhere.hits} == {elsewhere.id, here.id}
+    for answer in (
+        client.recall.search(order(1), channel="cli"),
+        client.recall.search(order(1), conversation_id=here.id),
+        client.recall.search(order(1), date_range=DateRange(start=asked_at)),
+    ):
+        assert [it.conversation_id for it in answer.hits] == [here.id]
