@@ -95,6 +95,40 @@ def test_the_request_of_a_killed_delete_is_answered_after_a_restart(
         assert code_of(lambda: service.delete(goes, request_id="d2")) == "NOT_FOUND"
 
 
+@pytest.mark.parametrize(
+    ("point", "is_shared"),
+    [
+        *(("delete.durable", False), ("delete.file_removed", False), ("delete.log_emptied", False)),
+        *(("delete.log_emptied", True), ("delete.file_gone", True)),
+    ],
+)
+def test_a_killed_delete_that_is_repeated_leaves_a_conversation_that_began_anew(
+    point: str,
+    is_shared: bool,
+    tmp_path: Path,
+    start_server: Start,
+    request: pytest.FixtureRequest,
+) -> None:
+    store = request.getfixturevalue("postgres").new_database() if is_shared else "folder"
+    data = tmp_path / "killed"
+    name = "conv-01J00000000000000000000000"
+    with process(data, point, "127.0.0.1:0", "--store", store) as server:
+        with connected(server.target) as service:
+            service.conversation_of(WORD, conversation_id=name)
+            with suppress(grpc.RpcError):
+                service.delete(name, request_id="d1")
+        assert server.was_killed
+    running = start_server(data_dir=data, store=store)
+    with connected(running.target) as service:
+        assert service.conversation_of("Stays", conversation_id=name) == name
+        receipt = service.delete(name, request_id="d1")
+        assert receipt.conversation_id == name
+        assert service.delete(name, request_id="d1") == receipt
+        assert [it.content for it in service.load(name).messages] == ["Stays"]
+        service.delete(name, request_id="d2")
+        assert code_of(lambda: service.get(name)) == "NOT_FOUND"
+
+
 def delete(service: Service) -> api.DeleteManyResponse:
     return service.conversations.DeleteMany(
         api.DeleteManyRequest(channels=["cli"], request_id="clean")

@@ -8,6 +8,8 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall
+from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place
 
@@ -169,6 +171,28 @@ def test_the_receipt_is_known_after_a_restart(
     receipt = service.delete(conversation_id, request_id="d1")
     server.stop()
     assert connect(start_server()).delete(conversation_id, request_id="d1") == receipt
+
+
+@pytest.mark.files
+def test_an_id_begins_anew_once_its_delete_has_its_answer(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = service.conversation_of("one", conversation_id="conv-01J00000000000000000000000")
+    end_delete = RequestTable.end_delete
+    codes: list[str] = []
+
+    def be_overtaken(table: RequestTable, request: KnownRequest) -> None:
+        monkeypatch.undo()
+        codes.append(code_of(lambda: service.create(conversation_id=name)))
+        end_delete(table, request)
+
+    monkeypatch.setattr(RequestTable, "end_delete", be_overtaken)
+    receipt = service.delete(name, request_id="d1")
+    assert codes == ["ALREADY_EXISTS"]
+    assert service.create(conversation_id=name).id == name
+    assert counts(receipt)["messages"] == 1
+    assert service.delete(name, request_id="d1") == receipt
+    assert service.get(name).id == name
 
 
 def test_of_16_callers_one_deletes(service: Service) -> None:

@@ -139,9 +139,8 @@ class Deletions:
                         # Its answer is kept before the log goes: who finds no log finds it.
                         if earlier := self._requests.find(request):
                             return Receipt.of(earlier)
-                        if self._is_killed_at_end(conversation_id, request):
-                            empty = Receipt(conversation_id, {}, self._clock())
-                            return Receipt.of(self._requests.end_delete(empty.known_as(request)))
+                        if self._cut_short(conversation_id) == request:
+                            return self._end_without_log(conversation_id, request)
                         raise
                     number = self._unfinished.get(conversation_id)
                 self._states.forget(conversation_id)
@@ -198,6 +197,14 @@ class Deletions:
     def is_left(self, conversation_id: str) -> bool:
         """Return whether the index may have something of a deleted conversation."""
         return conversation_id in self._unfinished
+
+    def free(self, conversation_id: str) -> None:
+        """Let an id that no log has begin anew: a repeat of the request that deleted what had it
+        before is answered, and does not delete what begins now. Raises IndexUnavailable,
+        StorageUnavailable. Hold the conversation's lock.
+        """
+        if (request := self._cut_short(conversation_id)) is not None:
+            self._end_without_log(conversation_id, request)
 
     def revive(self, conversation_id: str) -> None:
         """Let a conversation be there again whose delete was lost with a part of the store. The
@@ -288,15 +295,18 @@ class Deletions:
         """
         return self._requests.is_begun(request) and self._store.is_taken(conversation_id)
 
-    def _is_killed_at_end(self, conversation_id: str, request: RequestKey) -> bool:
-        """Return whether this very request deleted a conversation in a process that was killed
-        before it kept the answer. Over a shared store that is kept before the log goes.
+    def _cut_short(self, conversation_id: str) -> RequestKey | None:
+        """Return the request that deleted a conversation whose log is gone, and whose answer a kill
+        or the index kept from being kept. Over a shared store that is kept before the log goes.
         """
-        index = self._projection.index
-        return (
-            self._store.sharing is None
-            and request_of_delete(self._store, index, conversation_id) == request
-        )
+        if self._store.sharing is not None:
+            return None
+        return request_of_delete(self._store, self._projection.index, conversation_id)
+
+    def _end_without_log(self, conversation_id: str, request: RequestKey) -> Receipt:
+        """Keep the answer of such a request: nothing is left that it could count."""
+        empty = Receipt(conversation_id, {}, self._clock())
+        return Receipt.of(self._requests.end_delete(empty.known_as(request)))
 
     def _keep_as_indexed(self, stored: Stored) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its

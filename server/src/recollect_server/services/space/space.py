@@ -306,15 +306,24 @@ class Space:
         assert isinstance(contents[0], Began)
         conversation_id = contents[0].id
         with self._locks.conversations.hold(conversation_id):
-            if is_named and self._store.is_taken(conversation_id):
-                if self.is_shared and not self._store.has(conversation_id):
-                    raise StorageUnavailable(
-                        f"{conversation_id} is being deleted by several servers: repeat the call"
-                        " with the same request_id"
-                    )
-                raise ConversationExists(conversation_id)
+            if is_named:
+                self._free_name(conversation_id)
             self._admit_conversation()
             return self._writes.begin(conversation_id, contents, request, claim)
+
+    def _free_name(self, conversation_id: str) -> None:
+        """Refuse an id that is taken. Hold the conversation's lock."""
+        if self._store.is_taken(conversation_id):
+            if self.is_shared and not self._store.has(conversation_id):
+                raise StorageUnavailable(
+                    f"{conversation_id} is being deleted by several servers: repeat the call"
+                    " with the same request_id"
+                )
+            raise ConversationExists(conversation_id)
+        # Its file goes before the last steps of its delete.
+        if not self.is_shared and self._deletions.is_left(conversation_id):
+            raise ConversationExists(conversation_id)
+        self._deletions.free(conversation_id)
 
     def append(
         self,
