@@ -2,10 +2,13 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recollect import Client, InvalidArgument, Message, NotFound, PermissionDenied, RecollectError
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.storage.logs.space_removal import receipts
+from recollect_server.transport.streams import Streams
 
 from tests.administration.conftest import Guarded
 from tests.conftest import RunningServer, Start
@@ -86,6 +89,44 @@ def test_a_delete_ends_the_streams_of_its_space_and_of_no_other(
     client.admin.delete_space("ada")
     until(lambda: "ada" in ended)
     assert ended == {"ada": "there is no space ada"}
+
+
+@pytest.mark.parametrize("moment", ["opened", "being opened"])
+def test_a_subscriber_that_comes_while_its_space_is_deleted_holds_nothing_up(
+    moment: str, server: RunningServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(server, "ada", "hello")
+    remove, open_stream = Spaces.remove, Streams.open
+    begun = threading.Event()
+    ends: list[str] = []
+
+    def subscribe() -> None:
+        with Client(server.target, space="ada") as watching:
+            try:
+                for _ in watching.conversations.watch():
+                    begun.set()
+            except RecollectError as error:
+                ends.append(str(error))
+
+    subscriber = threading.Thread(target=subscribe, daemon=True)
+
+    def be_overtaken(spaces: Spaces[Any], *arguments: Any) -> Any:
+        subscriber.start()
+        until(lambda: begun.is_set() or ends)
+        return remove(spaces, *arguments)
+
+    def be_late(*arguments: Any, **named: Any) -> None:
+        begun.set()
+        if moment == "being opened":
+            until(lambda: server.app.spaces.is_leaving("ada"))
+        open_stream(*arguments, **named)
+
+    monkeypatch.setattr(Spaces, "remove", be_overtaken)
+    monkeypatch.setattr(Streams, "open", be_late)
+    assert client.admin.delete_space("ada").conversations == 1
+    subscriber.join(20)
+    assert ends == ["there is no space ada"]
+    assert names(client) == ["default"]
 
 
 def test_the_default_space_is_not_deleted(client: Client) -> None:

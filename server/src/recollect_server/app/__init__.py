@@ -392,8 +392,8 @@ def _follow_removals(stores: Stores, spaces: Spaces[OpenSpace], streams: Streams
     """Remove what other servers deleted; return the seconds until the next look."""
 
     def close(name: str, remove: Callable[[], None]) -> None:
-        streams.end_of_space(name)
-        spaces.remove(name, _PATIENCE, remove)
+        with streams.ended_in(name):
+            spaces.remove(name, _PATIENCE, remove)
 
     # What cannot be closed or asked for now is tried again.
     with suppress(StorageUnavailable, SpaceBeingDeleted, Stopping):

@@ -54,7 +54,7 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
         data_dir,
         settings.space,
         parts.spaces,
-        parts.streams.end_of_space,
+        parts.streams.ended_in,
         parts.clock,
     )
     return (

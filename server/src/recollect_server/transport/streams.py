@@ -10,7 +10,9 @@ the server stops, too many streams.
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
@@ -168,6 +170,7 @@ class Streams:
         self._resting: set[_Followed] = set()
         self._streams: set[Stream] = set()
         self._opening = 0
+        self._leaving: Counter[str] = Counter()  # deletes of spaces that are under way
         self._stopping = threading.Event()
         self._senders = Senders(self._pump, limits.send_timeout)
         self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
@@ -218,6 +221,8 @@ class Streams:
                 self._streams.add(stream)
                 self._followed[watched].streams.add(stream)
                 self._ticks_at = min(self._ticks_at, time.monotonic() + self._tick_seconds)
+                if call.principal.space in self._leaving:
+                    stream.ending = status_of(SpaceNotFound(call.principal.space))
                 self._guard.notify_all()
         finally:
             with self._guard:
@@ -246,15 +251,25 @@ class Streams:
                 concerned.append(stream)
         self._senders.schedule(concerned)
 
-    def end_of_space(self, space: str) -> None:
-        """End the streams of callers of a space, which is being deleted."""
+    @contextmanager
+    def ended_in(self, space: str) -> Iterator[None]:
+        """End the streams of callers of a space, which is being deleted; in the block also those
+        that are being opened.
+        """
         with self._guard:
+            self._leaving[space] += 1
             concerned = [
                 it for it in self._streams if it.principal.space == space and it.ending is None
             ]
         for stream in concerned:
             stream.ending = status_of(SpaceNotFound(space))
         self._senders.schedule(concerned)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._leaving[space] -= 1
+                self._leaving += Counter()  # keeps the positive ones
 
     def count(self) -> int:
         """Return the number of open streams."""

@@ -1,6 +1,7 @@
 """Spaces as their administrators see them: listed, whether they are open or not."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -86,12 +87,12 @@ class SpaceAdministration:
         data_dir: Path,
         default: str,
         spaces: Spaces[Any],
-        end_streams: Callable[[str], None],
+        without_streams: Callable[[str], AbstractContextManager[None]],
         clock: Clock,
     ) -> None:
-        """`end_streams` ends the open streams of a space."""
+        """`without_streams` ends the streams of a space, and keeps them ended in its block."""
         self._stores = stores
-        self._end_streams = end_streams
+        self._without_streams = without_streams
         self._clock = clock
         self._due = DueMarkers(data_dir)
         self._default = default
@@ -141,11 +142,11 @@ class SpaceAdministration:
             )
         if not self._stores.is_space(name):
             raise SpaceNotFound(name)
-        self._end_streams(name)
         try:
-            return self._spaces.remove(
-                name, _PATIENCE, lambda: self._stores.remove(name, self._clock())
-            )
+            with self._without_streams(name):
+                return self._spaces.remove(
+                    name, _PATIENCE, lambda: self._stores.remove(name, self._clock())
+                )
         except OSError as error:
             raise StorageUnavailable(
                 f"the space {name} cannot be deleted: {error.strerror or error}"
