@@ -97,14 +97,14 @@ def test_a_subscriber_that_comes_while_its_space_is_deleted_holds_nothing_up(
 ) -> None:
     talk(server, "ada", "hello")
     remove, open_stream = Spaces.remove, Streams.open
-    begun = threading.Event()
+    opening = threading.Event()
     ends: list[str] = []
 
     def subscribe() -> None:
         with Client(server.target, space="ada") as watching:
             try:
                 for _ in watching.conversations.watch():
-                    begun.set()
+                    opening.set()
             except RecollectError as error:
                 ends.append(str(error))
 
@@ -112,11 +112,11 @@ def test_a_subscriber_that_comes_while_its_space_is_deleted_holds_nothing_up(
 
     def be_overtaken(spaces: Spaces[Any], *arguments: Any) -> Any:
         subscriber.start()
-        until(lambda: begun.is_set() or ends)
+        until(lambda: opening.is_set() or ends)
         return remove(spaces, *arguments)
 
     def be_late(*arguments: Any, **named: Any) -> None:
-        begun.set()
+        opening.set()
         if moment == "being opened":
             until(lambda: server.app.spaces.is_leaving("ada"))
         open_stream(*arguments, **named)
