@@ -12,7 +12,10 @@ from tests.server.conftest import Service
 
 T = TypeVar("T")
 
-_PAUSE = 0.02
+_SHORTEST, _LONGEST = 0.01, 0.1
+"""Seconds between two looks: what comes at once is seen at once, and a long wait leaves the
+processor to what is awaited.
+"""
 
 
 def until(
@@ -22,13 +25,15 @@ def until(
 ) -> T:
     """Return the condition's value once it is true; fail after `seconds` without progress."""
     last, end = progress(), time.monotonic() + seconds
+    pause = _SHORTEST
     while True:
         if value := condition():
             return value
         if (now := progress()) != last:
             last, end = now, time.monotonic() + seconds
         assert time.monotonic() < end, "the condition did not come true"
-        time.sleep(_PAUSE)
+        time.sleep(pause)
+        pause = min(_LONGEST, 1.5 * pause)
 
 
 def until_embedded(service: Service, server: RunningServer) -> None:
