@@ -3,13 +3,17 @@ that learns of it.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recollect import Client
+from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect_server.domain.conversation import Unindexed
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space.space import Space
+from recollect_server.services.space.state import Committed
 from recollect_server.services.space.unindexing import take_out_part
+from recollect_server.services.space.writes import Writes
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.administration.test_verification import verified
@@ -199,3 +203,25 @@ def test_a_server_joins_while_others_change_what_is_being_redacted(
             assert said(three, name) == said(one, name)
         until(lambda: verified(client).problems == ())
         until(lambda: files_with(server.data_dir, "secretword", "hiddenword") == [])
+
+
+def test_a_fork_that_another_server_makes_of_a_text_has_it_no_more_or_is_named(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = replicas.one, replicas.two
+    origin = one.conversation_of("secretword", "butter")
+    assert two.found("secretword") == [origin]
+    begin = Writes.begin
+    copied_in: list[str] = []
+
+    def be_overtaken(writes: Writes, *arguments: Any) -> Committed:
+        monkeypatch.undo()
+        copied_in.extend(redact(one, origin, sequence=2).copied_in)
+        return begin(writes, *arguments)
+
+    monkeypatch.setattr(Writes, "begin", be_overtaken)
+    request = conversation_api.ForkRequest(conversation_id=origin, request_id="fork")
+    copy = two.conversations.Fork(request).conversation.id
+    assert one.found("secretword") == two.found("secretword") == copied_in
+    assert [text for text, _, _ in said(one, copy)][1:] == ["butter"]
+    assert two.conversations.Fork(request).conversation.id == copy

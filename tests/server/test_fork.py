@@ -1,9 +1,13 @@
 """Fork: a copy up to a turn, whole or not there, that goes its own way."""
 
+from threading import Thread
 from typing import Any
 
+import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import ToolCall
+from recollect_server.services.space.state import Committed
+from recollect_server.services.space.writes import Writes
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import (
@@ -16,6 +20,7 @@ from tests.server.conftest import (
     transcript,
     user,
 )
+from tests.server.test_redact import redact
 
 
 def fork(service: Service, conversation_id: str, **fields: Any) -> api.ForkResponse:
@@ -75,6 +80,27 @@ def test_an_email_conversation_is_not_forked(service: Service) -> None:
     origin = service.conversation_of("one", channel="email")
     failure = failure_of(lambda: fork(service, origin))
     assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("conversation_id",))
+
+
+def test_a_redaction_names_a_fork_that_is_made_while_it_comes(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = service.conversation_of("secretword", "butter")
+    begin = Writes.begin
+    answers: list[api.RedactMessageResponse] = []
+    redaction = Thread(target=lambda: answers.append(redact(service, origin, sequence=2)))
+
+    def be_overtaken(writes: Writes, *arguments: Any) -> Committed:
+        monkeypatch.undo()
+        redaction.start()
+        redaction.join(1)  # it waits for the fork, or has removed the text by then
+        return begin(writes, *arguments)
+
+    monkeypatch.setattr(Writes, "begin", be_overtaken)
+    copy = fork(service, origin).conversation.id
+    redaction.join()
+    assert service.found("secretword") == list(answers[0].copied_in)
+    assert texts(service, copy)[1] == (2, "butter")
 
 
 def test_subscribers_see_a_fork_begin(service: Service, server: RunningServer) -> None:

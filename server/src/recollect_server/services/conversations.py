@@ -175,8 +175,12 @@ class Conversations:
         with self._space.exclusive(request=request_id):
             if request and (previous := self._begun(request)):
                 return self._repeated(previous, None)
-            contents = lines_of_fork(self._space, conversation_id, through, max_bytes)
-            done = self._space.begin(contents, request)
+            fork_id = f"conv-{ULID()}"
+
+            def lines(origin: Conversation) -> list[Content]:
+                return lines_of_fork(self._space, origin, fork_id, through, max_bytes)
+
+            done = self._space.copy(conversation_id, fork_id, lines, request)
         return self._appended(done)
 
     def _pinned_at(self, place: Place) -> set[str]:

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-from ulid import ULID
-
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Began, Content, TitleAssigned
+from recollect_server.domain.conversation import Began, Content, Conversation, TitleAssigned
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.services.space.space import Space
@@ -14,14 +12,13 @@ _MAX_COPIED = 1000  # messages of a fork, as of any write
 
 
 def lines_of_fork(
-    space: Space, conversation_id: str, through: int, max_bytes: int
+    space: Space, origin: Conversation, fork_id: str, through: int, max_bytes: int
 ) -> list[Content]:
     """Return the lines of a new conversation that copies another one up to a turn (0: the newest).
-    The copies have no usage and no cost: those were spent once.
+    The copies have no usage and no cost: those were spent once. Hold the lock of the other one.
 
-    Raises InvalidField, ConversationNotFound, StorageUnavailable.
+    Raises InvalidField, StorageUnavailable.
     """
-    origin = space.read(conversation_id).conversation
     if not 0 <= through <= origin.turn_count:
         raise InvalidField.of(
             "through_turn", f"is {through}; the newest turn is {origin.turn_count}"
@@ -34,7 +31,7 @@ def lines_of_fork(
     last = through or origin.turn_count
     now = space.clock()
     began = Began(
-        f"conv-{ULID()}",
+        fork_id,
         origin.channel,
         now,
         origin.participants,
@@ -42,7 +39,7 @@ def lines_of_fork(
         origin_id=origin.id,
         origin_turn=last,
     )
-    contents: list[Content] = [began, *_copies(space, conversation_id, last, max_bytes)]
+    contents: list[Content] = [began, *_copies(space, origin.id, last, max_bytes)]
     if origin.title:
         by = origin.title_record
         contents.append(TitleAssigned(origin.title, origin.topics, now, by.writer, by.model))

@@ -95,6 +95,7 @@ class Removals:
             by=by,
             request=key_of("RedactMessage", request_id, payload),
         )
+        self._space.end_copies(conversation_id)
         first = min(message.turn_number for message in done.messages)
         copies = self._space.index.conversations.copies(conversation_id, first, _MAX_COPIES)
         return done, copies

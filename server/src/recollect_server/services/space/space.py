@@ -311,6 +311,34 @@ class Space:
             self._admit_conversation()
             return self._writes.begin(conversation_id, contents, request, claim)
 
+    def copy(
+        self,
+        conversation_id: str,
+        copy_id: str,
+        contents: Callable[[Conversation], list[Content]],
+        request: RequestKey | None,
+    ) -> Committed:
+        """Write what `contents` makes of a conversation as the first lines of a new one, of an id
+        that nobody has.
+
+        The conversation is not written, redacted or deleted here meanwhile, and the copy is refused
+        if another process redacted it (see `end_copies`). Raises ConversationNotFound,
+        LimitExceeded, StorageUnavailable. Hold no conversation's lock.
+        """
+        claim = self.claim([_copies_of(conversation_id)])
+        with self._locks.conversations.hold_each([conversation_id, copy_id]):
+            lines = contents(self._states.get(conversation_id).conversation)
+            self._admit_conversation()
+            return self._writes.begin(copy_id, lines, request, claim)
+
+    def end_copies(self, conversation_id: str) -> None:
+        """Have every copy in the index that was made of a conversation before it was redacted; one
+        that another process is about to write is refused. Raises LogUnavailable. Hold no lock.
+        """
+        if self._store.sharing:
+            self._store.sharing.claim(_copies_of(conversation_id))
+            self.follow()
+
     def _free_name(self, conversation_id: str) -> None:
         """Refuse an id that is taken. Hold the conversation's lock."""
         if self._store.is_taken(conversation_id):
@@ -510,3 +538,8 @@ class Space:
     def close(self) -> None:
         """Close the index, and those used before it. No call may be under way."""
         self._projection.close()
+
+
+def _copies_of(conversation_id: str) -> str:
+    """Return the name of the place where copies of a conversation begin."""
+    return f"copies {conversation_id}"

@@ -252,6 +252,9 @@ class Sharing(Protocol):
         log there names it, and fails if there is another one by then.
         """
 
+    def claim(self, place: str) -> None:
+        """Claim a place: an append that begins a log there and names the claim before it fails."""
+
     def begin_request(self, request_id: str, payload: str) -> bool:
         """Begin a request that leaves no line; `payload` is the hash of its payload. From here on
         its id is taken, for those that leave lines too. Return False if another request has it.

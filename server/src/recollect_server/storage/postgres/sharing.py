@@ -150,6 +150,16 @@ class PostgresSharing:
         last = {keys[bytes(key)]: str(append) for key, append in rows}
         return tuple((place, last.get(place, "")) for place in keys.values())
 
+    def claim(self, place: str) -> None:
+        """Claim a place anew."""
+        self._rows(
+            "INSERT INTO recollect.claims (space, key, log, append)"
+            " VALUES (%s, %s, '', gen_random_uuid()) ON CONFLICT (space, key) DO UPDATE"
+            " SET log = '', append = excluded.append, \"time\" = now() RETURNING 1",
+            *(self._space, key_of(place)),
+            action="written",
+        )
+
     def begin_request(self, request_id: str, payload: str) -> bool:
         """Claim the id of a request, and keep that it is begun."""
         begin = f"SELECT recollect.begin_request({_REQUEST})"
