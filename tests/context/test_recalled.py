@@ -81,6 +81,22 @@ def test_a_turn_that_forks_have_copies_of_is_in_a_context_once(service: Service)
         assert name == elsewhere or {it.conversation_id for it in answer.cold} <= {name}
 
 
+def test_a_turn_is_in_a_context_once_though_a_fork_between_its_copies_is_deleted(
+    service: Service,
+) -> None:
+    first = long_conversation(service, 40, 20)
+    fork = service.conversations.Fork(conversation_api.ForkRequest(conversation_id=first))
+    second = fork.conversation.id
+    fork = service.conversations.Fork(conversation_api.ForkRequest(conversation_id=second))
+    third, elsewhere = fork.conversation.id, service.create().id
+    service.delete(second)
+    for name in (first, third, elsewhere):
+        service.append(name, user(f"We go on with {name}."), agent("Good."))
+        answer = built(service, name, "What is the zebra called?")
+        texts = said((*answer.hot, *answer.warm, *answer.cold))
+        assert texts.count("Our zebra is called Ottokar.") == 1
+
+
 def test_what_a_fork_went_on_with_is_recalled_beside_its_origin(service: Service) -> None:
     first = long_conversation(service, 40, 20)
     fork = service.conversations.Fork(conversation_api.ForkRequest(conversation_id=first))

@@ -82,6 +82,33 @@ def test_an_email_conversation_is_not_forked(service: Service) -> None:
     assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("conversation_id",))
 
 
+@pytest.mark.parametrize("index", ["kept", "made anew"])
+def test_a_redaction_names_every_copy_though_one_between_is_deleted(
+    index: str, start_server: Start, connect: Connect
+) -> None:
+    server = start_server()
+    service = connect(server)
+    first = service.conversation_of("secretword", "butter", "honey")
+    second = fork(service, first, through_turn=2).conversation.id
+    service.append(second, user("hiddenword"))
+    third = fork(service, second).conversation.id
+    fourth = fork(service, third, through_turn=1).conversation.id
+    fifth = fork(service, first, through_turn=1).conversation.id
+    service.delete(second)
+    sixth = fork(service, third).conversation.id
+    if index == "made anew":
+        server.stop()
+        delete_index(server)
+        service = connect(start_server())
+    copies = {first, third, fourth, fifth, sixth}
+    for name in copies:
+        answer = redact(service, name, sequence=2)
+        assert set(answer.copied_in) == copies - {name}
+    assert service.found("secretword") == []
+    assert set(redact(service, sixth, turn_number=3).copied_in) == {third}
+    assert set(redact(service, first, turn_number=3).copied_in) == set()
+
+
 def test_a_redaction_names_a_fork_that_is_made_while_it_comes(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

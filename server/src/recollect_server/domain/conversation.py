@@ -121,6 +121,10 @@ class Conversation:
     """The conversation that it was copied of; empty: it is no fork."""
     origin_turn: int = 0
     """The last turn that was copied."""
+    earlier_origins: tuple[tuple[str, int], ...] = ()
+    """Origins of the origin, nearest first, each with its last turn that is here. Those between
+    may be deleted.
+    """
     unindexed: bool = False
     """True if searches and the contexts of others leave it out, until somebody writes to it."""
 
@@ -146,6 +150,7 @@ class Began:
     origin_id: str = ""
     """The conversation that it is a copy of, up to the turn `origin_turn`."""
     origin_turn: int = 0
+    earlier_origins: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +341,7 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
                 pinned=content.pinned,
                 origin_id=content.origin_id,
                 origin_turn=content.origin_turn,
+                earlier_origins=content.earlier_origins,
             )
         case _ if before is None:
             return None
@@ -448,6 +454,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         metadata=before.metadata,
         origin_id=before.origin_id,
         origin_turn=before.origin_turn,
+        earlier_origins=before.earlier_origins,
     )
 
 

@@ -9,6 +9,7 @@ from recollect_server.domain.message import Message, reading_order
 from recollect_server.services.space.space import Space
 
 _MAX_COPIED = 1000  # messages of a fork, as of any write
+_MAX_ORIGINS = 100  # of a fork of a fork of a fork
 
 
 def lines_of_fork(
@@ -38,12 +39,21 @@ def lines_of_fork(
         model=origin.model,
         origin_id=origin.id,
         origin_turn=last,
+        earlier_origins=_earlier_origins(origin, last),
     )
     contents: list[Content] = [began, *_copies(space, origin.id, last, max_bytes)]
     if origin.title:
         by = origin.title_record
         contents.append(TitleAssigned(origin.title, origin.topics, now, by.writer, by.model))
     return contents
+
+
+def _earlier_origins(origin: Conversation, last: int) -> tuple[tuple[str, int], ...]:
+    """Return what the turns of an origin up to the last one were copied of."""
+    if not origin.origin_id:
+        return ()
+    chain = ((origin.origin_id, origin.origin_turn), *origin.earlier_origins)
+    return tuple((name, min(last, turn)) for name, turn in chain[:_MAX_ORIGINS])
 
 
 def _copies(space: Space, conversation_id: str, last: int, max_bytes: int) -> list[Message]:

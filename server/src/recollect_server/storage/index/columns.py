@@ -118,6 +118,10 @@ def _load_calls(text: str | None) -> tuple[tuple[int, str], ...]:
     return tuple((turn, name) for turn, name in orjson.loads(text)) if text else ()
 
 
+def _load_origins(text: str) -> tuple[tuple[str, int], ...]:
+    return tuple((name, turn) for name, turn in orjson.loads(text))
+
+
 def _load_object(text: str | None) -> dict[str, Any] | None:
     return cast(dict[str, Any], orjson.loads(text)) if text else None
 
@@ -154,6 +158,7 @@ CONVERSATIONS = Columns(
     Column("metadata", load=_load_object),
     Column("origin_id", is_fixed=True),
     Column("origin_turn", is_fixed=True),
+    Column("earlier_origins", is_fixed=True, load=_load_origins),
     Column("unindexed", load=bool),
     # In tables of their own, so that an append does not write them again.
     Column("abbreviation", expression="coalesce(n.abbreviation, '')"),

@@ -236,35 +236,48 @@ class ConversationTable:
             return int(count), int(size)
 
     def copies(self, conversation_id: str, turn: int, limit: int) -> list[str]:
-        """Return the conversations that may have copies of a turn: the forks of a conversation, and
-        the one that it is a fork of.
+        """Return the conversations that may have copies of a turn: all that were copied of the one
+        in which it was first said, by forks of forks too, and that one.
         """
+        query = "SELECT number, id FROM conversations WHERE origin_id <> '' OR id = ?"
         with self._database.reading() as connection:
-            query = (
-                "SELECT id FROM conversations WHERE origin_id = ?1 AND origin_turn >= ?2"
-                " UNION SELECT origin_id FROM conversations WHERE id = ?1 AND origin_turn >= ?2"
-                " AND origin_id IN (SELECT id FROM conversations) ORDER BY 1 LIMIT ?3"
-            )
-            rows = connection.execute(query, (conversation_id, turn, limit))
-            return [str(row[0]) for row in rows]
+            rows = connection.execute(query, (conversation_id,))
+            names = {number: str(name) for number, name in rows}
+        chains = {names[number]: chain for number, chain in self.origins(set(names)).items()}
+
+        def holders(name: str) -> list[str]:
+            return [name, *(it for it, through in chains.get(name, []) if turn <= through)]
+
+        first = holders(conversation_id)[-1]
+        copies = {name for name in names.values() if first in holders(name)}
+        if self.find(first) is not None:
+            copies.add(first)
+        return sorted(copies - {conversation_id})[:limit]
 
     def origins(self, numbers: set[int]) -> dict[int, list[tuple[str, int]]]:
         """Return what forks are copies of, by their numbers: ids of conversations, the nearest one
         first, each with the last turn that the fork has of it.
         """
+        # Forks of an earlier version do not say what their origins are copies of: the rows of those
+        # that are there do.
         query = """
-            WITH RECURSIVE chain(number, depth, origin, through) AS (
+            WITH RECURSIVE chosen(number) AS (SELECT value FROM json_each(?)),
+            chain(number, depth, origin, through) AS (
                 SELECT number, 1, origin_id, origin_turn FROM conversations
-                 WHERE number IN (SELECT value FROM json_each(?)) AND origin_id <> ''
+                 WHERE number IN chosen AND origin_id <> ''
                 UNION ALL
                 SELECT chain.number, depth + 1, c.origin_id, min(through, c.origin_turn)
                   FROM chain JOIN conversations c ON c.id = chain.origin
                  WHERE c.origin_id <> '' AND depth < 100
             )
-            SELECT number, origin, through FROM chain ORDER BY number, depth"""
+            SELECT number, depth, origin, through FROM chain
+            UNION
+            SELECT number, key + 2, value ->> 0, value ->> 1
+              FROM conversations, json_each(earlier_origins) WHERE number IN chosen
+            ORDER BY number, depth"""
         origins: dict[int, list[tuple[str, int]]] = {}
         with self._database.reading() as connection:
-            for number, origin, through in connection.execute(
+            for number, _, origin, through in connection.execute(
                 query, (orjson.dumps(list(numbers)).decode(),)
             ):
                 origins.setdefault(number, []).append((origin, through))

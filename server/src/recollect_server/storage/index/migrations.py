@@ -450,6 +450,15 @@ def _participants_by_key(connection: apsw.Connection) -> None:
     """)
 
 
+def _earlier_origins(connection: apsw.Connection) -> None:
+    """Add what the origins of forks were copied of. No transcript before this step says it."""
+    connection.execute(f"""
+        ALTER TABLE conversations ADD COLUMN earlier_origins TEXT NOT NULL DEFAULT '[]';
+        DROP TRIGGER IF EXISTS take_in;
+        {take_in_trigger()}
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -471,6 +480,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _freed_requests,
     _requests_used_again,
     _participants_by_key,
+    _earlier_origins,
 )
 
 

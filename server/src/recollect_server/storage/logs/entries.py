@@ -126,6 +126,15 @@ _PARTY = Codec(
     Field("contactName", TEXT, "contact_name", ""),
 )
 
+
+def _origins(value: Any, member: str) -> tuple[tuple[str, int], ...]:
+    if type(value) is not list:
+        raise TypeError(f"{member} is not a list")
+    return tuple((TEXT.read(name, member), _TURN.read(turn, member)) for name, turn in value)
+
+
+_ORIGINS = Value(_origins)
+
 BEGAN = Codec(
     Began,
     Field("id", TEXT),
@@ -138,6 +147,7 @@ BEGAN = Codec(
     Field("party", _PARTY.value, default=Party()),
     Field("originId", TEXT, "origin_id", ""),
     Field("originTurn", _TURN, "origin_turn", 0),
+    Field("earlierOrigins", _ORIGINS, "earlier_origins", ()),
     head={"type": "meta"},
 )
 

@@ -1673,8 +1673,8 @@ export type RedactMessageResponse = Message<"recollect.v1.RedactMessageResponse"
   duplicate: boolean;
 
   /**
-   * Conversations that may have copies of the messages: forks of this one, and the one that it is a
-   * fork of. At most 100. Their copies stay until they are redacted there.
+   * Conversations that may have copies of the messages: all that are forks of one conversation, or
+   * forks of its forks, and that one, also where one between is deleted. At most 100. Their copies stay until they are redacted there.
    *
    * @generated from field: repeated string copied_in = 5;
    */
