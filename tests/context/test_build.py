@@ -189,6 +189,65 @@ def test_the_newest_turn_takes_of_the_warm_budget_what_it_needs_to_be_whole(
     assert "tokens left out" in said(set_by_caller.hot)[1]
 
 
+CLAUSES = (
+    "The tenant informs every person who lives in the flat about this rule of the house."
+    " Costs that arise from this paragraph are listed in the yearly statement."
+    " Any change of it requires the written consent of both parties."
+    " It applies to the whole building, to the yard and to all of its common areas."
+)
+FORMATS = [
+    context_pb2.CONTEXT_FORMAT_XML,
+    context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES,
+    context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES,
+    context_pb2.CONTEXT_FORMAT_RECALL_BLOCK,
+]
+
+
+def lease(facts: dict[int, str]) -> str:
+    """Return a document of some 3,000 words, with facts in some of its paragraphs."""
+    return "Lease of the flat at Lindenallee 14.\n\n" + "\n\n".join(
+        f"Paragraph {at}. {CLAUSES} {facts.get(at, '')}" for at in range(1, 56)
+    )
+
+
+@pytest.mark.parametrize("later", [0, 2, 9], ids=["last turn", "two turns later", "nine later"])
+@pytest.mark.parametrize("total", [1000, 2000, 4400])
+def test_a_long_message_is_shortened_around_what_is_asked_of_it(
+    service: Service, later: int, total: int
+) -> None:
+    facts = {
+        19: "The notice period of the tenant is eleven weeks.",
+        28: "A room may be sublet for 95 days.",
+        37: "The rent rises by 1.7 percent every second January.",
+    }
+    questions = {
+        19: "What notice period does the tenant have?",
+        28: "For how many days may I sublet a room?",
+        37: "By how much does the rent rise?",
+    }
+    here = service.create().id
+    document = service.turn(here, lease(facts), "I have read it.").messages[0].sequence
+    for number in range(later):
+        service.turn(here, f"Where is harbour {number}?", "At the sea, beside the old mill. " * 6)
+    for at, question in questions.items():
+        for form in (context_pb2.CONTEXT_FORMAT_UNSPECIFIED, *FORMATS):
+            answer = built(service, here, question, total=total, format=form)
+            shown = [*answer.hot, *answer.warm, *answer.cold]
+            [excerpt] = [it for it in shown if it.message.sequence == document]
+            assert excerpt.is_excerpt
+            assert excerpt.message.content.count(facts[at]) == 1
+            assert answer.rendered_tokens <= total
+
+
+def test_a_passage_that_head_or_tail_show_is_not_shown_twice(service: Service) -> None:
+    here = service.create().id
+    service.turn(here, lease({1: "The zebra eats hay.", 55: "It sleeps in the cellar."}))
+    plain = [said(built(service, here, text).hot) for text in ("", "Who is the bassoonist?")]
+    assert plain[0] == plain[1]
+    for question in ("What does the zebra eat?", "Where does it sleep, in the cellar?"):
+        assert said(built(service, here, question).hot) == plain[0]
+
+
 def test_an_oversized_tool_result_is_shortened_with_its_call(service: Service) -> None:
     conversation = service.create().id
     call = ToolCall(id="c", name="df", arguments="{}")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.services.context.excerpts import MARK, excerpt
+from recollect_server.services.context.excerpts import MARK, Passages, excerpt
 from recollect_server.services.context.relevance import words_of
 from recollect_server.services.context.shortening import head_and_tail
 
@@ -244,6 +244,7 @@ def test_no_code_block_is_left_open(blocks: list[str], tokens: int) -> None:
     assert not is_code_open(shown)
     assert estimate_tokens(shown) <= tokens
     assert not is_code_open(head_and_tail(text, 4 * tokens))
+    assert not is_code_open(head_and_tail(text, 4 * tokens, Passages(text, words_of("zebra code"))))
 
 
 def test_the_time_is_linear_in_the_text() -> None:
@@ -258,6 +259,6 @@ def test_the_time_is_linear_in_the_text() -> None:
     fences = "```\nzebra\n" * 40_000 + "| a |\n|---|\n" * 40_000
     began = time.process_time()
     excerpt(fences, 300, words_of("zebra"))
-    head_and_tail(fences, 100_000)
+    head_and_tail(fences, 100_000, Passages(fences, words_of("zebra")))
     assert time.process_time() - began < 0.5
     assert seconds(40_000) < 40 * max(seconds(4000), 0.002)

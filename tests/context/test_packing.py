@@ -24,6 +24,7 @@ from recollect_server.domain.message import Role, ToolCall
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.time import DAY
+from recollect_server.services.context.excerpts import Passages
 from recollect_server.services.context.packing import (
     BY_MEANING,
     BY_WORDS,
@@ -173,6 +174,24 @@ def test_a_long_text_has_its_head_and_tail_and_says_how_much_is_left_out(
     assert text.startswith(head)
     assert text.endswith(tail)
     assert len(head) + len(tail) <= length < len(text)
+
+
+@given(
+    parts=st.lists(
+        st.sampled_from(["zebra ", "hay. ", "One more word. ", "\n", "ß"]), max_size=300
+    ),
+    length=st.integers(80, 900),
+)
+def test_the_parts_of_a_shortened_text_stand_in_order_and_nothing_of_it_twice(
+    parts: list[str], length: int
+) -> None:
+    text = "".join(parts)
+    shown = head_and_tail(text, length, Passages(text, words_of("Does the zebra eat hay?")))
+    at = 0
+    for part in re.split(r"\n… \d+ tokens left out …\n", shown):
+        at = text.index(part, at) + len(part)
+    assert at == len(text)
+    assert len(shown) <= max(len(text), length + 2 * len("\n… 100 tokens left out …\n") + 60)
 
 
 def test_with_room_for_all_everything_is_packed() -> None:

@@ -732,7 +732,8 @@ type BuildContextResponse struct {
 
 	// The last turns, oldest first. All of them are newer than those in `warm`: together they are one
 	// run of the conversation. The newest turn is shortened if it exceeds the budget: its long
-	// messages keep their head and tail, with "… N tokens left out …" between them.
+	// messages keep their head, their tail and between these the passage that has most words of
+	// `message`, with "… N tokens left out …" where text is missing.
 	Hot []*ContextMessage `protobuf:"bytes,1,rep,name=hot,proto3" json:"hot,omitempty"`
 	// Earlier turns of this conversation, oldest first. Chosen in this order of preference: the last
 	// ones before the hot turns, the first turn, those that anchors came from, those that have words

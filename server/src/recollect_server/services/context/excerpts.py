@@ -8,6 +8,7 @@ forms too, and one window is moved over the matches.
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
@@ -89,10 +90,31 @@ class _Part(NamedTuple):
         return len(f"{self.before}{self.after}".encode())
 
 
-def _part(text: str, room: int, matches: list[Match], rarities: Mapping[str, float]) -> _Part:
-    """Return the stretch of at most `room` bytes with the most of the words."""
-    characters = max(1, room * len(text) // len(text.encode()))
-    first, last = _densest(matches, characters, rarities)
+class Passages:
+    """The passages of a text that fit a question. Its words are looked for once, for any length."""
+
+    def __init__(self, text: str, words: frozenset[str]) -> None:
+        self._text = text
+        self._words = words
+
+    @cached_property
+    def _matches(self) -> list[Match]:
+        return _matches(self._text, self._words, {})
+
+    def best(self, characters: int) -> tuple[int, int]:
+        """Return the ends of the window with the most of the words; (0, 0) where it has none."""
+        return _densest(self._matches, characters, {})
+
+    def around(self, first: int, last: int, characters: int) -> tuple[int, int]:
+        """Return the ends of the stretch of about so many characters around a window."""
+        start, end = _stretch(self._text, first, last, characters)
+        return markdown.without_marks(self._text, start, end)
+
+
+def _stretch(text: str, first: int, last: int, characters: int) -> tuple[int, int]:
+    """Return the ends of the stretch of at most about so many characters around the words that
+    stand from `first` to `last`: sentences, else words.
+    """
     sentence = _start(text, first, last, characters)
     start = markdown.beginning(text, sentence, first)
     if start < sentence and last > start + characters:
@@ -100,7 +122,13 @@ def _part(text: str, room: int, matches: list[Match], rarities: Mapping[str, flo
     end = _end(text, start, last, start + characters)
     end = markdown.ending(text, start, end, last if last <= end else start)
     start += _blank(text, start, end)
-    end = start + len(text[start:end].rstrip())
+    return start, start + len(text[start:end].rstrip())
+
+
+def _part(text: str, room: int, matches: list[Match], rarities: Mapping[str, float]) -> _Part:
+    """Return the stretch of at most `room` bytes with the most of the words."""
+    characters = max(1, room * len(text) // len(text.encode()))
+    start, end = _stretch(text, *_densest(matches, characters, rarities), characters)
     if len(text[start:end].encode()) > room:  # it has wider characters than the rest of the text
         end = _within(text, start, end, room)
         end = markdown.ending(text, start, end, start)
@@ -167,10 +195,9 @@ def _densest(
         inside[word] += 1
         if inside[word] == 1:
             weight += weights[word]
-        while (
-            oldest < len(matches)
-            and end - matches[oldest][0] > characters
-            and matches[oldest][0] < start
+        # A word that stands again further on would only make the window wider.
+        while matches[oldest][0] < start and (
+            end - matches[oldest][0] > characters or inside[matches[oldest][2]] > 1
         ):
             leaving = matches[oldest][2]
             inside[leaving] -= 1

@@ -159,7 +159,9 @@ class OwnTiers:
             weighing.form.summary(head.conversation.compression_summary), budget.warm // 2
         )
         lent = 0 if budget.is_hot_set else max(0, budget.warm - summary)
-        hot = pack_hot(candidates, budget.hot, lent, window.hot_turns, weighing.form)
+        hot = pack_hot(
+            candidates, budget.hot, lent, window.hot_turns, weighing.form, weighing.words
+        )
         reason = "it is the message to be answered, and longer than the budget of this tier"
         dropped = [
             Dropped(it.conversation_id, it.message.sequence, Tier.HOT, it.tokens, reason)
@@ -200,7 +202,7 @@ class OwnTiers:
                 candidates.append(
                     weighing.candidate(head.conversation.id, it, "an earlier turn", near)
                 )
-        preference = replace(preference, similarity=similarity)
+        preference = replace(preference, similarity=similarity, words=weighing.words)
         return Earlier(summary, weighing.form, candidates, preference)
 
     def condensed(self, task: Task, head: ConversationState | None) -> int:

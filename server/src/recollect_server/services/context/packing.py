@@ -59,6 +59,8 @@ class Preference:
     """The share of the words of the message that each turn has."""
     spaced: Sequence[int] = ()
     """Turns evenly spaced over the conversation, ascending."""
+    words: frozenset[str] = frozenset()
+    """Words of the message to be answered: where a turn is shortened, what has them stays."""
 
 
 def pack_hot(
@@ -67,12 +69,14 @@ def pack_hot(
     lent: int = 0,
     turns_at_most: int = HOT_TURNS,
     form: Form = _PARTS,
+    words: frozenset[str] = frozenset(),
 ) -> Packed:
     """Pack the newest turns, whole, while they fit.
 
     The newest turn, and the one before it where nobody answered yet, may take up to `lent` tokens
     more to be whole, which the warm tier lends. The newest one is shortened if it takes more than
-    that; another turn that does not fit is the warm tier's, with all that are older.
+    that, but for what has the `words` of the message to be answered; another turn that does not
+    fit is the warm tier's, with all that are older.
     """
     packed: list[Candidate] = []
     dropped: list[Dropped] = []
@@ -90,10 +94,10 @@ def pack_hot(
         elif not packed:
             others = sum(it.tokens for other in newest[1:] for it in turns[other])
             fitting, cut = shorten_turn(
-                turn, max(budget, min(room - others, budget + round(_CUT * lent))), form.own
+                turn, max(budget, min(room - others, budget + round(_CUT * lent))), form.own, words
             )
             if not fitting:
-                fitting, cut = shorten_turn(turn, room, form.own)
+                fitting, cut = shorten_turn(turn, room, form.own, words)
             packed += fitting
             used += cost(fitting)
             dropped += [_dropped(Tier.HOT, it, _too_long(it, budget)) for it in cut]
@@ -123,8 +127,8 @@ def pack_warm(
     7. Any others that fit, the newest first.
     """
     turns = {number: units(own, form.half) for number, own in _by_turn(candidates).items()}
-    shelf = _Shelf(turns, max(0, budget - reserved), form)
     preferred = preference or Preference()
+    shelf = _Shelf(turns, max(0, budget - reserved), form, preferred.words)
     newest = _contiguous(turns)
     likely = [
         number
@@ -167,10 +171,13 @@ def pack_warm(
 class _Shelf:
     """The warm tier as it fills, turn by turn."""
 
-    def __init__(self, turns: Mapping[int, list[Unit]], room: int, form: Form) -> None:
+    def __init__(
+        self, turns: Mapping[int, list[Unit]], room: int, form: Form, words: frozenset[str]
+    ) -> None:
         self.packed: list[Candidate] = []
         self._turns = turns
         self._form = form
+        self._words = words
         self._room = room
         self._used = 0
         self._numbers: set[int] = set()
@@ -196,7 +203,7 @@ class _Shelf:
         if size > left:
             if not shorten or left < _WORTH_SHORTENING:
                 return False
-            fitting, cut = shorten_turn(turn, left, self._form.own)
+            fitting, cut = shorten_turn(turn, left, self._form.own, self._words)
             if not fitting:
                 return False
         fitting = [replace(fitting[0], charge=fitting[0].tokens + gap), *fitting[1:]]

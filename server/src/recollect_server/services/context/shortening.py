@@ -1,5 +1,6 @@
-"""Shortens messages that are too long for a budget: the head and the tail stay, and a mark between
-them says how much is left out. A code block that is cut is closed, and opened again.
+"""Shortens messages that are too long for a budget: the head and the tail stay, and between them
+the passage that fits the message to be answered best. Marks say how much is left out. A code block
+that is cut is closed, and opened again.
 
 A tool call and its results are shortened together, and the arguments of a call stay valid JSON.
 """
@@ -14,6 +15,7 @@ from recollect_server.domain.context import Candidate, Unit, cost
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.text import sentence_ends
 from recollect_server.services.context import markdown
+from recollect_server.services.context.excerpts import Passages
 
 Cost = Callable[[Message], int]
 """Return the tokens that a message takes."""
@@ -23,34 +25,69 @@ _LEAST = 80
 _LEAST_TOKENS = 40
 """Fewer tokens than these are not spent on a part of a tool call or an answer."""
 _HEAD = 0.6
-"""The head's share of what stays."""
+"""The head's share of what stays beside a passage."""
+_PASSAGE = 0.5
+"""The share of what stays that a passage between head and tail has."""
 _WORD = 24
 """Characters that a cut may move by, so that it falls between words."""
 _SENTENCE, _MOVED = 160, 0.25
 """Characters that a cut may move by, so that it falls between sentences, and their share of the
 head or the tail.
 """
+_MARK = len("\n… 10 tokens left out …\n")
 _REPAIR = 0.25
 """The share of a shortened text that the header of a table may take which is repeated."""
 
 
-def head_and_tail(text: str, length: int) -> str:
+def head_and_tail(text: str, length: int, passages: Passages | None = None) -> str:
     """Return a text of at most about `length` characters: its head and tail, with `… N tokens left
     out …` between them.
+
+    Where the best of the `passages` is in neither, it stands between them.
     """
     if len(text) <= length:
         return text
-    end = _end(text, int(length * _HEAD))
-    start = max(end, _start(text, len(text) - (length - int(length * _HEAD))))
-    head, tail = text[:end].rstrip(), text[start:].lstrip("\n ")
-    _, closed = markdown.around(text, 0, end)
-    opened, _ = markdown.around(text, start, len(text))
-    if len(opened) > _REPAIR * length or opened in head:
-        opened = f"{opener}\n" if (opener := markdown.code_at(text, start)) else ""
-    left_out = estimate_tokens(text) - estimate_tokens(head) - estimate_tokens(tail)
-    if left_out <= 0:
-        return text
-    return f"{head}{closed}\n… {left_out} tokens left out …\n{opened}{tail}"
+    parts = _parts(text, length, passages)
+    shown = ""
+    for at, (start, end) in enumerate(parts):
+        opened, closed = markdown.around(text, start, end)
+        if at:
+            if len(opened) > _REPAIR * length or opened in shown:
+                opened = f"{opener}\n" if (opener := markdown.code_at(text, start)) else ""
+            left_out = estimate_tokens(text[parts[at - 1][1] : start])
+            shown += f"\n… {left_out} tokens left out …\n{opened}"
+        is_last = end == len(text)
+        shown += text[start:] if is_last else f"{text[start:end]}{closed}"
+    return shown
+
+
+def _parts(text: str, length: int, passages: Passages | None) -> list[tuple[int, int]]:
+    """Return the ends of the parts of a text that are shown, in order. Between two of them is more
+    than a mark would take.
+    """
+    parts = [head, tail] = _ends(text, length)
+    if passages and (characters := int(_PASSAGE * length)) >= _LEAST:
+        first, last = passages.best(characters)
+        if head[1] < last and first < tail[0]:
+            passage = passages.around(first, last, characters)
+            head, tail = _ends(text, length - (passage[1] - passage[0]))
+            parts = [head, passage, tail]
+    apart = [parts[0]]
+    for start, end in parts[1:]:
+        if start - apart[-1][1] > _MARK:
+            apart.append((start, end))
+        else:
+            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+    return apart
+
+
+def _ends(text: str, length: int) -> list[tuple[int, int]]:
+    """Return the ends of the head of a text, and of its tail, of so many characters together."""
+    of_head = int(length * _HEAD)
+    end = _end(text, of_head)
+    start = max(end, _start(text, len(text) - (length - of_head)))
+    start += len(text[start:]) - len(text[start:].lstrip("\n "))
+    return [(0, len(text[:end].rstrip())), (start, len(text))]
 
 
 def _end(text: str, limit: int) -> int:
@@ -73,9 +110,9 @@ def _start(text: str, earliest: int) -> int:
     return markdown.beginning(text, earliest, len(text))
 
 
-def shorten_unit(unit: Unit, allowance: int, tokens: Cost) -> Unit | None:
+def shorten_unit(unit: Unit, allowance: int, tokens: Cost, words: frozenset[str]) -> Unit | None:
     """Return a unit with its long texts shortened to one length, so that it takes at most
-    `allowance` tokens.
+    `allowance` tokens. What has the `words` of the message to be answered stays.
 
     None where it takes more even with the shortest texts.
     """
@@ -84,8 +121,10 @@ def shorten_unit(unit: Unit, allowance: int, tokens: Cost) -> Unit | None:
     # what is charged beside the messages themselves
     frames = cost(unit) - sum(tokens(it.message) for it in unit)
 
+    passages = [Passages(it.message.content, words) for it in unit]
+
     def capped(length: int) -> list[Message]:
-        return [_capped(it.message, length) for it in unit]
+        return [_capped(it.message, length, own) for it, own in zip(unit, passages, strict=True)]
 
     def fits(messages: Sequence[Message]) -> bool:
         return frames + sum(map(tokens, messages)) <= allowance
@@ -111,7 +150,7 @@ def shorten_unit(unit: Unit, allowance: int, tokens: Cost) -> Unit | None:
 
 
 def shorten_turn(
-    units: Sequence[Unit], allowance: int, tokens: Cost
+    units: Sequence[Unit], allowance: int, tokens: Cost, words: frozenset[str] = frozenset()
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return what stays of a turn that takes more than `allowance` tokens, and the messages that do
     not.
@@ -129,7 +168,9 @@ def shorten_turn(
     left = allowance
     for unit in opening:
         share = max(left // 2, left - sum(map(cost, rest)))
-        shortened = shorten_unit(unit, share, tokens) or shorten_unit(unit, left, tokens)
+        shortened = shorten_unit(unit, share, tokens, words) or shorten_unit(
+            unit, left, tokens, words
+        )
         if shortened is None:
             return [], [it for whole in units for it in whole]
         fitting += shortened
@@ -139,7 +180,7 @@ def shorten_turn(
         older -= cost(unit)
         share = min(left, max(left // 2, left - older))
         shortened = (
-            shorten_unit(unit, share, tokens)
+            shorten_unit(unit, share, tokens, words)
             if cost(unit) <= share or share >= _LEAST_TOKENS
             else None
         )
@@ -151,11 +192,11 @@ def shorten_turn(
     return fitting, cut
 
 
-def _capped(message: Message, length: int) -> Message:
+def _capped(message: Message, length: int, passages: Passages) -> Message:
     """Return the message with no text longer than about `length` characters; itself if there is
     none.
     """
-    content = head_and_tail(message.content, length)
+    content = head_and_tail(message.content, length, passages)
     calls = tuple(
         call
         if len(call.arguments) <= length

@@ -424,7 +424,8 @@ export type BuildContextResponse = Message<"recollect.v1.BuildContextResponse"> 
   /**
    * The last turns, oldest first. All of them are newer than those in `warm`: together they are one
    * run of the conversation. The newest turn is shortened if it exceeds the budget: its long
-   * messages keep their head and tail, with "… N tokens left out …" between them.
+   * messages keep their head, their tail and between these the passage that has most words of
+   * `message`, with "… N tokens left out …" where text is missing.
    *
    * @generated from field: repeated recollect.v1.ContextMessage hot = 1;
    */
