@@ -90,3 +90,42 @@ def test_an_identifier_brings_nothing_that_a_filter_leaves_out(
         client.recall.search(order(1), date_range=DateRange(start=asked_at)),
     ):
         assert [it.conversation_id for it in answer.hits] == [here.id]
+
+
+SUPPORT = (
+    "Where is my order 11902456?",
+    "It left Leipzig on Monday and arrives tomorrow.",
+    "My kettle is broken, I would like to return it.",
+    "Please send it back with the label RMA-10613.",
+    "The wifi password of the office is blue harbour.",
+    "We fly to Kyoto in May with ticket KL0862-A.",
+    "The invoice 2024-00718 has the wrong address.",
+    "Our server crashes with error 50312 at night.",
+)
+
+
+@pytest.mark.parametrize("embedder", ["off", "onnx"])
+def test_a_question_for_an_identifier_that_nobody_said_is_not_answered(
+    start_server: Start, connect: Connect, embedder: str
+) -> None:
+    server = start_server(embedder=embedder)
+    with Client(server.target) as client:
+        talk = client.conversations.create("web", messages=[Message.user(SUPPORT[0])])
+        client.conversations.append_turn(talk.id, [Message.user(it) for it in SUPPORT[1:]])
+        if embedder == "onnx":
+            until_embedded(connect(server), server)
+        for number, other in (("11902456", "48213377"), ("2024-00718", "2024-00933")):
+            for question in ("Where is my order {}?", "order {}", "Was the invoice {} wrong?"):
+                best = client.recall.search(question.format(number)).hits[0]
+                assert best.score >= 0.5, (question, number)
+                answer = client.recall.search(question.format(other))
+                for results in (answer.hits, answer.results):
+                    assert all(it.score < 0.3 for it in results), (question, other)
+        # what else the message asks for is answered
+        passing = (
+            "I have ticket 88123 open and need the office network: what was the wifi password?"
+        )
+        assert client.recall.search(passing).hits[0].score >= 0.3
+        # of several identifiers one is enough
+        both = client.recall.search("Where is my order 48213377, or was it 11902456?")
+        assert both.hits[0].score >= 0.5

@@ -38,6 +38,10 @@ _FIELD, _FAR = 50, 6.0
 _LEAST_SHARE = 0.05  # of the question's words: keeps the logarithm of a share finite
 # a time that the question names says as much as a word that one of some 200 messages has
 _DATE = 5.0
+_UNSAID = 4
+"""Power of the share of a question that is not an identifier nobody said. Chosen on questions to
+small stores: `docs/decisions/ranking.md`.
+"""
 _LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
 
 
@@ -139,6 +143,16 @@ def with_dates(
             ),
         ),
     )
+
+
+def without_identifier(scores: Fused, unsaid: float) -> Fused:
+    """Return the probabilities of a question of whose weight a share belongs to identifiers that
+    nobody said: what fits its other words is mostly said of something else.
+    """
+    if not unsaid:
+        return scores
+    factor = (1 - unsaid) ** _UNSAID
+    return Fused(factor * scores.messages, factor * scores.conversations)
 
 
 def signals_of(

@@ -3,7 +3,8 @@
 Such a name is not near to another one: a message has it or has not. But the vectors of all messages
 with an order number are near to a question with one, and in a store that is full of them the one
 message that has the right number is behind them. So messages that have all words of an identifier
-are ranked as those of a time that the question names (`fusion.with_identifiers`).
+are ranked as those of a time that the question names (`fusion.with_identifiers`). Where nobody said
+any of them, what fits the other words of the question hardly answers it (`unsaid_share`).
 """
 
 import re
@@ -81,6 +82,23 @@ def messages_named(
         if 0 < len(ids) <= _FEW:
             named.append(ids)
     return named
+
+
+def unsaid_share(
+    identifiers: list[tuple[str, ...]], terms: QueryTerms, keyword: KeywordScores
+) -> float:
+    """Return the share of a question's weight, from 0 to 1, that belongs to words of identifiers
+    which no message of the scope has; 0 if a message has any of the identifiers.
+    """
+    unsaid: set[str] = set()
+    for words in identifiers:
+        own = [it for it in words if it in terms.rarities]
+        if own and len(keyword.with_all(own)):
+            return 0.0
+        unsaid.update(it for it in own if _is_code(it) and not len(keyword.with_all([it])))
+    if not unsaid or not terms.words.is_whole:
+        return 0.0
+    return sum(terms.rarities[it] for it in unsaid) / terms.words.weight
 
 
 def shares(ids: NDArray[np.int64], named: list[NDArray[np.int64]]) -> NDArray[np.float64]:

@@ -24,7 +24,12 @@ from recollect_server.services.recall.dates import (
     read_dates,
     without_dates,
 )
-from recollect_server.services.recall.identifiers import all_named, identifiers_of, messages_named
+from recollect_server.services.recall.identifiers import (
+    all_named,
+    identifiers_of,
+    messages_named,
+    unsaid_share,
+)
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
 from recollect_server.services.recall.retrievers import Values
 from recollect_server.storage.index.index import Index
@@ -98,6 +103,8 @@ class Proposals:
     scans: Scans | None
     named: list[NDArray[np.int64]]
     """The messages that have each identifier of the question."""
+    unsaid: float
+    """Share of the question's weight in identifiers that nobody said (`unsaid_share`)."""
     late: dict[str, str]
     """Reasons why less was found by meaning than could be."""
 
@@ -154,7 +161,9 @@ def propose(
             whole, noted = _by_all_words(index, query, terms.chosen, words, counts)
             deadline.check()
             keyword = words.best(SCORED)
-            named = messages_named(identifiers_of(query.text, query.dates), terms, words)
+            identifiers = identifiers_of(query.text, query.dates)
+            named = messages_named(identifiers, terms, words)
+            unsaid = unsaid_share(identifiers, terms, words)
         deadline.check()
         scans, late = scans_when_ready()
     deadline.check()
@@ -174,7 +183,18 @@ def propose(
     messages = union(best - 1, best, best + 1, near, dated, all_named(named))
     messages = messages[~among(messages, hidden)]
     return Proposals(
-        messages, abbreviated, terms, words, counts, keyword, whole, noted, scans, named, late
+        messages,
+        abbreviated,
+        terms,
+        words,
+        counts,
+        keyword,
+        whole,
+        noted,
+        scans,
+        named,
+        unsaid,
+        late,
     )
 
 

@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
-from recollect_server.services.recall.calibration import calibrated, with_dates
+from recollect_server.services.recall.calibration import (
+    calibrated,
+    with_dates,
+    without_identifier,
+)
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, Candidates
 from recollect_server.services.recall.dates import asks_of_dates, read_dates
 from recollect_server.services.recall.fusion import (
@@ -185,7 +189,7 @@ def _rank(
         weights, legs = with_dates(weights, *legs, of_past)
     is_few = weights.vocabulary < 1  # elsewhere it makes no difference
     scores = calibrated(order, weights, *legs, is_foreign=is_few and is_foreign(query.text))
-    return order, _rounded(scores), similar
+    return order, _rounded(without_identifier(scores, proposals.unsaid)), similar
 
 
 def _rounded(fused: Fused) -> Fused:
