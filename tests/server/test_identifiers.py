@@ -129,3 +129,32 @@ def test_a_question_for_an_identifier_that_nobody_said_is_not_answered(
         # of several identifiers one is enough
         both = client.recall.search("Where is my order 48213377, or was it 11902456?")
         assert both.hits[0].score >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("message", "number"),
+    [
+        ("My phone number is +49 341 2260412.", "+493412260412"),
+        ("My phone number is +493412260412.", "+49 341 22 60 412"),
+        ("My phone number is +49 (341) 226-0412.", "+49 3412 260412"),
+        ("Call me at 0341 / 22 60 41 2, please.", "0341/2260412"),
+        ("Order 4821-3377 arrived.", "48213377"),
+        ("Order 48213377 arrived.", "4821 3377"),
+        ("Pay to DE89 3704 0044 0532 0130 00.", "DE89370400440532013000"),
+        ("Pay to DE89370400440532013000.", "DE89 3704 0044 0532 0130 00"),
+        ("The ticket is INC0012345.", "INC-0012345"),
+    ],
+)
+def test_a_number_is_found_however_its_figures_are_put_apart(
+    client: Client, message: str, number: str
+) -> None:
+    others = [f"Order {at * 7919} and phone +49 341 {at * 613} of case {at}." for at in range(99)]
+    client.conversations.create("web", messages=[Message.user(it) for it in others[:40]])
+    owner = client.conversations.create("web", messages=[Message.user(message)])
+    client.conversations.create("web", messages=[Message.user(it) for it in others[40:]])
+    for question in (number, f"Whose number is {number}?", f"Do we have {number} on 24.12.2025?"):
+        answer = client.recall.search(question)
+        assert answer.hits[0].conversation_id == owner.id, question
+        assert answer.hits[0].score >= 0.3, question
+    nothing = client.recall.search("Whose number is +4934199876543?")
+    assert all(it.score < 0.3 for it in nothing.hits)

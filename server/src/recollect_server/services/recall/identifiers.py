@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from recollect_server.domain.text import composed
 from recollect_server.services.recall.dates import Mention
 from recollect_server.storage.index.postings import KeywordScores
+from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.words import QueryTerms
 from recollect_server.storage.ranking import among, union
 
@@ -32,6 +33,13 @@ _LEAST_WORDS = 3  # of a path or an address without such a word
 _RUN = re.compile(r"[0-9A-Za-z\u00c0-\u024f@#$%&+=._:/\\~-]+")
 _WORD = re.compile(r"[^\W_]+")
 _CHANGE = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_NUMBER = re.compile(
+    r"(?<![\w@.-])(?:[^\W\d_]{2}\d{2}(?:[ -]?[^\W_]{4}){2,7}(?:[ -]?[^\W_]{1,4})?"
+    r"|[(+]{0,2}(?:[^\W\d_]{1,4}-?)?\d+(?:[ \u00a0\u202f()/.-]{1,3}\d+)*)(?![\w@])"
+)
+"""An IBAN, or figures with what may stand between them."""
+_LEAST_CODE, _MOST_CODE = 7, 34
+"""Letters and figures of a number that is looked for in other spellings."""
 _YEAR = re.compile(r"[12]\d{3}")
 _MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
 """A number with its unit or its ending: 100km, 1990s, 22nd."""
@@ -63,6 +71,38 @@ def _is_code(word: str) -> bool:
         return False
     changes = len(_CHANGE.findall(word))
     return changes > 1 or (changes == 1 and sum(it.isdecimal() for it in word) >= _LEAST_DIGITS)
+
+
+def otherwise_spelled(
+    search: Search, text: str, dates: Iterable[str]
+) -> tuple[str, list[tuple[str, ...]]]:
+    """Return a question with its long numbers as messages write them, and the words of each that is
+    written otherwise there: "+4934122" may be "+49 341 22", and an IBAN has its blanks or not.
+
+    The words of `dates` are no such numbers, and those of a text with more than `_MOST` numbers are
+    left as they are. Raises IndexUnavailable.
+    """
+    spelled: list[tuple[str, ...]] = []
+    days = [*dates]
+    read = text[:_READ]
+    if sum(1 for _ in _NUMBER.finditer(read)) > _MOST:
+        return text, spelled
+
+    def as_written(run: re.Match[str]) -> str:
+        words = tuple(it.lower() for it in _WORD.findall(run[0]))
+        code = "".join(words)
+        is_number = _LEAST_CODE <= len(code) <= _MOST_CODE and sum(map(str.isdecimal, code)) >= 4
+        if not is_number or any(run[0] in it or it in run[0] for it in days):
+            return run[0]
+        ways = search.spellings(code)
+        others = [it for it in ways if it != words]
+        spelled.extend(others)
+        if not others:
+            return run[0]
+        # as one run, so that its words stay together
+        return " ".join("/".join(it) for it in ways)
+
+    return _NUMBER.sub(as_written, read) + text[_READ:], spelled
 
 
 def messages_named(

@@ -14,7 +14,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.telemetry import Step, Telemetry
-from recollect_server.domain.text import is_gibberish
+from recollect_server.domain.text import composed, is_gibberish
 from recollect_server.services.recall.candidates import LEAST, VECTOR_LEGS
 from recollect_server.services.recall.dates import (
     Mention,
@@ -28,6 +28,7 @@ from recollect_server.services.recall.identifiers import (
     all_named,
     identifiers_of,
     messages_named,
+    otherwise_spelled,
     unsaid_share,
 )
 from recollect_server.services.recall.meaning import Meaning, MeaningUnavailable, Scans
@@ -77,6 +78,8 @@ class Query:
     """Text whose words are searched for: the whole query without its dates; none where nothing but
     a time is asked for, and something was said then.
     """
+    identifiers: list[tuple[str, ...]]
+    """Words of each identifier that it names."""
     meant: str
     """Text that is embedded."""
     is_brief: bool
@@ -124,11 +127,17 @@ def read(index: Index, request: Request) -> Query:
         and not any(_is_spoken_of(index, it, scope, within) for it in days_named(text, dates))
     )
     meant = "" if is_time else without_dates(text, dates)
+    wording = "" if is_time else without_dates(request.query, of_whole)
+    spoken = composed(text)
+    wording, spelled = otherwise_spelled(
+        index.search, wording, (spoken[it.first : it.last] for it in dates)
+    )
     return Query(
         text,
         now,
         dates,
-        wording="" if is_time else without_dates(request.query, of_whole),
+        wording=wording,
+        identifiers=[*identifiers_of(text, dates), *spelled],
         meant=meant.encode()[: request.embedded].decode(errors="ignore"),
         is_brief=request.embedded is not None,
         scope=scope,
@@ -161,9 +170,8 @@ def propose(
             whole, noted = _by_all_words(index, query, terms.chosen, words, counts)
             deadline.check()
             keyword = words.best(SCORED)
-            identifiers = identifiers_of(query.text, query.dates)
-            named = messages_named(identifiers, terms, words)
-            unsaid = unsaid_share(identifiers, terms, words)
+            named = messages_named(query.identifiers, terms, words)
+            unsaid = unsaid_share(query.identifiers, terms, words)
         deadline.check()
         scans, late = scans_when_ready()
     deadline.check()

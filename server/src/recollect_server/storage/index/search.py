@@ -281,6 +281,11 @@ class Search:
         with self._database.reading(settled=False) as connection:
             return words_of(connection, text, language)
 
+    def spellings(self, code: str) -> list[tuple[str, ...]]:
+        """Return how messages write a number or a code: in one word, or in words side by side."""
+        with self._database.reading() as connection:
+            return words.spellings(connection, code)
+
     def keyword(
         self, terms: list[Term], scope: Scope, numbers: NDArray[np.int64] | None
     ) -> KeywordScores:

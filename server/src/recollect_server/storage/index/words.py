@@ -64,6 +64,8 @@ without the word.
 Among three messages no word is rare, and one that most of them have weighs nothing. Stop words and
 everyday words are common whatever the store.
 """
+# of a code that is written in several words: characters of one, words, and ways that are tried
+_LONGEST_PART, _MOST_PARTS, _MOST_WAYS = 8, 9, 60
 _TITLE, _TOPICS, _ABBREVIATION = 3, 2, 1  # what a word counts in each
 _LAST = "\U0010ffff"  # behind all that begin with a prefix
 
@@ -217,6 +219,38 @@ def choose_terms(
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
     weighed, rarities = _weighed(words, chosen, occurring, total_messages, is_whole)
     return QueryTerms(chosen, weighed, rarities, only_english=not languages)
+
+
+def spellings(
+    connection: apsw.Connection, code: str, tables: WordTables = CONVERSATIONS
+) -> list[tuple[str, ...]]:
+    """Return how messages write a code of letters and figures, in small letters: in one word, or in
+    words side by side. A word of one character only ends it.
+    """
+    parts = {code[at:end] for at in range(len(code)) for end in range(at + 1, at + _LONGEST_PART)}
+    exists = (
+        f"EXISTS (SELECT 1 FROM {tables.words} WHERE {tables.words} MATCH '\"' || value || '\"')"
+    )
+    query = f"SELECT value FROM json_each(?) WHERE {exists}"
+    occurring = {
+        str(it) for (it,) in connection.execute(query, (orjson.dumps([code, *parts]).decode(),))
+    }
+    ways: list[tuple[str, ...]] = []
+
+    def divide(at: int, before: tuple[str, ...]) -> None:
+        """Add the ways that go on from here, those in few words first."""
+        if at == len(code):
+            ways.append(before)
+        ends = (len(code), *range(min(len(code) - 1, at + _LONGEST_PART), at + 1, -1))
+        for end in ends if len(before) < _MOST_PARTS else ():
+            if len(ways) < _MOST_WAYS and code[at:end] in occurring and at < end:
+                divide(end, (*before, code[at:end]))
+
+    divide(0, ())
+    query = f"SELECT value FROM json_each(?) WHERE {exists}"
+    phrases = {" ".join(it): it for it in ways}
+    rows = connection.execute(query, (orjson.dumps([*phrases]).decode(),))
+    return [phrases[str(it)] for (it,) in rows]
 
 
 def _weighed(
