@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from recollect_server.services.recall.date_words import MONTHS, WEEKDAYS
 
+NONE = r"(?!)"
 WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -35,6 +36,8 @@ class Language:
     never: str = ""
     """Words before a weekday that is to come, or comes again and again."""
     never_after: str = ""
+    few: str = NONE
+    """ "a few", in front of a unit."""
     numbers: str = ""
     """ "one" to "ten", in this order; several forms of one number have a bar between them."""
     months: tuple[str, ...] = ()
@@ -46,7 +49,6 @@ class Language:
     month_end: str = ""
 
 
-NONE = r"(?!)"
 LANGUAGES = {
     "en": Language(
         before="last|past|previous",
@@ -62,6 +64,7 @@ LANGUAGES = {
         joins="and|to|until|till|through|or",
         of="of",
         never="every|each|next|coming|all",
+        few="a few|few|several|(?:a )?couple(?: of)?",
         numbers="a|an|one two three four five six seven eight nine ten",
     ),
     "de": Language(
@@ -79,6 +82,7 @@ LANGUAGES = {
         in_month="im|in|seit|vom|anfang|mitte|ende|des",
         joins="und|bis(?: zum)?|oder",
         never="jede[nrms]?|nachste[nrms]?|kommende[nrms]?",
+        few="(?:ein )?paar|einigen?|wenigen?|mehreren?",
         numbers="eine?[nrm]?|1 zwei drei vier funf sechs sieben acht neun zehn",
         weekday_end="s?",
     ),
@@ -97,6 +101,7 @@ LANGUAGES = {
         of="de",
         never="chaque|tous les|toutes les",
         never_after="prochaine?",
+        few="quelques|plusieurs",
         numbers="une? deux trois quatre cinq six sept huit neuf dix",
     ),
     "es": Language(
@@ -113,6 +118,7 @@ LANGUAGES = {
         of="del?",
         never="cada|todos los|proximo|proxima",
         never_after="que viene|proximo|proxima",
+        few="un[oa]s(?: pocos)?|algun[oa]s|poc[oa]s|vari[oa]s|un par de",
         numbers="un|una|uno dos tres cuatro cinco seis siete ocho nueve diez",
     ),
     "it": Language(
@@ -129,6 +135,7 @@ LANGUAGES = {
         of="di|del",
         never="ogni|prossim[oa]",
         never_after="prossim[oa]",
+        few="qualche|alcun[ie]|poch[ie]|un paio di",
         numbers="un|una|uno due tre quattro cinque sei sette otto nove dieci",
     ),
     "pt": Language(
@@ -142,6 +149,7 @@ LANGUAGES = {
         of="de|do",
         never="cada|toda|todas as|proxim[oa]",
         never_after="que vem|proxim[oa]",
+        few="algun?s|algumas|uns|umas|pouc[oa]s|vari[oa]s",
         numbers="um|uma dois|duas tres quatro cinco seis sete oito nove dez",
     ),
     "nl": Language(
@@ -156,6 +164,7 @@ LANGUAGES = {
         in_month="in|van|sinds|eind|begin|half",
         joins="en|tot(?: en met)?|t/m|of",
         never="elke|iedere|volgende|komende",
+        few="(?:een )?paar|enkele",
         numbers="een twee drie vier vijf zes zeven acht negen tien",
     ),
     "sv": Language(
@@ -174,6 +183,7 @@ LANGUAGES = {
         in_month="i|sedan|under",
         joins="och|till|eller",
         never="varje|nasta",
+        few="nagra|ett par",
         numbers="en|ett tva tre fyra fem sex sju atta nio tio",
         weekday_end="(?:en|s)?",
     ),
@@ -190,6 +200,7 @@ LANGUAGES = {
         in_month="we?|od|do",
         joins="i|do|a|lub",
         never=r"kazd\w+|nastepn\w+|przyszl\w+",
+        few="kilka|pare",
         numbers="jeden|jedna dwa|dwie trzy cztery piec szesc siedem osiem dziewiec dziesiec",
         months=tuple(
             "styczniu lutym marcu kwietniu maju czerwcu lipcu sierpniu wrzesniu pazdzierniku listopadzie grudniu".split()  # noqa: SIM905
@@ -208,6 +219,7 @@ LANGUAGES = {
         in_month="в|с|до|начале|конце|середине",
         joins="и|до|по|или",
         never=r"кажд\w+|следующ\w+",
+        few="несколько|пару",
         numbers="один|одну два|две три четыре пять шесть семь восемь девять десять",
         months=tuple("январе феврале марте апреле мае июне июле августе сентябре октябре ноябре декабре".split()),  # noqa: SIM905
         weekdays=("", "", "среду", "", "пятницу", "субботу", ""),
@@ -216,11 +228,12 @@ LANGUAGES = {
         before="gecen|onceki|son",
         after=NONE,
         this="bu",
-        units={"day": "gun", "week": "hafta", "weekend": "hafta sonu", "month": "ay", "year": "yil|sene"},
+        units={"day": "gun", "week": "hafta(?! sonu)", "weekend": "hafta sonu", "month": "ay", "year": "yil|sene"},
         fixed={"(?:onceki|evvelsi) gun": ("day", -2), "dun(?: gece)?": ("day", -1), "bugun|bu sabah|bu aksam": ("day", 0)},
         in_month="gecen",
         joins="ile|ve",
         never="her|gelecek|onumuzdeki",
+        few="birkac",
         numbers="bir iki uc dort bes alti yedi sekiz dokuz on",
         month_end="(?:'?[dt][ae]|(?: ayinda))",
     ),

@@ -26,6 +26,10 @@ def unit_range(unit: str, offset: int, now: datetime) -> Range:
     return year_range(today.year + offset)
 
 
+FEW = {"day": 7, "week": 5, "weekend": 5, "month": 6, "year": 6}
+"""The most that "a few" of a unit are."""
+
+
 def year_range(year: int) -> Range:
     """Return a calendar year."""
     return datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
@@ -39,6 +43,11 @@ def since_range(unit: str, count: int, now: datetime) -> Range:
     """Return the last `count` days, weeks, months or years, today included."""
     days = {"day": 1, "week": 7, "weekend": 7, "month": 31, "year": 366}[unit]
     return unit_range("day", -days * count, now)[0], now + ONE_DAY
+
+
+def few_range(unit: str, now: datetime) -> Range:
+    """Return the time that is "a few" days, weeks, months or years ago."""
+    return unit_range(unit, -FEW[unit], now)[0], unit_range(unit, -2, now)[1]
 
 
 def calendar_range(year: int | None, month: int, day: int | None, last: datetime) -> Range:

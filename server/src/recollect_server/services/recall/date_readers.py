@@ -15,9 +15,11 @@ from recollect_server.services.recall.date_languages import (
     month_names,
 )
 from recollect_server.services.recall.date_ranges import (
+    FEW,
     ONE_DAY,
     Range,
     calendar_range,
+    few_range,
     since_range,
     unit_range,
     weekday_range,
@@ -66,7 +68,7 @@ _EASTERN_UNITS = {
     "year": "年|년",
 }
 _EASTERN_DAYS = "月火水木金土日", "一二三四五六日天", "월화수목금토일"
-EASTERN = re.compile("[年月日号號周週天前昨今去先期礼禮曜きお년월일주달해제께늘]")
+EASTERN = re.compile("[年月日号號周週天前昨今去先期礼禮曜きお년월일주달해제께늘칠]")
 
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th|er|re|º|ª|°|\.|e)?"
@@ -77,6 +79,9 @@ _NUMERIC = [
     re.compile(rf"\b(?P<day>[0-3]?\d)\.(?P<number>[01]?\d)\.(?:{_YEAR}|(?!\d))"),
     re.compile(rf"\b{_YEAR}-(?P<number>[01]\d)(?![\d-])"),
 ]
+_SLASHED = re.compile(
+    rf"(?<![\w./-])(?P<one>[0-3]?\d)(?P<sign>[/-])(?P<two>[0-3]?\d)(?P=sign){_YEAR}(?![\d/-])"
+)
 _ALONE = re.compile(rf"(?<![\w.,:/$€£¥₦₹#+-]){_YEAR}(?![\w%€$£]|[.,:/-]\d)")
 _SINCE = re.compile(
     r"\b(?:since|seit|depuis|desde|dal|sinds|sedan)\s+(?:(?:the|dem|der|le|la|el|a|o)\s+)?$"
@@ -87,7 +92,13 @@ _ROUND = re.compile(
 
 
 def numeric_dates(plain: str, last: datetime) -> Dates:
-    """Yield the dates that are figures, as 2024-05-01, 1.5.2024 or 2024-05."""
+    """Yield the dates that are figures, as 2024-05-01, 1.5.2024, 24/12/2025 or 2024-05. One with
+    slashes is not read where the day and the month could change places.
+    """
+    for it in _SLASHED.finditer(plain):
+        lower, higher = sorted((int(it["one"]), int(it["two"])))
+        if 1 <= lower <= 12 and (12 < higher <= 31 or higher == lower):
+            yield *it.span(), calendar_range(int(it["year"]), lower, higher, last), False
     for form in _NUMERIC:
         for it in form.finditer(plain):
             named = it.groupdict()
@@ -138,6 +149,10 @@ def eastern_dates(plain: str, now: datetime, last: datetime) -> Dates:
     for unit, words in _EASTERN_UNITS.items():
         for it in re.finditer(rf"{_N}\s*(?:{words})\s*(?:之?前|以前|전)", plain):
             yield *it.span(), unit_range(unit, -_number(it["count"]), now), True
+        for it in re.finditer(rf"(?:数|好?[几幾]|몇)\s*(?:{words})\s*(?:之?前|以前|전)", plain):
+            yield *it.span(), few_range(unit, now), True
+    for it in re.finditer("며칠 ?전", plain):
+        yield *it.span(), few_range("day", now), True
     for words, (unit, offset) in _EASTERN_FIXED.items():
         for it in re.finditer(words, plain):
             span = it.span()
@@ -216,14 +231,19 @@ class _Reader:
         add(rf"(?:{it.before})\s+{count}\s+(?:{unit})", self._last_some, relative=True)
         add(rf"{count}\s+(?:{it.before}|{it.after})\s+(?:{unit})", self._last_some, relative=True)
         add(rf"{count}\s+(?:{unit})\s+(?:{it.after})", self._last_some, relative=True)
+        add(rf"(?:{it.before})\s+(?:{it.few})\s+(?:{unit})", self._last_few, relative=True)
+        add(
+            rf"(?:{it.few})\s+(?:{it.before}|{it.after})\s+(?:{unit})",
+            self._last_few,
+            relative=True,
+        )
         for before, behind, name in AGO[language]:
-            parts = [
-                rf"{re.escape(before)}\s*" if before else "",
-                count,
-                rf"\s*{re.escape(behind)}" if behind else "",
-            ]
+            leading = rf"{re.escape(before)}\s*" if before else ""
+            closing = rf"\s*{re.escape(behind)}" if behind else ""
             resolve = lambda m, now, _l, name=name: unit_range(name, -self._count(m["count"]), now)  # noqa: E731
-            add("".join(parts), resolve, relative=True)
+            add(f"{leading}{count}{closing}", resolve, relative=True)
+            resolve = lambda _m, now, _l, name=name: few_range(name, now)  # noqa: E731
+            add(f"{leading}(?:{it.few}){closing}", resolve, relative=True)
         not_of = (
             rf"(?!\s+(?:of|des|du|del|van|{it.of or 'of'})\s)"
             if language not in ("es", "pt", "it", "fr")
@@ -322,6 +342,10 @@ class _Reader:
 
     def _last_some(self, it: re.Match[str], now: datetime, _last: datetime) -> Range:
         return since_range(self._unit_of(it), self._count(it["count"]), now)
+
+    def _last_few(self, it: re.Match[str], now: datetime, _last: datetime) -> Range:
+        unit = self._unit_of(it)
+        return since_range(unit, FEW[unit], now)
 
     def _last_one(self, it: re.Match[str], now: datetime, _last: datetime) -> Range | None:
         unit = self._unit_of(it)
