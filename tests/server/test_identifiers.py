@@ -1,5 +1,6 @@
 """Questions with an order number, an address, a path or a hash, in a store full of others."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -158,3 +159,17 @@ def test_a_number_is_found_however_its_figures_are_put_apart(
         assert answer.hits[0].score >= 0.3, question
     nothing = client.recall.search("Whose number is +4934199876543?")
     assert all(it.score < 0.3 for it in nothing.hits)
+
+
+def test_a_long_number_whose_parts_all_were_said_but_its_end_is_given_up_soon(
+    client: Client,
+) -> None:
+    number = "7390154826650281947336285019472638"
+    ends = len(number) - 1
+    parts = {number[at:end] for at in range(ends) for end in range(at + 2, min(at + 8, ends) + 1)}
+    listed = client.conversations.create("web", messages=[Message.user(" ".join(sorted(parts)))])
+    began = time.process_time()
+    answer = client.recall.search(f"Whose account is {number}?")
+    # some milliseconds; each way to divide it that comes to no end took seconds
+    assert time.process_time() - began < 1
+    assert all(it.conversation_id == listed.id for it in answer.hits)

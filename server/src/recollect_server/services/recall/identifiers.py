@@ -40,6 +40,8 @@ _NUMBER = re.compile(
 """An IBAN, or figures with what may stand between them."""
 _LEAST_CODE, _MOST_CODE = 7, 34
 """Letters and figures of a number that is looked for in other spellings."""
+_ALL_CODES = 64
+"""Letters and figures of all such numbers of a question: each is hundreds of looks at the index."""
 _YEAR = re.compile(r"[12]\d{3}")
 _MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
 """A number with its unit or its ending: 100km, 1990s, 22nd."""
@@ -79,21 +81,26 @@ def otherwise_spelled(
     """Return a question with its long numbers as messages write them, and the words of each that is
     written otherwise there: "+4934122" may be "+49 341 22", and an IBAN has its blanks or not.
 
-    The words of `dates` are no such numbers, and those of a text with more than `_MOST` numbers are
-    left as they are. Raises IndexUnavailable.
+    The words of `dates` are no such numbers, and those of a text with more than `_MOST` numbers, or
+    behind `_ALL_CODES` characters of them, are left as they are. Raises IndexUnavailable.
     """
     spelled: list[tuple[str, ...]] = []
+    left = _ALL_CODES
     days = [*dates]
     read = text[:_READ]
     if sum(1 for _ in _NUMBER.finditer(read)) > _MOST:
         return text, spelled
 
     def as_written(run: re.Match[str]) -> str:
+        nonlocal left
         words = tuple(it.lower() for it in _WORD.findall(run[0]))
         code = "".join(words)
         is_number = _LEAST_CODE <= len(code) <= _MOST_CODE and sum(map(str.isdecimal, code)) >= 4
         if not is_number or any(run[0] in it or it in run[0] for it in days):
             return run[0]
+        if len(code) > left:
+            return run[0]
+        left -= len(code)
         ways = search.spellings(code)
         others = [it for it in ways if it != words]
         spelled.extend(others)

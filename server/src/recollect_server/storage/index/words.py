@@ -8,7 +8,7 @@ row is changed and then deleted, FTS5 may leave the words in its segments, even 
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import apsw
@@ -66,6 +66,7 @@ everyday words are common whatever the store.
 """
 # of a code that is written in several words: characters of one, words, and ways that are tried
 _LONGEST_PART, _MOST_PARTS, _MOST_WAYS = 8, 9, 60
+_COMMON_PART = 1000  # messages that have a word which is not looked for beside other such words
 _TITLE, _TOPICS, _ABBREVIATION = 3, 2, 1  # what a word counts in each
 _LAST = "\U0010ffff"  # behind all that begin with a prefix
 
@@ -226,31 +227,49 @@ def spellings(
 ) -> list[tuple[str, ...]]:
     """Return how messages write a code of letters and figures, in small letters: in one word, or in
     words side by side. A word of one character only ends it.
+
+    Words that are all common are not looked for side by side: each way would read all their places.
     """
     parts = {code[at:end] for at in range(len(code)) for end in range(at + 1, at + _LONGEST_PART)}
-    exists = (
-        f"EXISTS (SELECT 1 FROM {tables.words} WHERE {tables.words} MATCH '\"' || value || '\"')"
-    )
-    query = f"SELECT value FROM json_each(?) WHERE {exists}"
+    matching = f"SELECT 1 FROM {tables.words} WHERE {tables.words} MATCH '\"' || value || '\"'"
+    query = f"SELECT value FROM json_each(?) WHERE EXISTS ({matching})"
     occurring = {
         str(it) for (it,) in connection.execute(query, (orjson.dumps([code, *parts]).decode(),))
     }
+    ways = _divisions(code, occurring)
+    used = sorted({part for way in ways for part in way})
+    query = f"SELECT value FROM json_each(?) WHERE (SELECT count(*) FROM ({matching} LIMIT {_COMMON_PART})) < {_COMMON_PART}"
+    rare = {str(it) for (it,) in connection.execute(query, (orjson.dumps(used).decode(),))}
+    phrases = {" ".join(it): it for it in ways if len(it) == 1 or not rare.isdisjoint(it)}
+    query = f"SELECT value FROM json_each(?) WHERE EXISTS ({matching})"
+    rows = connection.execute(query, (orjson.dumps([*phrases]).decode(),))
+    return [phrases[str(it)] for (it,) in rows]
+
+
+def _divisions(code: str, words: Set[str]) -> list[tuple[str, ...]]:
+    """Return ways to divide a code into some of the words, at most `_MOST_WAYS`, those that begin
+    with a long word first.
+    """
+    ends: dict[int, list[int]] = {}
+    # how many words the rest takes at least, where it can be divided: no other way is followed
+    least = {len(code): 0}
+    for at in range(len(code) - 1, -1, -1):
+        longest = range(min(len(code) - 1, at + _LONGEST_PART), at + 1, -1)
+        ends[at] = [it for it in (len(code), *longest) if it in least and code[at:it] in words]
+        if ends[at]:
+            least[at] = 1 + min(least[it] for it in ends[at])
     ways: list[tuple[str, ...]] = []
 
     def divide(at: int, before: tuple[str, ...]) -> None:
-        """Add the ways that go on from here, those in few words first."""
         if at == len(code):
             ways.append(before)
-        ends = (len(code), *range(min(len(code) - 1, at + _LONGEST_PART), at + 1, -1))
-        for end in ends if len(before) < _MOST_PARTS else ():
-            if len(ways) < _MOST_WAYS and code[at:end] in occurring and at < end:
+            return
+        for end in ends[at]:
+            if len(ways) < _MOST_WAYS and len(before) + 1 + least[end] <= _MOST_PARTS:
                 divide(end, (*before, code[at:end]))
 
     divide(0, ())
-    query = f"SELECT value FROM json_each(?) WHERE {exists}"
-    phrases = {" ".join(it): it for it in ways}
-    rows = connection.execute(query, (orjson.dumps([*phrases]).decode(),))
-    return [phrases[str(it)] for (it,) in rows]
+    return ways
 
 
 def _weighed(
