@@ -69,6 +69,24 @@ def test_a_list_that_is_read_anew_is_read_on_to_where_it_was_scrolled(
     page.close()
 
 
+def test_a_change_of_an_old_conversation_does_not_move_it_before_newer_ones(
+    stage: Stage, window: Browsing
+) -> None:
+    made = [
+        stage.client.conversations.create("order", messages=[Message.user(f"item {number}")]).id
+        for number in range(120)
+    ]
+    page = window.tab("/?on=order")
+    page.wait_for_selector(".live-live", state="attached")
+    stage.client.conversations.set_topics(made[0], ["disk"])  # far below the page that was read
+    stage.client.conversations.rename(made[-1], "Newest of all")
+    page.wait_for_selector("text=Newest of all")  # so the change before it came too
+    wait(page, _TO_THE_END)
+    rows = "[...document.querySelectorAll('[data-list] .row-link')].map((it) => it.id)"
+    assert page.evaluate(rows)[-3:] == [f"row-{it}" for it in reversed(made[:3])]
+    page.close()
+
+
 _TO_THE_END = """() => {
   const list = document.querySelector('[data-list]');
   list.scrollTop = list.scrollHeight;

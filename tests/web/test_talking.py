@@ -1,11 +1,15 @@
 """Conversations on the page while they go on: what is said anywhere, or written on it, appears."""
 
+from pathlib import Path
 from typing import Any
 
-from recollect import Message, Role
+import pytest
+from recollect import Client, Message, Role
+from recollect_server import app
+from recollect_server.settings import Settings
 
 from tests.waiting import until
-from tests.web.conftest import Browsing, Stage, wait
+from tests.web.conftest import Bridge, Browsing, Stage, wait
 
 
 def test_what_is_said_anywhere_appears_without_a_reload(stage: Stage, window: Browsing) -> None:
@@ -123,3 +127,36 @@ def test_a_page_tells_after_six_attempts_that_the_server_is_away(
     page.wait_for_selector("text=The Recollect server cannot be reached")
     assert len(calls) == 6
     page.close()
+
+
+@pytest.mark.parametrize("path", ["/c/{}", "/c/{}?without-worker"])
+def test_an_answer_that_a_restarted_server_does_not_know_is_no_longer_written(
+    path: str, browser: Any, tmp_path: Path
+) -> None:
+    values = {"listen": "127.0.0.1:0", "data_dir": str(tmp_path / "data"), "embedder": "off"}
+    server = app.start(Settings.load(None, values))
+    address = server.address
+    bridge = Bridge(address)
+    opened = Browsing(browser, bridge)
+    with Client(address) as client:
+        it = client.conversations.create("web", messages=[Message.user("Tell me a story")])
+        page = opened.tab(path.format(it.id), ".message")
+        page.wait_for_selector(".live-live", state="attached")
+        client.conversations.publish_delta(it.id, "d-lost", 0, "Once upon")
+        client.conversations.publish_delta(it.id, "d-goes-on", 0, "Once more")
+        page.wait_for_selector("[data-draft=d-lost] >> text=Once upon")
+        page.wait_for_selector(f"#row-{it.id} >> text=an answer is being written")
+        server.stop()
+        page.wait_for_selector(".live-lost", state="attached")
+        server = app.start(Settings.load(None, values | {"listen": address}))
+        page.wait_for_selector(".live-live", state="attached")
+        page.wait_for_selector("[data-draft]", state="detached")
+        page.wait_for_selector("text=an answer is being written", state="detached")
+        client.conversations.publish_delta(it.id, "d-goes-on", 0, "Once more upon a time")
+        page.wait_for_selector("[data-draft=d-goes-on] >> text=upon a time")
+        client.conversations.append_turn(it.id, [Message.assistant("The end.")])
+        page.wait_for_selector(".message >> text=The end.")
+        assert page.locator("[data-draft]").count() == 1
+    opened.context.close()
+    bridge.stop()
+    server.stop()

@@ -11,6 +11,9 @@ export const liveStatus = signal<{ status: HubStatus; reason: string }>({ status
 /** The number of times that everything must be read anew; 0 before the stream stands. */
 export const generation = signal(0);
 
+/** The number of connections of the stream. Each brings every unfinished answer from its beginning. */
+export const connections = signal(0);
+
 type Listener = (update: Update) => void;
 const listeners = new Set<Listener>();
 let send: (message: ToHub) => void = () => undefined;
@@ -53,7 +56,8 @@ function joinWorker(): void {
 function joinLeader(): void {
   const channel = new BroadcastChannel(`${sharedName} live`);
   channel.onmessage = ({ data }: MessageEvent<FromHub | ToHub>) => {
-    if (data.kind === "status" || data.kind === "reset" || data.kind === "updates") take(data);
+    const { kind } = data;
+    if (kind === "status" || kind === "begin" || kind === "reset" || kind === "updates") take(data);
   };
   send = (message) => channel.postMessage(message);
   send({ kind: "hello" });
@@ -82,6 +86,9 @@ function take(message: FromHub): void {
       liveStatus.value = { status: message.status, reason: message.reason };
       // What is read now comes after the stream began: no update falls between.
       if (message.status === "live" && generation.peek() === 0) generation.value = 1;
+      break;
+    case "begin":
+      connections.value += 1;
       break;
     case "reset":
       if (generation.peek() > 0) generation.value += 1;

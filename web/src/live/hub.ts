@@ -57,7 +57,10 @@ export class Hub {
   }
 
   private async follow(): Promise<void> {
-    const onConnection = (isConnected: boolean) => this.tell(isConnected ? "live" : "lost", "");
+    const onConnection = (isConnected: boolean) => {
+      if (isConnected) this.tellAll({ kind: "begin" });
+      this.tell(isConnected ? "live" : "lost", "");
+    };
     const request = { cursor: this.cursor, maxTurns: 1, maxBatch: 1000 };
     const watch = (this.watch = client.watch(request, { onConnection }));
     try {

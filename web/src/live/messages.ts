@@ -3,6 +3,8 @@ export type HubStatus = "connecting" | "live" | "lost" | "denied";
 
 export type FromHub =
   | { kind: "status"; status: HubStatus; reason: string }
+  /** A connection stands: the server sends every unfinished answer from its beginning. */
+  | { kind: "begin" }
   /** The log did not reach back to the cursor: everything that a tab shows must be read again. */
   | { kind: "reset" }
   /** Updates in their order, encoded, and the position after them. */

@@ -4,7 +4,7 @@ import { batch, effect, signal } from "@preact/signals";
 import { ArchiveFilter, RecollectError, type Conversation, type Update } from "@recollect/client";
 import { conversations as calls } from "../api/calls";
 import { isCancelled, violationOf } from "../api/errors";
-import { generation, listen } from "../live/connection";
+import { connections, generation, listen } from "../live/connection";
 import { route } from "../router";
 import { t } from "../texts";
 import { tell } from "../ui/Notice";
@@ -154,24 +154,27 @@ function passes(conversation: Conversation): boolean {
   );
 }
 
-/** Return where a conversation stands among others, by the order of the server's list. */
+/** Compare two conversations by the order of the server's list: the newest message first. */
+function byTime(a: Conversation, b: Conversation): number {
+  return millis(b.updateTime) - millis(a.updateTime) || (a.id < b.id ? 1 : -1);
+}
+
+/** Return where a conversation stands among others. */
 function place(items: Conversation[], conversation: Conversation): number {
-  const at = millis(conversation.updateTime);
   let low = 0;
   let high = items.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    const other = items[middle]!;
-    const order = millis(other.updateTime) - at || (other.id < conversation.id ? -1 : 1);
-    if (order > 0) low = middle + 1;
+    if (byTime(items[middle]!, conversation) < 0) low = middle + 1;
     else high = middle;
   }
   return low;
 }
 
+/** Put a page behind the list. Updates may have brought older conversations than the page has. */
 function merged(items: Conversation[], more: Conversation[]): Conversation[] {
   const ids = new Set(items.map((it) => it.id));
-  return [...items, ...more.filter((it) => !ids.has(it.id))];
+  return [...items, ...more.filter((it) => !ids.has(it.id))].sort(byTime);
 }
 
 function take(update: Update): void {
@@ -222,6 +225,10 @@ export function keepList(): void {
     takeWriting(update);
   });
   effect(() => {
+    // What is still being written comes again, as in drafts.ts.
+    if (generation.value + connections.value) writing.value = new Set();
+  });
+  effect(() => {
     const now = readFilters();
     // Read at once, and again when the stream stands: what changed in between is not passed on.
     const isNew = keptGeneration !== generation.value;
@@ -229,7 +236,6 @@ export function keepList(): void {
     filters = now;
     keptGeneration = generation.value;
     if (isOther) list.value = { items: [], state: "loading", hasMore: false };
-    if (isNew) writing.value = new Set();
     if (isNew || isOther) void loadFirst();
   });
 }

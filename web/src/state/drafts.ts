@@ -2,7 +2,7 @@
 // transcripts: one that is opened late, or read anew, has their beginnings too.
 import { effect, signal } from "@preact/signals";
 import type { Update } from "@recollect/client";
-import { generation, listen } from "../live/connection";
+import { connections, generation, listen } from "../live/connection";
 
 export interface Draft {
   id: string;
@@ -22,8 +22,9 @@ export function draftsOf(conversationId: string): readonly Draft[] {
 /** Keep the drafts current from now on. */
 export function keepDrafts(): void {
   effect(() => {
-    // A stream that begins anew brings every draft from its beginning.
-    if (generation.value) all.value = new Map();
+    // A stream that begins anew, or goes on over another connection, brings every draft from its
+    // beginning. What it does not bring has ended: with the server, for example.
+    if (generation.value + connections.value) all.value = new Map();
   });
   listen(take);
 }
