@@ -30,6 +30,21 @@ def listed(service: Service) -> set[str]:
     return {it.id for it in service.listed(page_size=500).conversations}
 
 
+@pytest.mark.parametrize(
+    ("minutes", "span"),
+    [(5, "5 minutes"), (60, "1 hour"), (47 * 60, "1 day"), (48 * 60, "2 days")],
+)
+def test_the_reason_says_how_long_a_conversation_was_idle(
+    service: Service, server: RunningServer, minutes: int, span: str
+) -> None:
+    time = moment(server.clock.now - minutes * 60_000)
+    it = service.create("web", create_time=time).id
+    service.append(it, user(f"{WORD} zebra", timestamp=time))
+    with Client(server.target) as client:
+        plan = client.admin.preview_retention(retention="delete idle=5m")
+    assert [it.reason for it in plan.conversations] == [f"it has been idle for {span}"]
+
+
 def test_idle_conversations_of_a_channel_go_and_the_others_stay(
     start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:

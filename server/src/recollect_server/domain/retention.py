@@ -111,7 +111,7 @@ def _number(text: str, units: dict[str, int], most: int = 1 << 62) -> int:
     unit = text[len(digits) :]
     if not (digits.isascii() and digits.isdigit()) or unit not in units:
         forms = ", ".join(f"30{it}" for it in units)
-        raise ValueError(f"{text!r} is not a number as {forms}")
+        raise ValueError(f"{text!r} is not a number such as {forms}")
     value = int(digits) * units[unit]
     if not 1 <= value <= most:
         raise ValueError(f"{text!r} is too {'large' if value else 'small'}")

@@ -35,7 +35,7 @@ from recollect_server.storage.logs.store import LogConflict, LogStore, Purpose
 log = structlog.get_logger("recollect.retention")
 
 _PART = 500  # conversations of one query
-_DAY = 86_400_000
+_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
 _WITHDRAWN = ""
 """Rule of a line that withdraws the receipt before it of the same conversation."""
 
@@ -138,8 +138,7 @@ class Retention:
         if rule.idle:
             before = now - rule.idle + 1
             for it in self._oldest(_chosen(rule, pinned=False, updated_before=before)):
-                days = (now - it.update_time) // _DAY
-                yield _retired(it, rule, f"it has been idle for {days} days")
+                yield _retired(it, rule, f"it has been idle for {_span(now - it.update_time)}")
             return
         there = table.total(_chosen(rule))
         count, size = there
@@ -198,6 +197,15 @@ def receipts(
         if len(page) == limit:
             return page, at or None
     return page, None
+
+
+def _span(milliseconds: int) -> str:
+    """Return a span of time as text, in the largest unit that it fills; no rule has less than a
+    minute.
+    """
+    unit, length = next((it for it in _UNITS if milliseconds >= it[1]), _UNITS[-1])
+    count = milliseconds // length
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
 
 
 def _chosen(

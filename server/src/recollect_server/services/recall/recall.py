@@ -147,9 +147,7 @@ class Recall:
         count = head.conversation.turn_count
         first, last = turns or (max(1, count - DEFAULT_TURNS + 1), max(1, count))
         if turns and first > count:
-            raise InvalidField.of(
-                "turn_range.first", f"is {first}, and the conversation has {count} turns"
-            )
+            raise InvalidField.of("turn_range.first", f"is {first}; the newest turn is {count}")
         self._tiers.fetched(conversation_id)
         turns_read, has_more = page_of_turns(self._space, head, first, last, after, max_bytes)
         return Fetched(head.conversation, turns_read, has_more)
