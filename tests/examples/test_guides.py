@@ -1,0 +1,72 @@
+"""The Python blocks of the guides, run in order as a reader would, and what they print."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from agents import Agent, set_tracing_disabled
+from agents.testing import ScriptedModel, assistant_message, function_call
+from langchain_core.messages import AIMessage
+
+from tests.conftest import RunningServer
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Return the blocks of Python of a guide, each with the output that follows it."""
+    text = (GUIDES / f"{page}.md").read_text()
+    matches = re.finditer(r"```python\n(.*?)```(?:(?:(?!```).)*?```\n(.*?)```)?", text, re.DOTALL)
+    return [(it[1], it[2] or "") for it in matches]
+
+
+@pytest.fixture
+def shown(server: RunningServer) -> Callable[..., int]:
+    """Return a function that runs a guide's first blocks against the server of the test, compares
+    what each prints with the guide, and returns the number of those compared.
+    """
+
+    def run(page: str, count: int, **names: Any) -> int:
+        compared = 0
+        lines: list[str] = []
+        names["print"] = lambda *values: lines.append(" ".join(map(str, values)) + "\n")
+        for block, output in blocks(page)[:count]:
+            code = re.sub(r"Client\(\)", f"Client({server.target!r})", block)
+            exec(compile(code, page, "exec"), names)  # noqa: S102 - of our own guide
+            if output:
+                assert "".join(lines) == output
+                compared += 1
+            lines.clear()
+        return compared
+
+    return run
+
+
+def test_the_blocks_of_langgraphs_guide_print_what_it_says(shown: Any) -> None:
+    model = SimpleNamespace(invoke=lambda messages: AIMessage(f"{len(messages)}"))
+    assert shown("langgraph", 3, model=model) == 2
+    assert "create_react_agent" not in (GUIDES / "langgraph.md").read_text()  # LangGraph drops it
+
+
+def test_the_block_of_the_agents_sdk_prints_what_its_guide_says(
+    shown: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel(
+        [
+            [function_call("disk_usage", {}, call_id="call_1")],
+            [assistant_message("The disk is full.")],
+            [assistant_message("You asked why the server was slow.")],
+        ]
+    )
+    set_tracing_disabled(True)
+    monkeypatch.setattr("agents.Agent", lambda **fields: Agent(model=model, **fields))
+    assert shown("openai-agents", 1, __name__="guide") == 1
+    assert model.last_call is not None
+    assert "Why was the server slow?" in str(model.last_call.input)
+
+
+def test_the_block_of_recall_prints_what_its_guide_says(shown: Any) -> None:
+    assert shown("recall", 1) == 1
