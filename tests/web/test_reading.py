@@ -127,6 +127,27 @@ def test_a_long_conversation_opens_at_its_end_and_is_jumped_through(
     page.close()
 
 
+def test_a_transcript_that_is_followed_for_long_keeps_its_end_and_reads_the_rest_again(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Followed", "begin")
+    page = window.tab(f"/c/{it}", ".message")
+    page.wait_for_selector(".live-live", state="attached")
+    for part in range(10):
+        texts = [f"line {part * 500 + number}." for number in range(500)]
+        stage.client.conversations.append_turn(it, [Message.user(text) for text in texts])
+        page.wait_for_selector(f".message >> text={texts[-1]}")
+    rows = page.locator(".transcript .virtual-row")
+    count = int(rows.last.get_attribute("data-index")) + 1
+    assert 1_000 <= count <= 2_500
+    older = f".message >> text=line {5_000 - count - 1}."
+    page.evaluate("document.querySelector('.transcript').scrollTop = 0")
+    page.wait_for_selector(older, state="attached")
+    page.click(".to-end")
+    page.wait_for_selector(".message >> text=line 4999.")
+    page.close()
+
+
 def test_the_end_of_a_transcript_stays_in_view_where_its_room_shrinks(
     stage: Stage, window: Browsing
 ) -> None:

@@ -26,13 +26,15 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
   const firstKey = lines[0]?.key;
   const before = useRef({ firstKey, rows });
 
+  useLayoutEffect(() => void (transcript.isFollowed = isAtEnd.current));
+
   // Older turns came in before the others: what was on the screen stays where it was.
   useLayoutEffect(() => {
     const old = before.current;
     before.current = { firstKey, rows };
     const list = virtual.current;
     if (!list || !scroller.current) return;
-    if (old.firstKey !== firstKey && anchor.current) {
+    if (old.firstKey !== firstKey && anchor.current && !isAtEnd.current) {
       const index = lines.findIndex((it) => it.key === anchor.current?.key);
       const start = index < 0 ? undefined : list.getOffsetForIndex(index, "start")?.[0];
       if (start !== undefined) list.scrollToOffset(start + anchor.current.offset);
@@ -61,6 +63,7 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
     const element = scroller.current;
     if (!element) return; // a browser may tell of scrolling after the list was taken away
     isAtEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END && !shown.hasNewer;
+    transcript.isFollowed = isAtEnd.current;
     if (isAtEnd.current && behind) setBehind(0);
     setAway(element.scrollHeight - element.scrollTop > 2.5 * element.clientHeight);
     const item = virtual.current?.getVirtualItems().find((it) => it.end > element.scrollTop);

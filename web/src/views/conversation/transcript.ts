@@ -12,6 +12,8 @@ const PAGE_TURNS = 40;
 const PAGE_TOKENS = 60_000;
 /** What the server stores in place of a text. */
 const REDACTED = "[redacted]";
+/** Messages that stay of a transcript that is followed at its end: a page may be open for weeks. */
+const FOLLOWED = 1_000;
 const BEYOND = 2_147_483_647;
 
 export interface TranscriptState {
@@ -36,6 +38,8 @@ const EMPTY: TranscriptState = {
 
 export class Transcript {
   readonly shown = signal<TranscriptState>(EMPTY);
+  /** Whether the end is on the screen, so that messages far before it need not stay in memory. */
+  isFollowed = false;
   private readonly abort = new AbortController();
   private waiting = 0;
   /** What was redacted since, by sequence: an answer that was on its way may still have the text. */
@@ -160,7 +164,10 @@ export class Transcript {
         // Late messages of turns that are not in memory come with their turn.
         const fitting = now.hasNewer ? [] : added.filter((it) => it.turnNumber >= first);
         const messages = fitting.length ? sorted([...now.messages, ...fitting]) : now.messages;
-        this.shown.value = { ...now, conversation, messages };
+        // A page of older turns that is on its way would not join what stays.
+        const stays = this.isFollowed && !this.waiting ? newest(messages) : messages;
+        const cut = stays.length < messages.length ? { hasOlder: true, cutBefore: 0n } : {};
+        this.shown.value = { ...now, conversation, messages: stays, ...cut };
         break;
       }
       case "conversationRenamed": {
@@ -245,6 +252,13 @@ function emptied(message: Message, redaction: Redaction | undefined): Message {
 
 function upsertIfOpen(conversation: Conversation): void {
   if (!conversation.archived) upsert(conversation);
+}
+
+/** Return the last turns of many messages, or all of fewer. */
+function newest(messages: Message[]): Message[] {
+  if (messages.length <= 2 * FOLLOWED) return messages;
+  const first = messages.at(-FOLLOWED)!.turnNumber;
+  return messages.filter((it) => it.turnNumber >= first);
 }
 
 function sorted(messages: Message[]): Message[] {
