@@ -107,6 +107,28 @@ OTHER_LANGUAGES = [
     ("Mi chiamo Giulia e abito a Torino.", {"name": "Giulia", "location": "Torino"}),
     ("Ik ben allergisch voor noten.", {"allergy.noten": "noten"}),
 ]
+# A second statement behind the same "and" is no item of the list.
+LISTS = [
+    ("I'm allergic to nuts and milk.", {"allergy.nuts": "nuts", "allergy.milk": "milk"}),
+    ("I'm allergic to nuts and live in Porto.", {"allergy.nuts": "nuts"}),
+    ("I'm allergic to nuts and vegan.", {"allergy.nuts": "nuts"}),
+    ("Sono allergica alle noci e al latte", {"allergy.noci": "noci", "allergy.latte": "latte"}),
+    ("Sono allergica alle noci e abito a Torino", {"allergy.noci": "noci", "location": "Torino"}),
+    (
+        "Soy alérgica a las nueces y vivo en Madrid",
+        {"allergy.nueces": "nueces", "location": "Madrid"},
+    ),
+    ("Sou alérgica a nozes e moro em Recife", {"allergy.nozes": "nozes", "location": "Recife"}),
+    ("Ich bin allergisch gegen Nüsse und wohne in Hamburg", {"allergy.nusse": "Nüsse"}),
+    (
+        "Je suis allergique aux noix et j'habite à Lyon",
+        {"allergy.noix": "noix", "location": "Lyon"},
+    ),
+    (
+        "Je suis allergique au lait et aux fruits à coque",
+        {"allergy.lait": "lait", "allergy.fruits-a-coque": "fruits à coque"},
+    ),
+]
 NO_FACTS = [
     "I work as hard as I can.",
     "I live for this.",
@@ -206,6 +228,25 @@ NO_FACTS = [
     "what should i answer\nMy husband Dan is a vegan. We live in Rome.",
     "what does my neighbour want?\n\nBonjour, je m'appelle Marc et j'habite à Lyon.",
     "tinder profile\nI'm a nurse. I live in Kent. I have a dog called Rex.",
+    # a letter that is the whole message
+    "Hi Sam,\n\nI live in Dover now, so please send the keys to my new address.\n\nPaul",
+    "Hello Marta\nI'm allergic to shellfish, please order something else.\nCheers\nBob",
+    "Good morning,\nmy name is Karl Fuchs. I work as a plumber at Rohr.\nKind regards\nK. Fuchs",
+    "I'm vegetarian, so please order something for me.\n\nThanks,\nMia\n\nSent from my iPhone",
+    "Guten Tag Herr Weber,\n\nich wohne in Hamburg und bin Lehrer.\n\nMit freundlichen Grüßen\nJ. K.",
+    "ich bin Vegetarier, bitte bestellt etwas für mich\nLG Mia",
+    "Bonjour Marc,\nJ'habite à Lyon et je suis allergique aux noix.\nCordialement,\nSophie",
+    "Hola Luis:\nSoy vegetariana y vivo en Madrid.\nUn saludo,\nCarmen",
+    "Ciao Anna,\nsono allergica alle noci e abito a Torino.\nBaci\nGiulia",
+    "Oi Rui,\nmoro em Recife e sou vegetariana.\nAbraços\nBia",
+    "Beste Jan,\nik woon in Utrecht.\nMet vriendelijke groet,\nEls",
+]
+OWN_WORDS = [
+    "Hi there,\nI live in Porto now.",
+    "Hi! I live in Porto now.\nThanks!",
+    "Hello, I live in Porto now.\nBest restaurant for fish?",
+    "I live in Porto now\nthanks\nand what about the tram",
+    "I live in Porto now. Can you check this?\n\nHi Ana,\nI live in Rome now.\nBest,\nBob",
 ]
 
 
@@ -213,7 +254,9 @@ def facts(*messages: Message) -> dict[str, str]:
     return {anchor.key: anchor.value for anchor in anchors_in(messages)}
 
 
-@pytest.mark.parametrize(("sentence", "expected"), PHRASINGS + OTHER_PHRASINGS + OTHER_LANGUAGES)
+@pytest.mark.parametrize(
+    ("sentence", "expected"), PHRASINGS + OTHER_PHRASINGS + OTHER_LANGUAGES + LISTS
+)
 def test_a_plain_statement_of_the_user_is_a_fact(sentence: str, expected: dict[str, str]) -> None:
     anchors = anchors_in([Message(Role.USER, sentence, sequence=2)])
     assert {anchor.key: anchor.value for anchor in anchors} == expected
@@ -223,6 +266,17 @@ def test_a_plain_statement_of_the_user_is_a_fact(sentence: str, expected: dict[s
 @pytest.mark.parametrize("content", NO_FACTS)
 def test_idioms_questions_quotations_plans_and_what_others_are_state_no_fact(content: str) -> None:
     assert facts(Message(Role.USER, content)) == {}
+
+
+@pytest.mark.parametrize("content", OWN_WORDS)
+def test_a_greeting_and_thanks_make_no_letter_of_what_the_user_says(content: str) -> None:
+    assert facts(Message(Role.USER, content)) == {"location": "Porto"}
+
+
+def test_a_letter_that_came_by_e_mail_has_the_words_of_its_sender() -> None:
+    letter = "Hi Recollect,\n\nI live in Porto now.\n\nBest regards,\nAna"
+    assert facts(Message(Role.USER, letter)) == {}
+    assert facts(Message(Role.USER, letter, sender="ana@example.org")) == {"location": "Porto"}
 
 
 @pytest.mark.parametrize(("sentence", "expected"), [PHRASINGS[0], PHRASINGS[1], OTHER_PHRASINGS[4]])
@@ -282,6 +336,9 @@ def test_a_changed_fact_has_the_key_of_the_old_one() -> None:
         "Mr. ",
         "write a ",
         "I have two kids, Al, ",
+        "\nBest regards",
+        "\n \n",
+        "Hi A,",
     ],
 )
 def test_a_message_of_nothing_but_beginnings_is_read_in_a_moment(part: str) -> None:

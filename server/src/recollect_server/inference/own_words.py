@@ -39,6 +39,29 @@ _OTHERS_FROM_HERE = re.compile(
     r"|^[ \t]*(?:-{3,}|={3,}|_{3,}|#{1,6} .*)[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+# Alone on its line, with the name of the addressee: people greet an agent within a line.
+_SALUTATION = re.compile(
+    r"\A\s*(?:dear|hi|hello|hey|good (?:morning|afternoon|evening)|hallo|hi|liebe[rs]?|sehr geehrte[rs]?|guten (?:tag|morgen|abend)|moin"
+    r"|bonjour|bonsoir|salut|chère?s?|cher|hola|estimad[oa]s?|querid[oa]s?|buen(?:os|as) (?:días|tardes|noches)|olá|oi|prezad[oa]s?|car[oa]s?"
+    r"|bom dia|boa (?:tarde|noite)|ciao|buongiorno|buonasera|salve|gentil(?:e|issim[oa])|hoi|beste|geachte|goede(?:morgen|middag))"
+    r" (?!there\b|again\b|wieder\b|nochmal\b)[^\n,:]{1,50}[,:][ \t]*\n",
+    re.IGNORECASE,
+)
+_CLOSING = re.compile(
+    r"(?i:(?:with )?(?:(?:kind|kindest|best|warm|warmest|many) )?(?:regards|wishes)|yours(?: (?:sincerely|faithfully|truly))?|sincerely(?: yours)?"
+    r"|best(?=,)|mit (?:freundlichen|besten|herzlichen|lieben|vielen) grüßen|(?:freundliche|viele|liebe|beste|herzliche|schöne) grüße|mfg|[lv]g"
+    r"|(?:bien )?cordialement|bien à (?:vous|toi)|(?:meilleures|sincères) salutations|(?:un (?:cordial )?)?saludos?(?: cordiales)?|atentamente"
+    r"|atenciosamente|(?:com os melhores )?cumprimentos|(?:cordiali|distinti) saluti|(?:met )?vriendelijke groet(?:en)?|groet(?:en|jes)|с уважением"
+    r"|z poważaniem|pozdrawiam|saygılarımla)[,.!]?(?: [^\W\d_a-zß-ÿ].{0,30})?"
+)
+# Before a name only: people thank an agent too.
+_CLOSING_OF_FRIENDS = re.compile(
+    r"(?:best|cheers|(?:many )?thanks|thank you|love|take care|merci|bises|bisous|gracias|besos|abraços?|obrigad[oa]|grazie|baci|danke|bis bald"
+    r"|bedankt)[,.!]?",
+    re.IGNORECASE,
+)
+_NAME_LINE = re.compile(r"[^\W\d_a-zß-ÿ][\w.'’-]*(?: [^\W\d_a-zß-ÿ][\w.'’-]*){0,2}")
+_SIGNATURE_LINES, _SIGNATURE_WIDTH = 6, 60  # at most, with the formula
 _SPEAKER = re.compile(
     r"^[ \t]*(?:\[?\(?\d{1,2}:\d\d(?::\d\d)?|(?:[A-Z][\w.'’-]*(?: [A-Z\d][\w.'’-]*){0,2}|me|you|user|assistant|human|ai|bot|q|a) ?:\s)",
     re.MULTILINE,
@@ -72,8 +95,10 @@ _WORK_ON_TEXT = re.compile(
 )
 
 
-def own_sentences(content: str) -> list[str]:
-    """Return the sentences of a user's message that are his own words and no quotation."""
+def own_sentences(content: str, *, is_mail: bool = False) -> list[str]:
+    """Return the sentences of a user's message that are his own words and no quotation. `is_mail`:
+    it came by e-mail, where people write letters to an agent.
+    """
     if (
         len(content) > _MAX_MESSAGE
         or _COMPOSING.search(content)
@@ -83,6 +108,8 @@ def own_sentences(content: str) -> list[str]:
     text = _CODE.sub(" … ", content).replace("**", "")
     if mark := _OTHERS_FROM_HERE.search(text):
         text = text[: mark.start()]
+    if not is_mail and (_SALUTATION.match(text) or _is_signed(text)):
+        return []
     if work := _WORK_ON_TEXT.search(text):
         text = text[: work.end() - 1]
     text = _QUOTED.sub(" … ", _QUOTED_LINE.sub("", text))
@@ -93,3 +120,34 @@ def own_sentences(content: str) -> list[str]:
     )
     marked = _ABBREVIATION.sub(lambda dotted: dotted.group()[:-1] + _DOT, short)
     return [sentence.replace(_DOT, ".") for sentence in sentences(marked)]
+
+
+def is_letter(content: str) -> bool:
+    """Return whether a message is a letter as a whole, with no word of its sender before it."""
+    text = _CODE.sub("", content)
+    if _SALUTATION.match(text):
+        return True
+    mark = _OTHERS_FROM_HERE.search(text)
+    own = text[: mark.start()] if mark else text
+    if not own.strip():
+        return mark is not None and mark.group().lstrip()[:1] not in ("#", "-", "=", "_")
+    return _is_signed(own)
+
+
+def _is_signed(text: str) -> bool:
+    """Return whether a text ends as letters do: with a formula alone on its line, or before a name,
+    and hardly anything after it.
+    """
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    ending = lines[1:][-_SIGNATURE_LINES:]
+    return any(
+        max(map(len, ending[at:])) <= _SIGNATURE_WIDTH
+        and (
+            _CLOSING.fullmatch(line)
+            or (
+                _CLOSING_OF_FRIENDS.fullmatch(line)
+                and any(_NAME_LINE.fullmatch(name) for name in ending[at + 1 : at + 2])
+            )
+        )
+        for at, line in enumerate(ending)
+    )

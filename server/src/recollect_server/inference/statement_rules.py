@@ -105,6 +105,10 @@ _FOODS = (
 _INSTRUCTION_VERB = r"(?:answer|reply|respond|write|use|give|keep|speak|talk|address|include|avoid|explain|show|format|add|be|send|quote|convert|text|message|tell)"
 _CONDITION = r"(?:coeliac|celiac)(?: disease)?"
 _VEG = r"(vegan|vegetarian|pescatarian|pescetarian|flexitarian|lacto-vegetarian|plant-based|gluten[- ]free|dairy[- ]free)"
+_VERB = (  # of a second statement: "allergisch gegen Nüsse und wohne in Hamburg"
+    r"(?:(?:nicht|non|no|não|ich|je|j'|yo|eu|io|ik|wohne|lebe|arbeite|esse|trinke|bin|habe|mag|brauche|kann|möchte|suis|vivo|trabajo|como|soy|tengo|bebo"
+    r"|moro|trabalho|sou|tenho|abito|lavoro|mangio|bevo|sono|ho|woon|werk|eet|drink|ben|heb|hou|kan) |j')"
+)
 _DIET_END = r"(?=\s*(?:$|[.,;:!…()–—]| - | (?:and|but|so|since|because|now|btw|by the way|who|too|myself|these days|for)\b))"
 _CHILD = r"((?:(?:older|younger|oldest|youngest|eldest|middle|little|only|baby|[\w-]+-year-old|\d+ ?yo) )?(?:son|daughter|kid|child|baby|baby boy|baby girl|toddler|stepson|stepdaughter)(?! in-law))"
 _PET = r"((?:(?:old|little|new|rescue) )?(?:dog|puppy|cat|kitten|rabbit|bunny|parrot|hamster|horse|pony|tortoise))"
@@ -196,7 +200,7 @@ SECTIONS = [
         "allergic allergy allergies intolerant intolerance celiac coeliac vegan vegetarian vegans vegetarians pescatarian pescetarian flexitarian lacto plant gluten dairy eat have drink tolerate digest touch keep follow stick",
         [
             Rule(
-                rf"{_I_AM} {_ADJECTIVES}allergic to ([^.;:!?()…–—\n]{{2,60}}?)(?=\s*(?:$|[.;:!…()–—]| - |, (?:so|but|and i|and my|please|which|can|could|what|is|do|any|how|and (?:also )?(?:lactose|vegetarian|vegan))\b| (?:so|but|which|since|because|though|too|as well|by the way|btw|please|and (?:i|my|we|also i|have|can)\b|, by the way)\b))",
+                rf"{_I_AM} {_ADJECTIVES}allergic to ([^.;:!?()…–—\n]{{2,60}}?)(?=\s*(?:$|[.;:!…()–—]| - |, (?:so|but|and i|and my|please|which|can|could|what|is|do|any|how|and (?:also )?(?:lactose|vegetarian|vegan))\b| (?:so|but|which|since|because|though|too|as well|by the way|btw|please|and (?:i|my|we|also i|have|can|cannot|am|live|work|speak|eat|drink|take|use|avoid|like|love|hate|want|need|prefer|never|do|don|was)\b|, by the way)\b))",
                 as_list("allergy", refused=NO_ALLERGENS),
             ),
             Rule(
@@ -287,8 +291,8 @@ SECTIONS = [
             Rule(rf"(?:ich bin|wir sind) (?:\w+ )?nach {_PLACE} (?:umgezogen|gezogen)", as_value("location", refused=NO_PLACES)),
             Rule(
                 (r"(?:ich bin (?:(?!nicht|kein)\w+ )?allergisch (?:gegen|auf)|je suis (?:(?!pas)\w+ )?allergique (?:à la |à l'|aux |au |à )|soy (?:muy )?al[eé]rgic[oa] (?:a las|a los|a la|al|a)|(?:eu )?sou al[eé]rgic[oa] (?:às|aos|à|ao|a)"
-                    r"|sono allergic[oa] (?:alle|agli|alla|allo|all'|ai|al|a)|ik ben (?:(?!niet)\w+ )?allergisch voor) ?([^.;:!?()…\n]{2,50}?)(?=\s*(?:$|[.;:!…()–—]| - |, (?:also|bitte|aber|donc|mais|así|pero|por|então|mas|quindi|ma|dus|maar)\b| (?:aber|mais|pero|mas|ma|maar)\b))"),
-                as_list("allergy"),
+                    rf"|sono allergic[oa] (?:alle|agli|alla|allo|all'|ai|al|a)|ik ben (?:(?!niet)\w+ )?allergisch voor) ?([^.;:!?()…\n]{{2,50}}?)(?=\s*(?:$|[.;:!…()–—]| - |, (?:also|bitte|aber|donc|mais|así|pero|por|então|mas|quindi|ma|dus|maar)\b| (?:aber|mais|pero|mas|ma|maar)\b| (?:und|et|y|e|en) {_VERB}))"),
+                as_list("allergy", refused=NO_ALLERGENS),
             ),
             Rule(
                 (rf"(?:(?:ich bin|wir sind) (?:seit \w+ \w+ |jetzt |strikte[r]? |überzeugte[r]? )*(vegetarier(?:in)?|veganer(?:in)?|vegetarisch|vegan)|je suis (vég[ée]tarien(?:ne)?|vegan|végane?)|soy (vegetarian[oa]|vegan[oa])"

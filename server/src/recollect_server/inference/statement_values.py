@@ -59,21 +59,27 @@ def _capital(word: str) -> str:
     return word if len(word) < 3 else word[:1].upper() + word[1:]
 
 
+_BEFORE_ITEM = re.compile(
+    r"^(?:(?:and|or|to|all kinds of|most|the|any|also|some|certain|gegen|auf|voor|aux?|à la|à|al|a las?|a los|a|às?|aos?|alle|agli|all[ao]|ai) "
+    r"|à l['’]|all['’])",
+    re.IGNORECASE,
+)
+# "nuts and live in Porto": what follows the first item may be a statement of its own
+_PLACED = re.compile(r" (?:in|at|on|to|from|with|for|a|bei|em|en|na|no|nel|nella) ", re.IGNORECASE)
+
+
 def as_list(
     key: str, *, refused: frozenset[str] = frozenset(), spelt: str = "{}"
 ) -> Callable[[re.Match[str]], Values]:
     """Return a reader of the first group as a list, each item with a key of its own."""
 
     def read(match: re.Match[str]) -> Values:
-        for item in re.split(r",|;|/| (?:and|or|und|oder|et|ou|y|o|e|en|of) ", match[1]):
-            value = re.sub(
-                r"^(?:and|or|to|all kinds of|most|the|any|also|some|certain) ",
-                "",
-                item.strip(" .'’-"),
-                flags=re.I,
-            )
+        items = re.split(r",|;|/| (?:and|or|und|oder|et|ou|y|o|e|en|of) ", match[1])
+        for number, item in enumerate(items):
+            value = _BEFORE_ITEM.sub("", item.strip(" .'’-"))
             if (
                 value
+                and not (number and _PLACED.search(value))
                 and len(value.split()) <= 3
                 and refused.isdisjoint(value.lower().split())
                 and (name := slug(value))

@@ -83,7 +83,7 @@ def anchors_in(messages: Sequence[Message]) -> tuple[FoundAnchor, ...]:
     facts = {
         (message.sequence, key, value): confidence
         for message in spoken
-        for sentence in own_sentences(message.content)
+        for sentence in own_sentences(message.content, is_mail="@" in message.sender)
         for key, value, confidence in _facts(sentence)
     }
     return tuple(
