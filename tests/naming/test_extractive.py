@@ -103,6 +103,35 @@ def test_the_lines_of_a_stack_trace_stay_out_and_its_error_is_noted(talk: Talk) 
 
 
 @pytest.mark.parametrize(
+    ("opening", "expected"),
+    [
+        (
+            "why does this not work\n\n```\ntotal += row['price']\n```",
+            "User: why does this not work. Agent: The header is called Price.",
+        ),
+        (
+            "pourquoi ça marche pas ?\n\nModuleNotFoundError: No module named 'requests'",
+            "User: pourquoi ça marche pas ? ModuleNotFoundError: No module named 'requests'."
+            " Agent: The header is called Price.",
+        ),
+        (
+            "fix this\n\ndef add(a, b)\n    return a + b",
+            "User: fix this. Agent: The header is called Price.",
+        ),
+        (
+            "thanks\n\nthe sum is wrong here",
+            "User: the sum is wrong here. Agent: The header is called Price.",
+        ),
+    ],
+)
+def test_a_request_of_few_words_is_noted_with_the_code_below_it(
+    opening: str, expected: str, talk: Talk
+) -> None:
+    talk_about_code = talk(opening, "The header is called Price.")
+    assert Extractive().write_notes(talk_about_code, "").abbreviation == expected
+
+
+@pytest.mark.parametrize(
     ("letter", "expected"),
     [
         ("Dear Mr. Alvarez, the deposit is due by Friday.", "The deposit is due by Friday."),

@@ -393,6 +393,147 @@ def test_a_title_is_no_correction_no_reply_and_nothing_that_was_corrected(
 
 
 @pytest.mark.parametrize(
+    ("contents", "title"),
+    [
+        (
+            (
+                "vuelos baratos a lisboa en mayo",
+                "Los martes son más baratos.",
+                "salgo desde valencia",
+                "Hay uno directo por 45 euros.",
+                "quiero llevar una maleta grande",
+                "La maleta cuesta 30 euros.",
+            ),
+            "Vuelos baratos a lisboa en mayo",
+        ),
+        (
+            (
+                "ricetta lasagne senza glutine",
+                "Usa una pasta di riso.",
+                "per sei persone",
+                "Servono 500 grammi di pasta di riso.",
+                "vorrei prepararle la sera prima",
+                "Si possono tenere in frigo.",
+            ),
+            "Ricetta lasagne senza glutine",
+        ),
+        (
+            (
+                "quiet hotels near the harbour in ghent",
+                "The Verhaegen is quiet.",
+                "we arrive late on friday",
+                "The desk is open until midnight.",
+                "can you ask them for a baby bed",
+                "They have one.",
+            ),
+            "Quiet Hotels Near the Harbour in Ghent",
+        ),
+        (
+            (
+                "ok start from where you left off",
+                "Chapter two is about glaciers.",
+                "can you describe the glaciers of Norway",
+                "They shrink.",
+            ),
+            "Describe the Glaciers of Norway",
+        ),
+    ],
+)
+def test_a_first_message_of_few_words_is_what_is_asked_for(
+    talk: Talk, contents: tuple[str, ...], title: str
+) -> None:
+    assert Extractive().write_notes(talk(*contents), "").title == title
+
+
+LETTER = (
+    "Hello Marta,\n\nI'm allergic to shellfish, could you please order something else for the team "
+    "lunch?\n\nCheers\nBob\n\nSent from my iPhone"
+)
+
+
+@pytest.mark.parametrize(
+    ("contents", "title"),
+    [
+        (
+            (
+                LETTER,
+                "Shall I order the vegetarian menu for Bob?",
+                "which restaurants in ghent have a vegetarian menu for ten people",
+                "The Verhaegen and the Prinsenhof.",
+            ),
+            "Which Restaurants in Ghent Have a Vegetarian Menu",
+        ),
+        (
+            (f"Subject: Re: Lunch of the team on Friday\n\n{LETTER}", "👍"),
+            "Lunch of the Team on Friday",
+        ),
+        (
+            (
+                "Dear Ms Novak,\nI am writing about the position of ward manager.\nYours sincerely\nJ. Roe",
+                "👍",
+            ),
+            "The Position of Ward Manager",
+        ),
+    ],
+)
+def test_a_pasted_letter_is_named_by_its_subject_and_gives_way_to_what_the_user_asks(
+    talk: Talk, contents: tuple[str, ...], title: str
+) -> None:
+    assert Extractive().write_notes(talk(*contents), "").title == title
+
+
+@pytest.mark.parametrize(
+    ("opening", "answer", "title"),
+    [
+        (
+            "ffmpeg -i in.mov -c:v libx264 -crf 23 out.mp4 the video has no sound after converting",
+            "Add -c:a aac.",
+            "Ffmpeg the Video Has No Sound After Converting",
+        ),
+        (
+            "der befehl tar -czf backup.tar.gz /home/ina --exclude=.cache nimmt den cache trotzdem mit",
+            "Das Muster muss vor dem Pfad stehen.",
+            "Der befehl tar nimmt den cache trotzdem mit",
+        ),
+        (
+            "SELECT name, COUNT(*) FROM users GROUP BY name returns nothing",
+            "The table users is empty.",
+            "The Table Users Is Empty",
+        ),
+        (
+            "UPDATE users SET email = lower(email)\nis this safe on a table with many rows?",
+            "Do it in batches.",
+            "Is This Safe on a Table",
+        ),
+        ("why does grep -r foo --include=*.py find nothing", "👍", "Why Does Grep Find Nothing"),
+        (
+            "fix this\n\ndef add(a, b)\n    return a + b",
+            "A colon is missing.",
+            "A Colon Is Missing",
+        ),
+        # no code, though it has a mark or a word of it
+        (
+            "what is the difference between -l and -L in curl",
+            "👍",
+            "Difference Between -l and -L in Curl",
+        ),
+        ("what does a LEFT JOIN do", "👍", "What Does a LEFT JOIN Do"),
+        ("merge auth.py and config.yaml into one", "👍", "Merge auth.py and config.yaml into One"),
+        ("WHERE IS MY ORDER FROM MAY", "👍", "WHERE IS MY ORDER from MAY"),
+        (
+            "how do I center a <div> inside another <div> with css",
+            "👍",
+            "How to Center a <div> Inside Another <div>",
+        ),
+    ],
+)
+def test_a_title_is_the_sentence_around_a_command_not_the_command(
+    talk: Talk, opening: str, answer: str, title: str
+) -> None:
+    assert Extractive().write_notes(talk(opening, answer), "").title == title
+
+
+@pytest.mark.parametrize(
     ("opening", "unwanted"),
     [
         ("Appreciate your support with the memorial, as always.", "Appreciate"),

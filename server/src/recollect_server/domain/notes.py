@@ -189,8 +189,12 @@ def spelt_words(text: str) -> list[str]:
 def _cased(word: str, *, inside: bool) -> str:
     if inside and word.lower() in _SMALL:
         return word.lower()
-    if any(character.isupper() for character in word) or _IDENTIFIER.search(word):
-        return word  # a name, an abbreviation or a file, as it was written
+    if (
+        any(character.isupper() for character in word)
+        or _IDENTIFIER.search(word)
+        or word.startswith("-")
+    ):
+        return word  # a name, an abbreviation, a file or an option, as it was written
     return "-".join(part[:1].upper() + part[1:] for part in word.split("-"))
 
 

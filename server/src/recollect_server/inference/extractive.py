@@ -152,9 +152,11 @@ class Extractive:
         open_question = next(
             (it for it in reversed(asked_last) if not CHATTER_QUESTION.search(it.text)), None
         )
+        # "why does this not work", before code: hardly a word of it weighs anything
+        lead = next((it for it in usable[:1] if it.message == 0 and len(it.words) < 2), None)
         orders = {
             it.order
-            for it in (subject, open_question)
+            for it in (lead, subject, open_question)
             if it and estimate_tokens(it.text) < MAX_ABBREVIATION // 3
         }
         question_words = {word for it in usable if it.role is Role.USER for word in it.words}

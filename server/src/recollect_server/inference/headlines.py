@@ -14,6 +14,7 @@ from recollect_server.domain.text import UNSPACED_RUN
 from recollect_server.inference.chatter import CHATTER
 from recollect_server.inference.clauses import asked, opens_with_clause, without_clause
 from recollect_server.inference.everyday import everyday_nouns
+from recollect_server.inference.own_words import is_letter
 from recollect_server.inference.phrases import (
     CHATTER_QUESTION,
     CORRECTION,
@@ -38,6 +39,9 @@ _FIRST = 2.0  # what the first message adds to 1; the second a half of it, and s
 # Between people who talk to one another, questions keep the talk going and the subject comes later.
 _REQUEST_IN_CHAT, _FIRST_IN_CHAT = 0.6, 0.4
 _LEANING = 0.5  # what a title is worth that points to something outside of it
+_FEW_WORDS = 8  # of a whole first message: more are seldom a request by themselves
+_LETTER = 0.8  # what a line of a pasted letter is worth, wherever it stands: it is of somebody else
+_MAX_OPERANDS = 2  # between two words of code
 _CLAUSE = 0.4  # what a title is worth that is a subordinate clause
 # what a sentence of the agent is worth: it names the subject where the user's requests do not
 _ANSWER = 0.35
@@ -80,7 +84,7 @@ _FELT = re.compile(
     r" (?:(?:worried|concerned|stressed(?: out)?|anxious|nervous|curious|confused|unsure|uncertain|excited"
     r"|overwhelmed|stuck|torn) (?:about|on|with|by|of|over|between)"
     r"|thinking (?:of|about)|looking (?:for(?:ward to)?|at|into)|trying to|struggling (?:to|with)|interested in|considering"
-    r"|working on)"
+    r"|working on|writing (?:to you )?(?:about|regarding|concerning))"
     r" (?:the fact that )?",
     re.IGNORECASE,
 )
@@ -186,6 +190,22 @@ _LATER_REQUEST = re.compile(
     r"|cómo |qué |você pode|como |qual )\b)",
     re.IGNORECASE,
 )
+_STATEMENT_OR_OPTION = re.compile(r"SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|--?[a-zA-Z][\w=:./-]*")
+_TAKES_OPERAND = re.compile(
+    r"SELECT|FROM|WHERE|AND|ON|JOIN|BY|HAVING|LIMIT|INTO|VALUES|UPDATE|SET|TABLE|.*="
+)
+_CODE_WORD = re.compile(
+    rf"{_STATEMENT_OR_OPTION.pattern}|{_TAKES_OPERAND.pattern}|GROUP|ORDER|\S*(?:[{{}}<>=;|\\^*]|\$[\w({{]|\w\(|::|->|~\d)\S*"
+)
+"""A word of a command line or of a statement of SQL: a keyword, an option, or one with a mark of
+code.
+"""
+_OPERAND = re.compile(r"[~.]{0,2}/\S*|\S*\w[@/.:_]\w\S*|[\"']\S*|\S+,|\d+")
+_SUBJECT_LINE = re.compile(
+    r"(?:subject|betreff|objet|asunto|assunto|oggetto|onderwerp) ?: *(?:(?:re|fwd?|aw|wg) ?: *)*(?=\S)",
+    re.IGNORECASE,
+)
+"""The beginning of the line that names what a letter is about."""
 _JAPANESE_PARTICLE = re.compile(r"(?<=[^ぁ-ん])(?:は|が|を|に|で|と|の|へ|から|まで|について)")
 
 
@@ -220,6 +240,19 @@ def headline(
     places = {
         message: place for place, message in enumerate(dict.fromkeys(it.message for it in theirs))
     }
+    letters = {
+        place
+        for place, message in enumerate(spoken(messages))
+        if message.role is Role.USER and not message.sender and is_letter(message.content)
+    }
+    alone = [it for it in theirs if it.message == 0]
+    # "gift ideas for my mum": what somebody types alone, as in a search, is what is asked for
+    typed_alone = (
+        not named
+        and len(alone) == 1
+        and alone[0].text[-1:].isalnum()
+        and len(spoken(messages)[0].content.split()) <= _FEW_WORDS
+    )
     speakers = {word for message in messages for word in topical(message.sender)}
     vague = _VAGUE if language == ENGLISH else everyday_nouns(language)
     stops = stop_words(language)
@@ -232,6 +265,8 @@ def headline(
         text = _cut(whole, language)
         if CHATTER_QUESTION.search(sentence.text):
             continue
+        if typed_alone and sentence is alone[0] and sentence.role is Role.USER:
+            is_request = is_request or _subject_words(text, language) > 1
         title = title_of(text, language)
         title_words = [
             word
@@ -247,7 +282,10 @@ def headline(
         )
         if is_request:
             score *= _REQUEST_IN_CHAT if named else _REQUEST
-        score *= 1 + (_FIRST_IN_CHAT if named else _FIRST) / (1 + places[sentence.message])
+        if sentence.message in letters and not _SUBJECT_LINE.match(sentence.text):
+            score *= _LETTER
+        else:
+            score *= 1 + (_FIRST_IN_CHAT if named else _FIRST) / (1 + places[sentence.message])
         if phrases.leaning.match(text) or (language == ENGLISH and _POINTER.search(text)):
             score *= _LEANING if len(title_words) < 4 else 0.8
         if opens_with_clause(text, language):
@@ -328,9 +366,11 @@ def opening_title(messages: Sequence[Message]) -> str:
 def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
     """Return what a sentence asks for, and whether it is a request."""
     is_request = asks(text)
+    if subject := _SUBJECT_LINE.match(text):
+        is_request, text = True, text[subject.end() :]
     if quoted := _QUOTED_AFTER.fullmatch(text):
         text = quoted["request"]
-    text = " ".join(_ASIDE.sub(" ", text).split())
+    text = " ".join(_ASIDE.sub(" ", _without_code(text)).split())
     text = opened(_FILLER.sub("", text) if language == ENGLISH else text)
     text = _BARE_GREETING.sub("", text, count=1) if _BARE_GREETING.match(text) else text
     if language == ENGLISH:
@@ -344,6 +384,34 @@ def requested(text: str, phrases: Phrases, language: str) -> tuple[str, bool]:
         shorter = text  # "नहीं चाहिए" is "not wanted"
     is_request = is_request or (language in _VERB_LAST and shorter != text)
     return shorter if len(shorter) > 5 else text, is_request
+
+
+def _without_code(text: str) -> str:
+    """Return a sentence without the commands and the statements of SQL within it, each from its
+    first word of code to its last one or to the operand of that.
+    """
+    if text.isupper():  # "WHERE IS MY ORDER FROM MAY"
+        return text
+    words = text.split()
+    bare = [word.strip("\"'`,.?!") for word in words]
+    runs: list[range] = []
+    for at in (at for at, word in enumerate(bare) if _CODE_WORD.fullmatch(word)):
+        between = words[runs[-1].stop : at] if runs else []
+        if runs and len(between) <= _MAX_OPERANDS and STOP_WORDS.isdisjoint(between):
+            runs[-1] = range(runs[-1].start, at + 1)
+        else:
+            runs.append(range(at, at + 1))
+    for run in reversed(runs):
+        marks = [word for word in bare[run.start : run.stop] if _CODE_WORD.fullmatch(word)]
+        if len(marks) < 2 or not any(map(_STATEMENT_OR_OPTION.fullmatch, marks)):
+            continue
+        end = run.stop
+        takes_operand = _TAKES_OPERAND.fullmatch(bare[end - 1])
+        while end < len(words) and (takes_operand or _OPERAND.fullmatch(words[end])):
+            takes_operand = None
+            end += 1
+        del words[run.start : end], bare[run.start : end]
+    return " ".join(words)
 
 
 def _with_apostrophe(word: re.Match[str]) -> str:
@@ -440,7 +508,7 @@ def _cut(text: str, language: str) -> str:
             low in STOP_WORDS
             or low in stops
             or (low in CHATTER and "'" in low)
-            or low in ("will", "less", "kind", "sort", "since")
+            or low in ("will", "less", "kind", "sort", "since", "without")
             or (language == "pt" and low in ("pra", "pro"))
         )
 

@@ -19,7 +19,9 @@ _MAX_CONTENT = 20_000
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # Whole lines that are no prose: headings, tables, lines between paragraphs.
 _NO_PROSE = re.compile(
-    r"^[ \t]*(?:#{1,6}[ \t][^\n]*|\*\*[^*\n]{1,120}\*\*:?[ \t]*|\|[^\n]*\|[ \t]*|[-*_=]{3,}[ \t]*)$",
+    r"^[ \t]*(?:#{1,6}[ \t][^\n]*|\*\*[^*\n]{1,120}\*\*:?[ \t]*|\|[^\n]*\|[ \t]*|[-*_=]{3,}[ \t]*"
+    r"|(?:Sent from my|Envoyé de mon|Enviado desde mi|Enviado do meu|Inviato dal mio) [^\n.!?]{1,30}"
+    r"|Von meinem [^\n.!?]{1,30} gesendet)$",
     re.MULTILINE,
 )
 # Each part stops where the next one could begin: else a message of nothing but such marks would
@@ -44,9 +46,15 @@ _UNMARKED_QUESTION = re.compile(
 )
 _TRACE = re.compile(
     r"Traceback \(most recent call last\):|File \"[^\"]+\", line \d+.*|at [\w.$<>/ ]+\([^()]*\)"
-    r"|[\w.]+(?:\[[^\]]*\])? = [\w.]+\(.*\);?"
+    r"|[\w.]+(?:\[[^\]]*\])? = [\w.]+\(.*\);?|(?:async )?(?:def|func|function) \w+ ?\(.*|\$ [a-z./].*"
 )
-"""A line of a stack trace, or the code that one quotes."""
+"""A line of a stack trace or the code that one quotes, the head of a function, or a line after the
+prompt of a shell.
+"""
+_ERROR = re.compile(
+    r"^[ \t]*(?:[\w.]*(?:Error|Exception)\b.*: |(?:ERROR|FATAL|Error|error|npm ERR!)[: ])",
+    re.MULTILINE,
+)
 _ENTRY = re.compile(r"[^.:!?]{2,60}: (?:\S+ ?){1,4}")  # `Price: 20 euros.`
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
 _JAPANESE_QUESTIONS = ("ですか", "ますか", "でしょうか", "ませんか", "ましたか", "でしたか")
@@ -149,14 +157,20 @@ def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
                     )
                 )
             )
-            # "Melanie!" tells nothing; "Let's go with the strudel" does, once that was offered.
+            # "Melanie!" tells nothing; "Let's go with the strudel" does, once that was offered, and
+            # "why does this not work" with the code below it.
             settles = denies or phrases.decision.search(text) is not None
-            tells = len(words) > 1 or (
-                settles and bool(words) and (denies or not earlier_words.isdisjoint(words))
+            leads = (
+                place == number == 0 and message.role is Role.USER and _shows_code(message.content)
+            )
+            tells = (
+                leads
+                or len(words) > 1
+                or (settles and bool(words) and (denies or not earlier_words.isdisjoint(words)))
             )
             earlier_words.update(words)
             if tells:
-                least = 2 if settles else 3
+                least = 2 if settles or leads else 3
                 whole = _is_whole(text, message.role, language, least)
                 worth = _worth(text, message.role, place, len(speaking), number) * (
                     1 if whole else 0.3
@@ -249,7 +263,7 @@ def _is_whole(text: str, role: Role, language: str, least: int) -> bool:
     if (
         text.startswith(("[", "("))
         or end.endswith((":", "：", ",", ";", "-", "–", "—"))
-        or _ENTRY.fullmatch(text)
+        or (_ENTRY.fullmatch(text) and not _ERROR.match(text))
     ):
         return False
     if end.endswith(_ENDS):
@@ -261,6 +275,16 @@ def _is_whole(text: str, role: Role, language: str, least: int) -> bool:
             language in {"ja", "zh"}
             and sum(map(len, UNSPACED_RUN.findall(text))) >= _WHOLE_UNSPACED
         )
+    )
+
+
+def _shows_code(content: str) -> bool:
+    """Return whether a message has code, a command or an error on lines of its own."""
+    start = content[:_MAX_CONTENT]
+    return (
+        _CODE.search(start) is not None
+        or _ERROR.search(start) is not None
+        or any(_is_code(line) for line in map(str.strip, start.splitlines()) if line)
     )
 
 
