@@ -235,6 +235,22 @@ def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_cha
     assert not built(service, later, "Hello!").sources
 
 
+def test_the_title_of_the_conversation_before_is_not_said_again_by_its_abbreviation(
+    service: Service, clock: MovableClock
+) -> None:
+    there = service.conversation_of("The boat leaks.")
+    service.rename(there, "The old boat at the quay leaks")
+    service.abbreviate(there, "User: the old boat at the quay leaks. Agent: Call the yard.")
+    clock.move(DAY)
+    here = service.create().id
+    for form in (context_pb2.CONTEXT_FORMAT_RECALL_BLOCK, context_pb2.CONTEXT_FORMAT_XML):
+        rendered = built(service, here, "Hello!", format=form).rendered
+        assert "the conversation before this one" in rendered
+        assert rendered.lower().count("the old boat at the quay leaks") == 1
+    service.rename(there, "Repairs in the yard of Ghent")
+    assert "Repairs in the yard of Ghent" in built(service, here, "Hello!", format=form).rendered
+
+
 def test_the_best_turn_has_the_longest_excerpt(start_server: Start, connect: Connect) -> None:
     service = connect(start_server(relevance_threshold=0.0, embedder="off"))
     filling = "It rained again and nothing happened all day long. "

@@ -12,7 +12,7 @@ from recollect_server.domain.context import About, Dropped, Source, Sources, Tie
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.rendering.form import Form
-from recollect_server.domain.repetition import sentences_of
+from recollect_server.domain.repetition import sentences_of, spoken, title_beside
 from recollect_server.services.context.excerpts import MARK, excerpt
 from recollect_server.services.context.inquiry import Inquiry
 from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Turn
@@ -213,7 +213,8 @@ def last_conversation(
             if before.id == conversation.id or not before.abbreviation:
                 continue
             about = _about(before)
-            source = Source(before.id, about, (), about.abbreviation, about.title)
+            title = title_beside(about.title, spoken(about.abbreviation))
+            source = Source(before.id, about, (), about.abbreviation, title)
             return source if form.source(source) <= room else None
     return None
 
