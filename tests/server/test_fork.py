@@ -21,6 +21,7 @@ from tests.server.conftest import (
     user,
 )
 from tests.server.test_redact import redact
+from tests.waiting import until
 
 
 def fork(service: Service, conversation_id: str, **fields: Any) -> api.ForkResponse:
@@ -61,6 +62,21 @@ def test_a_fork_is_found_and_survives_its_origin_and_its_index(
     again = connect(start_server())
     assert again.get(copy.id) == copy
     assert again.found("zanzibarian") == [copy.id]
+
+
+def test_a_fork_takes_over_no_automatic_title_of_turns_that_it_does_not_have(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(start_server(abbreviator="extractive"))
+    turns = ["Plan a trip to Ghent.", *["Book a cabin on the ferry to Bergen."] * 5]
+    origin = service.conversation_of(*turns)
+    title = until(lambda: service.get(origin).title)
+    assert title == "Book a Cabin on the Ferry to Bergen"
+    assert fork(service, origin).conversation.title == title
+    early = fork(service, origin, through_turn=1).conversation
+    assert (early.title, list(early.topics)) == ("", [])
+    service.rename(origin, "North and south")
+    assert fork(service, origin, through_turn=1).conversation.title == "North and south"
 
 
 def test_what_is_too_long_is_refused_and_nothing_is_stored(

@@ -3,7 +3,13 @@
 from dataclasses import replace
 
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Began, Content, Conversation, TitleAssigned
+from recollect_server.domain.conversation import (
+    CALLER,
+    Began,
+    Content,
+    Conversation,
+    TitleAssigned,
+)
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.services.space.space import Space
@@ -16,7 +22,8 @@ def lines_of_fork(
     space: Space, origin: Conversation, fork_id: str, through: int, max_bytes: int
 ) -> list[Content]:
     """Return the lines of a new conversation that copies another one up to a turn (0: the newest).
-    The copies have no usage and no cost: those were spent once. Hold the lock of the other one.
+    The copies have no usage and no cost: those were spent once. A title that the server wrote is
+    copied with all turns only. Hold the lock of the other one.
 
     Raises InvalidField, StorageUnavailable.
     """
@@ -42,8 +49,10 @@ def lines_of_fork(
         earlier_origins=_earlier_origins(origin, last),
     )
     contents: list[Content] = [began, *_copies(space, origin.id, last, max_bytes)]
-    if origin.title:
-        by = origin.title_record
+    by = origin.title_record
+    # an automatic title may name what only later turns of the origin say
+    is_of_copy = last == origin.turn_count or origin.manually_named or by.writer == CALLER
+    if origin.title and is_of_copy:
         contents.append(TitleAssigned(origin.title, origin.topics, now, by.writer, by.model))
     return contents
 
