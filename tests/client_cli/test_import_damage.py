@@ -52,8 +52,34 @@ def test_a_transcript_in_utf_16_is_refused_and_begins_no_conversation(
     ran = run("import", path)
     assert (ran.code, ran.lines[0]["conversationsNew"], ran.lines[0]["leftOut"]) == (6, 0, 1)
     assert ran.err.startswith(
-        f"left out {path}: no transcript of a conversation; {path}:1: {reason}"
+        f"left out {path}: no transcript of a conversation, which begins with"
     )
+    assert f"; {path}:1: {reason}" in ran.err
+    assert list(client.conversations.list()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"title": "x", "turns": []}', "it stands before the line of the type `meta`"),
+        ('{"messages": [{"role": "user", "content": "hi"}]}\n', "it stands before the line"),
+        ('{\n "title": "x"\n}', "not JSON: "),
+        ('[\n "a"', "not JSON: "),
+        ("hello", "not JSON: "),
+    ],
+)
+def test_a_file_of_an_unknown_shape_is_refused_with_the_shapes_that_are_known(
+    run: Run, client: Client, tmp_path: Path, text: str, reason: str
+) -> None:
+    path = tmp_path / "talk.json"
+    path.write_text(text)
+    ran = run("import", path)
+    assert (ran.code, ran.lines[0]["leftOut"]) == (6, 1)
+    assert ran.err.startswith(
+        f"left out {path}: no transcript of a conversation, which begins with a line of the type"
+        f" `meta`, no recall set, and no export of ChatGPT, Claude or Gemini; {path}:1: {reason}"
+    )
+    assert "torn" not in ran.err
     assert list(client.conversations.list()) == []
 
 

@@ -154,7 +154,8 @@ def _is_set(path: Path) -> bool:
             return False
         for _, text in zip(range(_FIRST_LINES), file, strict=False):
             try:
-                return "type" not in transcript.decode(text)
+                fields = transcript.decode(text)
+                return "type" not in fields and not fields.keys().isdisjoint({"group", "id"})
             except Damaged:
                 continue
     return False

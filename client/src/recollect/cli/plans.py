@@ -157,9 +157,15 @@ def read(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
         yield _no_transcript(name, before)
 
 
+_NO_SHAPE = (
+    "no transcript of a conversation, which begins with a line of the type `meta`, no recall set,"
+    " and no export of ChatGPT, Claude or Gemini"
+)
+
+
 def _no_transcript(name: str, skips: list[Skip]) -> Skip:
     shown = (f"{it.where}: {it.reason}" for it in skips[:3])
-    return Skip(name, "; ".join(("no transcript of a conversation", *shown)))
+    return Skip(name, "; ".join((_NO_SHAPE, *shown)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +191,9 @@ def _lines(file: BinaryIO, name: str) -> Iterator[_Line]:
         try:
             yield _Line(number, where, transcript.decode(text))
         except Damaged as error:
+            is_torn = text.startswith(b"{") and not text.endswith(b"\n")
             torn = f"torn line: {len(text)} bytes without an end"
-            yield _Line(number, where, {}, str(error) if text.endswith(b"\n") else torn)
+            yield _Line(number, where, {}, torn if is_torn else str(error))
 
 
 def _plan_of_group(lines: list[_Line]) -> Plan | Skip:
