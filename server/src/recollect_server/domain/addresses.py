@@ -50,6 +50,11 @@ def normal_address(channel: str, text: str) -> str:
     return text
 
 
+def is_phone_channel(channel: str) -> bool:
+    """Return whether addresses on a channel are phone numbers, or ids that have digits."""
+    return channel in _PHONES
+
+
 def display_name(text: str) -> str:
     """Return a display name on one line: control characters, and those that turn the direction of
     text, become spaces.
