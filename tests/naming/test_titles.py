@@ -63,6 +63,12 @@ def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_langua
         ),
         ("Hello. I was wondering how to clean a cast iron pan.", "How to Clean a Cast Iron Pan"),
         (
+            "What's the go with the RV parks around Mt Cook Village?",
+            "The RV Parks Around Mt Cook Village",
+        ),
+        ("What is the status on the ferry to Bergen?", "The Ferry to Bergen"),
+        ("I currently need to find a tenant for the flat.", "Find a Tenant for the Flat"),
+        (
             "I want to swap them for single-arm dumbbell rows for a new challenge.",
             "Swap Them for Single-Arm Dumbbell Rows",
         ),
