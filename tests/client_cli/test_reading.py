@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from recollect import Client, Conversation, Message, ToolCall, Usage
 from recollect._shared.plain import plain
 
@@ -264,6 +265,29 @@ def test_stats_prints_a_count_of_one_as_a_number(recollect: Any, talked: Talked)
     for counts in (figures, figures["channels"]["web"]):
         assert {name: value for name, value in counts.items() if isinstance(value, bool)} == {}
         assert (counts["untitled"], counts["namedByHand"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (
+            ["search", "x", "--limit", "abc"],
+            "--limit: is no whole number from 1 to 100 (it is 'abc')",
+        ),
+        (["list", "--limit", "-1"], "--limit: is no whole number of at least 0 (it is '-1')"),
+        (
+            ["search", "x", "--timeout", "0"],
+            "--timeout: is no number above 0 and up to 100000000 (it is '0')",
+        ),
+        (["redact", "c", "zero"], "SEQUENCE: is no whole number of at least 2 (it is 'zero')"),
+    ],
+)
+def test_a_wrong_number_is_refused_by_its_option_with_what_it_must_be(
+    recollect: Any, arguments: list[str], error: str
+) -> None:
+    ran = recollect(*arguments)
+    assert ran.code == 2
+    assert ran.err.rstrip().endswith(f"Error: {error}")
 
 
 def test_bytes_of_an_argument_that_are_not_utf_8_are_named(recollect: Any) -> None:

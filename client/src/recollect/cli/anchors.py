@@ -5,7 +5,16 @@ import click
 from recollect import Anchor
 from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
-from recollect.cli.options import CONVERSATION, MAX_NUMBER, Shell, confirm, with_shell, with_yes
+from recollect.cli.options import (
+    CONVERSATION,
+    MAX_NUMBER,
+    Number,
+    Shell,
+    WholeNumber,
+    confirm,
+    with_shell,
+    with_yes,
+)
 from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line
 
 
@@ -43,14 +52,14 @@ def list_(shell: Shell, key: str | None, superseded: bool) -> None:
 @click.argument("value", nargs=-1, required=True)
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     metavar="0..1",
     help="The confidence.  [default: the server's]",
 )
 @click.option(
     "--source",
     nargs=2,
-    type=(CONVERSATION, click.IntRange(1, MAX_NUMBER)),
+    type=(CONVERSATION, WholeNumber(1, MAX_NUMBER)),
     metavar="CONVERSATION SEQUENCE",
     help="The message that it came from: its conversation, and its `sequence` in `show --json`.",
 )

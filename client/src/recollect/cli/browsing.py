@@ -17,6 +17,7 @@ from recollect.cli.options import (
     CONVERSATION,
     MAX_NUMBER,
     Shell,
+    WholeNumber,
     with_channels,
     with_shell,
     with_span,
@@ -54,7 +55,7 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 @with_span
 @click.option(
     "--limit",
-    type=click.IntRange(0, MAX_NUMBER),
+    type=WholeNumber(0, MAX_NUMBER),
     default=50,
     show_default=True,
     help="The most to list; 0 means all.",
@@ -102,7 +103,7 @@ def list_(
 @click.option("--oldest-first", is_flag=True, help="The oldest first.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 100),
+    type=WholeNumber(1, 100),
     default=10,
     show_default=True,
     help="The most to list.",
@@ -147,14 +148,14 @@ def recent(
 )
 @click.option(
     "--turns",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=20,
     show_default=True,
     help="The number of turns.",
 )
 @click.option(
     "--before",
-    type=click.IntRange(1, MAX_NUMBER),
+    type=WholeNumber(1, MAX_NUMBER),
     metavar="TURN",
     help="The turns before this one: a page of history.",
 )

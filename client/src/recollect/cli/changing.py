@@ -15,6 +15,7 @@ from recollect.cli.options import (
     CONVERSATION,
     MAX_NUMBER,
     Shell,
+    WholeNumber,
     text_of,
     with_channels,
     with_shell,
@@ -196,7 +197,7 @@ def redo_notes(
 )
 @click.option(
     "--turns",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     metavar="N",
     help="The number of turns of the other to show.",
 )
@@ -220,7 +221,7 @@ def switch(shell: Shell, conversation: str | None, left: str | None, turns: int 
 @click.argument("conversation", type=CONVERSATION)
 @click.option(
     "--through",
-    type=click.IntRange(1, MAX_NUMBER),
+    type=WholeNumber(1, MAX_NUMBER),
     metavar="TURN",
     help="The last turn to copy.  [default: the newest]",
 )

@@ -11,6 +11,7 @@ from recollect.cli.options import (
     CONVERSATION,
     MAX_NUMBER,
     Shell,
+    WholeNumber,
     confirm,
     with_channels,
     with_patient_shell,
@@ -75,7 +76,7 @@ def delete(
     "--all", "everything", is_flag=True, help="Every conversation, where nothing chooses some."
 )
 @click.option(
-    "--limit", type=click.IntRange(1, MAX_NUMBER), help="The most to remove.  [default: all]"
+    "--limit", type=WholeNumber(1, MAX_NUMBER), help="The most to remove.  [default: all]"
 )
 @click.option(
     "--anchors",
@@ -187,11 +188,11 @@ def _removed(receipt: DeletionReceipt) -> str:
 
 @click.command()
 @click.argument("conversation", type=CONVERSATION)
-@click.argument("sequence", type=click.IntRange(min=2), required=False)
+@click.argument("sequence", type=WholeNumber(min=2), required=False)
 @click.option(
     "--turn",
     "turn_number",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="All messages of this turn, instead of one.",
 )

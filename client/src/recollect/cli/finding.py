@@ -5,7 +5,15 @@ from datetime import datetime
 import click
 
 from recollect import DateRange, LegScore, SearchAnswer
-from recollect.cli.options import CONVERSATION, Shell, with_shell, with_span, with_topics
+from recollect.cli.options import (
+    CONVERSATION,
+    Number,
+    Shell,
+    WholeNumber,
+    with_shell,
+    with_span,
+    with_topics,
+)
 from recollect.cli.printing import (
     clean,
     console,
@@ -33,14 +41,14 @@ from recollect.cli.printing import (
 @with_span
 @click.option(
     "--limit",
-    type=click.IntRange(1, 100),
+    type=WholeNumber(1, 100),
     default=10,
     show_default=True,
     help="The most to list.",
 )
 @click.option(
     "--min-score",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     metavar="P",
     help="Only what scores at least this. A score is the probability that the answer stands"
     " there or further down.",

@@ -50,6 +50,54 @@ MAX_NUMBER = 2**31 - 1
 """The largest number that the contract's fields take."""
 
 
+class WholeNumber(click.IntRange):
+    """A whole number within a range; what is none is refused by the option's name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            raise _no_number("whole number", self.min, self.max, value, param, ctx) from None
+
+
+class Number(click.FloatRange):
+    """A number within a range; what is none is refused by the option's name."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            raise _no_number(
+                "number", self.min, self.max, value, param, ctx, is_open=self.min_open
+            ) from None
+
+
+def _no_number(
+    noun: str,
+    least: float | None,
+    most: float | None,
+    value: object,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+    *,
+    is_open: bool = False,
+) -> click.UsageError:
+    if is_open:
+        bounds = f"above {least} and up to {most}"
+    else:
+        bounds = f"of at least {least}" if most in (None, MAX_NUMBER) else f"from {least} to {most}"
+    name = ""
+    if param is not None:
+        name = (
+            f"{param.opts[0] if isinstance(param, click.Option) else param.human_readable_name}: "
+        )
+    return click.UsageError(f"{name}is no {noun} {bounds} (it is {str(value)!r})", ctx)
+
+
 @dataclass(frozen=True, slots=True)
 class Shell:
     """The client and the output form of a command."""
@@ -122,7 +170,7 @@ def _with_shell(command: F, default_timeout: float, retry: RetryPolicy) -> F:
         click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too."),
         click.option(
             "--timeout",
-            type=click.FloatRange(0, MAX_TIMEOUT, min_open=True),
+            type=Number(0, MAX_TIMEOUT, min_open=True),
             default=default_timeout,
             metavar="SECONDS",
             show_default=True,

@@ -25,7 +25,15 @@ from recollect import (
 )
 from recollect._shared.plain import plain, time_text
 from recollect.cli.commands import Commands
-from recollect.cli.options import MAX_NUMBER, Shell, text_of, with_shell, with_span, with_text
+from recollect.cli.options import (
+    MAX_NUMBER,
+    Shell,
+    WholeNumber,
+    text_of,
+    with_shell,
+    with_span,
+    with_text,
+)
 from recollect.cli.printing import (
     clean,
     console,
@@ -58,7 +66,7 @@ def communications() -> None:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(0, MAX_NUMBER),
+    type=WholeNumber(0, MAX_NUMBER),
     default=50,
     show_default=True,
     help="The most to list; 0 means all.",
@@ -91,7 +99,7 @@ def list_communications(
 @click.argument("communication")
 @click.option(
     "--messages",
-    type=click.IntRange(1, _PAGE),
+    type=WholeNumber(1, _PAGE),
     default=20,
     show_default=True,
     help="The number of newest messages.",
@@ -137,7 +145,7 @@ def show(shell: Shell, communication: str, messages: int, everything: bool) -> N
 @with_span
 @click.option(
     "--limit",
-    type=click.IntRange(1, 100),
+    type=WholeNumber(1, 100),
     default=10,
     show_default=True,
     help="The most to list.",
@@ -278,7 +286,7 @@ def escalations() -> None:
 @click.option("--resolved", is_flag=True, help="Those that were resolved too.")
 @click.option(
     "--limit",
-    type=click.IntRange(0, MAX_NUMBER),
+    type=WholeNumber(0, MAX_NUMBER),
     default=50,
     show_default=True,
     help="The most to list; 0 means all.",

@@ -21,7 +21,7 @@ from recollect import (
 )
 from recollect._shared.plain import camel, plain, time_text
 from recollect.cli.browsing import print_message
-from recollect.cli.options import CONVERSATION, Shell, with_channels, with_shell
+from recollect.cli.options import CONVERSATION, Shell, WholeNumber, with_channels, with_shell
 from recollect.cli.printing import clean, console, json_line, one_line, warn
 
 
@@ -30,7 +30,7 @@ from recollect.cli.printing import clean, console, json_line, one_line, warn
 @with_channels
 @click.option(
     "--turns",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=3,
     show_default=True,
     help="The number of newest turns that come first.",

@@ -8,7 +8,7 @@ import click
 from recollect import Client, RetentionReceipt, RetiredConversation
 from recollect._shared.pages import pages
 from recollect.cli.commands import Commands
-from recollect.cli.options import MAX_NUMBER, Shell, with_shell
+from recollect.cli.options import MAX_NUMBER, Shell, WholeNumber, with_shell
 from recollect.cli.printing import clean, console, json_lines, local, one_line, table_of, warn
 
 _PAGE = 500
@@ -54,7 +54,7 @@ def list_rules(shell: Shell) -> None:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=100,
     show_default=True,
     help="The most conversations.",
@@ -79,7 +79,7 @@ def preview_retention(shell: Shell, rules: str | None, limit: int) -> None:
 @retention.command("receipts")
 @click.option(
     "--limit",
-    type=click.IntRange(0, MAX_NUMBER),
+    type=WholeNumber(0, MAX_NUMBER),
     default=50,
     show_default=True,
     help="The most receipts; 0 means all.",

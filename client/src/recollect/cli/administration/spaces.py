@@ -9,7 +9,7 @@ from recollect import Client, Space, SpaceReceipt
 from recollect._shared.pages import pages
 from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
-from recollect.cli.options import MAX_NUMBER, Shell, confirm, with_shell, with_yes
+from recollect.cli.options import MAX_NUMBER, Shell, WholeNumber, confirm, with_shell, with_yes
 from recollect.cli.printing import (
     clean,
     console,
@@ -93,7 +93,7 @@ def delete_space(shell: Shell, name: str, yes: bool) -> None:
 @spaces.command("receipts")
 @click.option(
     "--limit",
-    type=click.IntRange(0, MAX_NUMBER),
+    type=WholeNumber(0, MAX_NUMBER),
     default=50,
     show_default=True,
     help="The most receipts; 0 means all.",
