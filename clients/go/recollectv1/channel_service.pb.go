@@ -475,6 +475,7 @@ type AddOwnerIdentityRequest struct {
 	// The channel. Required.
 	Channel string `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
 	// The address on it, in any usual form. 1 to 320 characters. Required.
+	// On whatsapp, signal and sms it has a digit.
 	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The person it belongs to. At most 256 characters. Unset means that it stands alone, or keeps
 	// the person it has.

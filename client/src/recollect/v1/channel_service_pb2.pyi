@@ -234,7 +234,9 @@ class AddOwnerIdentityRequest(_message.Message):
     channel: _builtins.str
     """The channel. Required."""
     identity: _builtins.str
-    """The address on it, in any usual form. 1 to 320 characters. Required."""
+    """The address on it, in any usual form. 1 to 320 characters. Required.
+    On whatsapp, signal and sms it has a digit.
+    """
     person: _builtins.str
     """The person it belongs to. At most 256 characters. Unset means that it stands alone, or keeps
     the person it has.

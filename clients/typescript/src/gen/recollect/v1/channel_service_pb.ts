@@ -277,6 +277,7 @@ export type AddOwnerIdentityRequest = Message<"recollect.v1.AddOwnerIdentityRequ
 
   /**
    * The address on it, in any usual form. 1 to 320 characters. Required.
+   * On whatsapp, signal and sms it has a digit.
    *
    * @generated from field: string identity = 2;
    */
