@@ -20,6 +20,7 @@ from recollect_server.domain.context import (
     Sources,
     Tier,
 )
+from recollect_server.domain.languages import says_little
 from recollect_server.domain.message import Role, ToolCall
 from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.rendering.form import Form
@@ -39,7 +40,6 @@ from recollect_server.services.context.relevance import (
     Weights,
     evenly,
     overlap,
-    says_little,
     speaks_of_asker,
     words_of,
 )

@@ -30,6 +30,8 @@ The usual list (as in Snowball and NLTK) with modal verbs and question words. Le
 words that are also names, months or codes (`may`, `us`, `will`, `don`, `id`). Dropping question
 words gains one point of message any@10 on LoCoMo.
 """
+_SMALL_TALK = frozenset(_text("small_talk.txt").split())
+_MOST_LITTLE = 5  # words
 EVERYDAY_WORDS = frozenset(_text("everyday_words.txt").split())
 """Words of greetings, thanks, times of the day and small requests, and verbs and adjectives that go
 with anything: a message that has them may be small talk, and sharing them says little.
@@ -336,3 +338,11 @@ def _guess_latin(text: str, words: list[str], least: float) -> str:
             scores["ca"] *= _CATALAN
         return max(_LETTERS, key=lambda language: scores.get(language, 0.0))  # of equals the first
     return ENGLISH if english >= least and english > other else ""
+
+
+def says_little(message: str) -> bool:
+    """Return whether a message is a greeting, thanks or a bare yes or no, which nothing from the
+    past can help with.
+    """
+    words = re.findall(r"\w+", message.lower().replace("'", ""))
+    return len(words) <= _MOST_LITTLE and all(word in _SMALL_TALK for word in words)

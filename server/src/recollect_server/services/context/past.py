@@ -11,6 +11,7 @@ from itertools import islice
 from recollect_server.domain.context import About, Dropped, Source, Sources, Tier
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.filters import Filter, Scope
+from recollect_server.domain.languages import says_little
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.repetition import sentences_of, spoken, title_beside
 from recollect_server.services.context.excerpts import MARK, excerpt
@@ -20,7 +21,7 @@ from recollect_server.services.context.recalled_turns import (
     RecalledTurns,
     excerpt_length,
 )
-from recollect_server.services.context.relevance import says_little, speaks_of_asker
+from recollect_server.services.context.relevance import speaks_of_asker
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.dates import asks_of_dates, read_dates
 from recollect_server.services.recall.meaning import Meaning

@@ -12,13 +12,6 @@ from recollect_server.domain.text import UNSPACED_RUN, pairs, runs
 from recollect_server.domain.time import DAY
 
 _WORD = re.compile(r"\w+")
-_SMALL_TALK = """
-hi hello hey hallo hola bonjour ciao salut yo good morning afternoon evening night guten tag morgen abend buenos dias
-bye goodbye tschüss cu later thanks thank thx danke vielen merci gracias you please bitte ok okay okey k yes no yep nope
-yeah ja nein sure fine great cool nice perfect right alright got it hm hmm lol haha there again everyone all welcome
-"""
-_LITTLE = frozenset(_SMALL_TALK.split())
-_MOST_LITTLE = 5  # words
 # of scripts without spaces, where they are looked for anywhere; Korean has spaces
 _ASKER_SIGNS = tuple(it for it in ASKER_WORDS if UNSPACED_RUN.match(it) and it < "\uac00")
 # "tell me" is no such question, nor are "for me" and "with me" in Chinese
@@ -63,14 +56,6 @@ def words_of(text: str) -> frozenset[str]:
 def overlap(words: frozenset[str], text: str) -> float:
     """Return the share of the question's words that stand in a text, from 0 to 1."""
     return len(words & words_of(text)) / len(words) if words else 0.0
-
-
-def says_little(message: str) -> bool:
-    """Return whether a message is a greeting, thanks or a bare yes or no, which nothing from the
-    past can help with.
-    """
-    words = _WORD.findall(message.lower().replace("'", ""))
-    return len(words) <= _MOST_LITTLE and all(word in _LITTLE for word in words)
 
 
 def speaks_of_asker(message: str) -> bool:

@@ -42,6 +42,8 @@ _UNSAID = 4
 """Power of the share of a question that is not an identifier nobody said. Chosen on questions to
 small stores: `docs/decisions/ranking.md`.
 """
+_SMALL_TALK = 0.2
+"""Factor of the scores of small talk: what says the same is below the threshold of recall."""
 _LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
 
 
@@ -153,6 +155,11 @@ def without_identifier(scores: Fused, unsaid: float) -> Fused:
         return scores
     factor = (1 - unsaid) ** _UNSAID
     return Fused(factor * scores.messages, factor * scores.conversations)
+
+
+def of_small_talk(scores: Fused) -> Fused:
+    """Return the probabilities of a greeting or thanks: it asks for nothing."""
+    return Fused(_SMALL_TALK * scores.messages, _SMALL_TALK * scores.conversations)
 
 
 def signals_of(

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.deadline import Deadline
+from recollect_server.domain.languages import says_little
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.services.recall.calibration import (
     calibrated,
+    of_small_talk,
     with_dates,
     without_identifier,
 )
@@ -189,6 +191,8 @@ def _rank(
         weights, legs = with_dates(weights, *legs, of_past)
     is_few = weights.vocabulary < 1  # elsewhere it makes no difference
     scores = calibrated(order, weights, *legs, is_foreign=is_few and is_foreign(query.text))
+    if says_little(query.text):
+        scores = of_small_talk(scores)
     return order, _rounded(without_identifier(scores, proposals.unsaid)), similar
 
 
