@@ -2975,8 +2975,9 @@ type RedactMessageResponse struct {
 	// True if nothing was removed now: this `request_id` had done it before, or no message had text
 	// any more.
 	Duplicate bool `protobuf:"varint,4,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
-	// Conversations that may have copies of the messages: all that are forks of one conversation, or
-	// forks of its forks, and that one, also where one between is deleted. At most 100. Their copies stay until they are redacted there.
+	// Conversations that may have copies of the messages: forks of the same conversation, forks of
+	// forks, and that conversation itself, also where one between them is deleted. At most 100. Their
+	// copies stay until they are redacted there.
 	CopiedIn []string `protobuf:"bytes,5,rep,name=copied_in,json=copiedIn,proto3" json:"copied_in,omitempty"`
 }
 

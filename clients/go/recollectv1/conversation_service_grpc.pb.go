@@ -53,10 +53,10 @@ type ConversationServiceClient interface {
 	SetModel(ctx context.Context, in *SetModelRequest, opts ...grpc.CallOption) (*SetModelResponse, error)
 	// Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
 	// The copy has ids of its own, a link to its origin, its participants, its model, and its title
-	// and topics, which the server may replace; those that the server wrote only where the copy has all
-	// turns. It has no party and is not pinned: what comes in over
-	// the channel joins the origin as before. Its messages keep their times and everything else but
-	// usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+	// and topics, which the server may replace; those that the server wrote only where the copy has
+	// all turns. It has no party and is not pinned: what comes in over the channel joins the origin as
+	// before. Its messages keep their times and everything else but usage and cost, which were spent
+	// once. All of it is stored, or nothing. A conversation on
 	// `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
 	Fork(ctx context.Context, in *ForkRequest, opts ...grpc.CallOption) (*ForkResponse, error)
 	// Set the topics of a conversation by hand: automatic notes leave them from then on.
@@ -356,10 +356,10 @@ type ConversationServiceServer interface {
 	SetModel(context.Context, *SetModelRequest) (*SetModelResponse, error)
 	// Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
 	// The copy has ids of its own, a link to its origin, its participants, its model, and its title
-	// and topics, which the server may replace; those that the server wrote only where the copy has all
-	// turns. It has no party and is not pinned: what comes in over
-	// the channel joins the origin as before. Its messages keep their times and everything else but
-	// usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+	// and topics, which the server may replace; those that the server wrote only where the copy has
+	// all turns. It has no party and is not pinned: what comes in over the channel joins the origin as
+	// before. Its messages keep their times and everything else but usage and cost, which were spent
+	// once. All of it is stored, or nothing. A conversation on
 	// `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
 	Fork(context.Context, *ForkRequest) (*ForkResponse, error)
 	// Set the topics of a conversation by hand: automatic notes leave them from then on.

@@ -1578,8 +1578,9 @@ class RedactMessageResponse(_message.Message):
 
     @_builtins.property
     def copied_in(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Conversations that may have copies of the messages: all that are forks of one conversation, or
-        forks of its forks, and that one, also where one between is deleted. At most 100. Their copies stay until they are redacted there.
+        """Conversations that may have copies of the messages: forks of the same conversation, forks of
+        forks, and that conversation itself, also where one between them is deleted. At most 100. Their
+        copies stay until they are redacted there.
         """
 
     def __init__(

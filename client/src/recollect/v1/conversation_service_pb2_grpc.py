@@ -258,10 +258,10 @@ class ConversationServiceServicer(object):
     def Fork(self, request, context):
         """Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
         The copy has ids of its own, a link to its origin, its participants, its model, and its title
-        and topics, which the server may replace; those that the server wrote only where the copy has all
-        turns. It has no party and is not pinned: what comes in over
-        the channel joins the origin as before. Its messages keep their times and everything else but
-        usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+        and topics, which the server may replace; those that the server wrote only where the copy has
+        all turns. It has no party and is not pinned: what comes in over the channel joins the origin as
+        before. Its messages keep their times and everything else but usage and cost, which were spent
+        once. All of it is stored, or nothing. A conversation on
         `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -90,10 +90,10 @@ class ConversationServiceStub:
     Fork: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkRequest, _conversation_service_pb2.ForkResponse]
     """Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
     The copy has ids of its own, a link to its origin, its participants, its model, and its title
-    and topics, which the server may replace; those that the server wrote only where the copy has all
-    turns. It has no party and is not pinned: what comes in over
-    the channel joins the origin as before. Its messages keep their times and everything else but
-    usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+    and topics, which the server may replace; those that the server wrote only where the copy has
+    all turns. It has no party and is not pinned: what comes in over the channel joins the origin as
+    before. Its messages keep their times and everything else but usage and cost, which were spent
+    once. All of it is stored, or nothing. A conversation on
     `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
     """
     SetTopics: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SetTopicsRequest, _conversation_service_pb2.SetTopicsResponse]
@@ -211,10 +211,10 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     Fork: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkRequest, _conversation_service_pb2.ForkResponse]  # type: ignore[assignment]
     """Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
     The copy has ids of its own, a link to its origin, its participants, its model, and its title
-    and topics, which the server may replace; those that the server wrote only where the copy has all
-    turns. It has no party and is not pinned: what comes in over
-    the channel joins the origin as before. Its messages keep their times and everything else but
-    usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+    and topics, which the server may replace; those that the server wrote only where the copy has
+    all turns. It has no party and is not pinned: what comes in over the channel joins the origin as
+    before. Its messages keep their times and everything else but usage and cost, which were spent
+    once. All of it is stored, or nothing. A conversation on
     `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
     """
     SetTopics: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SetTopicsRequest, _conversation_service_pb2.SetTopicsResponse]  # type: ignore[assignment]
@@ -395,10 +395,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.ForkResponse, _abc.Awaitable[_conversation_service_pb2.ForkResponse]]:
         """Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
         The copy has ids of its own, a link to its origin, its participants, its model, and its title
-        and topics, which the server may replace; those that the server wrote only where the copy has all
-        turns. It has no party and is not pinned: what comes in over
-        the channel joins the origin as before. Its messages keep their times and everything else but
-        usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+        and topics, which the server may replace; those that the server wrote only where the copy has
+        all turns. It has no party and is not pinned: what comes in over the channel joins the origin as
+        before. Its messages keep their times and everything else but usage and cost, which were spent
+        once. All of it is stored, or nothing. A conversation on
         `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
         """
 

@@ -1673,8 +1673,9 @@ export type RedactMessageResponse = Message<"recollect.v1.RedactMessageResponse"
   duplicate: boolean;
 
   /**
-   * Conversations that may have copies of the messages: all that are forks of one conversation, or
-   * forks of its forks, and that one, also where one between is deleted. At most 100. Their copies stay until they are redacted there.
+   * Conversations that may have copies of the messages: forks of the same conversation, forks of
+   * forks, and that conversation itself, also where one between them is deleted. At most 100. Their
+   * copies stay until they are redacted there.
    *
    * @generated from field: repeated string copied_in = 5;
    */
@@ -2042,10 +2043,10 @@ export const ConversationService: GenService<{
   /**
    * Begin a conversation as a copy of another one up to a turn, to go on from there in another way.
    * The copy has ids of its own, a link to its origin, its participants, its model, and its title
-   * and topics, which the server may replace; those that the server wrote only where the copy has all
-   * turns. It has no party and is not pinned: what comes in over
-   * the channel joins the origin as before. Its messages keep their times and everything else but
-   * usage and cost, which were spent once. All of it is stored, or nothing. A conversation on
+   * and topics, which the server may replace; those that the server wrote only where the copy has
+   * all turns. It has no party and is not pinned: what comes in over the channel joins the origin as
+   * before. Its messages keep their times and everything else but usage and cost, which were spent
+   * once. All of it is stored, or nothing. A conversation on
    * `email` cannot be forked: ERROR_REASON_INVALID_FIELD.
    *
    * @generated from rpc recollect.v1.ConversationService.Fork
