@@ -163,6 +163,15 @@ def test_the_end_of_a_transcript_stays_in_view_where_its_room_shrinks(
     wait(page, "document.querySelector('textarea').clientHeight > 100")
     wait(page, _IS_VISIBLE, last)
     assert not page.is_visible(".to-end")
+    # Where both come in one frame, a browser tells of scrolling first.
+    page.fill("textarea", "")
+    wait(page, _IS_VISIBLE, last)
+    page.evaluate("""() => {
+      document.querySelector("textarea").style.minHeight = "300px";
+      document.querySelector(".transcript").dispatchEvent(new Event("scroll"));
+    }""")
+    wait(page, "document.querySelector('textarea').clientHeight > 250")
+    wait(page, _IS_VISIBLE, last)
     page.close()
 
 

@@ -17,6 +17,7 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
   const virtual = useRef<Virtual | null>(null);
   const scroller = useRef<HTMLDivElement | null>(null);
   const isAtEnd = useRef(!target);
+  const height = useRef(0);
   const anchor = useRef<{ key: string; offset: number } | null>(null);
   const [behind, setBehind] = useState(0);
   const [isAway, setAway] = useState(false);
@@ -57,11 +58,14 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
   };
   // At the end it stays at the end, whatever is measured or written there.
   const stay = () => {
+    height.current = scroller.current?.clientHeight ?? 0;
     if (isAtEnd.current && !shown.hasNewer) toEnd();
   };
   const onScroll = () => {
     const element = scroller.current;
     if (!element) return; // a browser may tell of scrolling after the list was taken away
+    // A browser tells of scrolling before it tells of a new height: the end went away by itself.
+    if (isAtEnd.current && height.current !== element.clientHeight) stay();
     isAtEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END && !shown.hasNewer;
     transcript.isFollowed = isAtEnd.current;
     if (isAtEnd.current && behind) setBehind(0);
