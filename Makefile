@@ -5,13 +5,14 @@ CODEGEN ?= .codegen
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 
-.PHONY: help serve serve-postgres test hostile bench install docs site release-check lint format proto proto-check breaking contract image-check clean
+.PHONY: help serve serve-postgres test test-all check hostile bench install docs site release-check lint format proto proto-check breaking contract image-check clean
 
 help:
 	@echo "make serve   install what is missing and start the server on 127.0.0.1:50051 over ./.recollect, and the page"
 	@echo "make serve-postgres  the same over a PostgreSQL of its own in ./.recollect-postgres; REPLICAS=2 servers"
-	@echo "make test    install what is missing and run the tests"
-	@echo "make hostile the tests of hostile callers in their long form"
+	@echo "make test    install what is missing and run the tests: the contract, and a sample of the rest"
+	@echo "make test-all  every test; make hostile: every test in its long form"
+	@echo "make check   lint, types and some tests of what the working tree changes"
 	@echo "make bench   every benchmark in a short form, one table, and the pictures in bench/"
 	@echo "make docs    write the generated parts of docs/ from the code"
 	@echo "make site    build the site of the documentation into site/, and follow every link of it"
@@ -30,14 +31,28 @@ REPLICAS ?= 2
 serve-postgres: $(VENV)/.postgres
 	@exec $(VENV)/bin/python scripts/serve_postgres.py --replicas $(REPLICAS) $(ARGS)
 
-# The tests start hundreds of servers: what each would compile anew is kept, whatever the environment says.
+# The tests start hundreds of servers: what each would compile anew is kept, whatever the environment says. tests/README.md says which tests these
+# are: SEED chooses the sample of store and reach (another one with each commit), WHOLE names harnesses of which all runs, ARGS what runs instead.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
+SEED ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
+WHOLE ?=
 test: $(VENV)/.tested
-	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+	$(PYTEST) --sample "$(SEED)" --whole "$(WHOLE)" $(ARGS)
 
-# What hostile callers do, with twenty times the rounds of make test; every failing call, where make
-# test samples them; every page of an index that goes bad; every example of a property; and the long ones of other libraries' own tests. No bound on the time of a test but this one.
+test-all: $(VENV)/.tested
+	$(PYTEST) $(ARGS)
+
+# Everything, with twenty times the rounds of hostile callers; every failing call, every page of an index that goes bad, every example of a property;
+# and the long ones of other libraries' own tests. No bound on the time of a test but this one.
 hostile: $(VENV)/.tested
-	HOSTILE_SCALE=20 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest tests/hostile tests/faults tests/external/test_failing_io.py tests/server/test_properties.py tests/server/test_lost_index.py tests/adapters/test_own_suites.py --timeout 3600 $(ARGS)
+	HOSTILE_SCALE=20 $(PYTEST) --timeout 3600 $(ARGS)
+
+# A quick look at what the working tree changes: lint, types, and some tests of the folders that are named for it.
+check: $(VENV)/.tested
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	@folders=$$(python3 tests/tiers.py touched); [ -z "$$folders" ] || $(PYTEST) --at-most 80 $$folders
 
 bench: $(VENV)/.tested
 	$(VENV)/bin/python -m bench $(ARGS)

@@ -114,6 +114,8 @@ def names(text: str) -> list[tuple[int, str]]:
 
 def metaphors(text: str) -> list[tuple[int, str]]:
     """Return the metaphors in the docstrings, comments and names of a module, by line."""
+    if not METAPHORS.search(text):  # most have none, and to tokenize a module takes long
+        return []
     used = [
         (line + text[: match.start()].count("\n"), match[0])
         for line, text in _docstrings(ast.parse(text))

@@ -26,7 +26,7 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 from recollect_server.settings.values import FOLDER
 
-from tests import with_token
+from tests import tiers, with_token
 
 if TYPE_CHECKING:
     from tests.postgres import Pooler, Postgres
@@ -171,10 +171,76 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests with a time limit of their own first: they are long, and at the end no worker
-    should wait for another.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options by which `make test` and the gate choose tests (tests/README.md)."""
+    group = parser.getgroup("tiers")
+    group.addoption("--sample", metavar="SEED", help="of store and reach, a sample by this seed")
+    group.addoption("--share", type=float, default=0.1, help="how much of each harness a sample is")
+    group.addoption("--whole", default="", metavar="HARNESS,…", help="what of it is not sampled")
+    group.addoption("--at-most", type=int, metavar="N", help="run N of the tests, by the seed")
+    group.addoption("--any-order", metavar="SEED", help="run modules and their tests in any order")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take no sample of tests that the caller names."""
+    is_worker = hasattr(config, "workerinput")  # it gets the options that the controller has
+    if config.args_source is pytest.Config.ArgsSource.ARGS and not is_worker:
+        config.option.sample = None
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which tests are chosen, and how to choose the same."""
+    if config.option.sample is None:
+        return f"tests: all of them, any order: {config.option.any_order}"
+    whole = config.option.whole or "none"
+    return (
+        f"tests: contract; a sample of store and reach, SEED={config.option.sample} "
+        f"({config.option.share:.0%}); whole harnesses: {whole}"
+    )
+
+
+def harness_of(item: pytest.Item) -> str:
+    """Return the harness of a collected test."""
+    chosen = getattr(item, "callspec", None)
+    values = chosen.params.values() if chosen is not None else ()
+    stores = [value for value in values if isinstance(value, str) and value in ("postgres", TWO)]
+    return tiers.harness_of(
+        item.path.relative_to(Path(__file__).parent).as_posix(),
+        over_other_stores=bool(stores) or "postgres" in getattr(item, "fixturenames", ()),
+    )
+
+
+def chosen_of(tests: dict[str, str], config: pytest.Config) -> set[str]:
+    """Return the ids of those tests that the options choose. `tests` gives the harness of each."""
+    seed, at_most = config.option.sample, config.option.at_most
+    if at_most is not None:
+        return set(tiers.by_seed(tests, seed or "")[:at_most])
+    if seed is None:
+        return set(tests)
+    whole = {harness for harness in tests.values() if tiers.TIER_OF[harness] == tiers.CONTRACT}
+    whole |= set(config.option.whole.split(","))
+    sampled = {test: harness for test, harness in tests.items() if harness not in whole}
+    return (tests.keys() - sampled.keys()) | tiers.sample(sampled, seed, config.option.share)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with its tier, leave out what the options do not choose, and run the tests
+    with a time limit of their own first: they are long, and at the end no worker should wait for
+    another. A sample runs in an order of its seed's own: a test that needs another one fails.
     """
+    harnesses = {item.nodeid: harness_of(item) for item in items}
+    for item in items:
+        item.add_marker(tiers.TIER_OF[harnesses[item.nodeid]])
+    chosen = chosen_of(harnesses, config)
+    left_out = [item for item in items if item.nodeid not in chosen]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.nodeid in chosen]
+    if order := config.option.any_order or config.option.sample:
+        module_of = {item: item.nodeid.partition("::")[0] for item in items}
+        rank = {module: at for at, module in enumerate(tiers.by_seed({*module_of.values()}, order))}
+        place = {test: at for at, test in enumerate(tiers.by_seed(chosen, order))}
+        items.sort(key=lambda item: (rank[module_of[item]], place[item.nodeid]))
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 

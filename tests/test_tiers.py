@@ -1,0 +1,215 @@
+"""The table of tiers is whole and right, and the gate runs whole what may have changed."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+from tests.tiers import ALL, CONTRACT, HARNESSES, ROOT, STORE, TIER_OF, guarded_by, harness_of
+
+TESTS = ROOT / "tests"
+EVERYTHING = {harness for tier in ALL for harness in HARNESSES[tier]}
+PACKAGES = {"recollect": ROOT / "client" / "src", "recollect_server": ROOT / "server" / "src"}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Yield the harness and the path of each module of tests."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        name = path.relative_to(TESTS).as_posix()
+        yield harness_of(name, over_other_stores=False), path
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Yield the paths, relative to the root, of the product's modules that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            sources = PACKAGES.get(name.partition(".")[0])
+            if sources is None or name.count(".") == 0:
+                continue
+            module = sources.joinpath(*name.split("."))
+            for file in (module.with_suffix(".py"), module / "__init__.py"):
+                if file.is_file():
+                    yield file.relative_to(ROOT).as_posix()
+
+
+def test_every_module_of_tests_belongs_to_a_harness_and_every_harness_has_tests() -> None:
+    of_modules = {harness for harness, _ in modules()}
+    assert of_modules | {"stores"} == TIER_OF.keys()  # "stores" are cases, not modules
+    assert len(TIER_OF) == sum(map(len, HARNESSES.values()))
+
+
+def test_every_row_names_paths_and_harnesses_that_there_are() -> None:
+    files = [path for path, _ in tiers.committed_files()] + tiers.changed_files()
+    made = {".ci/passed.json"}  # by the first gate
+    unused = {row for row in tiers.GUARDED if not any(path.startswith(row) for path in files)}
+    no_folders = {f"tests/{harness}/" for harness in {*tiers.MODULES.values(), "stores"}}
+    assert unused <= made | no_folders
+    named = {name for row in tiers.GUARDED.values() for name in row}
+    assert named <= EVERYTHING | set(ALL)
+
+
+def test_a_path_that_no_row_names_runs_everything() -> None:
+    for path in ("pyproject.toml", "constraints.txt", ".ci/run", "Makefile", "new/file.py"):
+        assert guarded_by(path) == EVERYTHING, path
+    assert guarded_by("tests/conftest.py") == EVERYTHING
+    assert guarded_by("server/src/recollect_server/new.py") == EVERYTHING
+
+
+def test_what_the_tests_of_a_harness_import_runs_them_whole() -> None:
+    wrong = defaultdict(set)
+    for harness, path in modules():
+        if TIER_OF[harness] != CONTRACT:
+            for product in imports_of(path):
+                if harness not in guarded_by(product):
+                    wrong[product].add(harness)
+    assert dict(wrong) == {}
+
+
+def test_the_server_s_storage_runs_every_harness_of_the_store_tier() -> None:
+    path = "server/src/recollect_server/storage/logs/store.py"
+    assert guarded_by(path) >= set(HARNESSES[STORE])
+    assert guarded_by("web/src/app.tsx") == {"web"}
+    assert guarded_by("tests/server/test_append.py") == set()  # the contract tier always runs
+    assert guarded_by("tests/crash/load.py") == {"crash"}
+
+
+def test_a_case_over_another_store_belongs_to_the_store_tier_wherever_it_stands() -> None:
+    assert harness_of("server/test_append.py", over_other_stores=False) == "server"
+    assert harness_of("server/test_append.py", over_other_stores=True) == "stores"
+    assert harness_of("crash/test_rounds.py", over_other_stores=True) == "crash"
+    assert harness_of("external/test_killed.py", over_other_stores=False) == "killed"
+    assert harness_of("test_tiers.py", over_other_stores=False) == "gate"
+
+
+def test_a_sample_covers_each_harness_and_all_of_them_with_time() -> None:
+    tests = {f"{harness} {at}": harness for harness in ("crash", "web") for at in range(20)}
+    tests["bench 0"] = "bench"
+    first = tiers.sample(tests, "one", 0.1)
+    assert first == tiers.sample(dict(reversed(tests.items())), "one", 0.1)
+    assert [sum(tests[it] == harness for it in first) for harness in ("crash", "web", "bench")] == [
+        2,
+        2,
+        1,
+    ]
+    covered = set().union(*(tiers.sample(tests, str(seed), 0.1) for seed in range(100)))
+    assert covered == tests.keys()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Make a repository with the table in it, and a file for some of its rows."""
+    (tmp_path / ".ci").mkdir()
+    for path in ("server/src/recollect_server/storage/logs.py", "web/app.ts", "docs/a.md"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("one\n")
+    (tmp_path / "tests").mkdir()
+    for name in ("tiers.py", "tiers.toml"):
+        shutil.copy(TESTS / name, tmp_path / "tests")
+    git(tmp_path, "init", "--quiet")
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(tree: Path, *arguments: str) -> None:
+    """Run git as nobody in particular."""
+    person = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *person, *arguments], cwd=tree, check=True)
+
+
+def commit(tree: Path) -> None:
+    """Commit all that is in the tree."""
+    git(tree, "add", "--all")
+    git(tree, "commit", "--quiet", "--message", "Change")
+
+
+def run(tree: Path, *arguments: str) -> set[str]:
+    """Run the program, and return the harnesses that it prints."""
+    ran = subprocess.run(
+        [sys.executable, "tests/tiers.py", *arguments],
+        cwd=tree, check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ""},
+    )  # fmt: skip
+    return set(ran.stdout.strip().split(",")) - {""}
+
+
+def test_what_passed_whole_is_sampled_until_a_file_that_guards_it_changes(tree: Path) -> None:
+    assert run(tree, "plan") == EVERYTHING  # nothing is recorded
+    assert run(tree, "passed", *EVERYTHING) == set()
+    commit(tree)  # the record itself guards nothing
+    assert run(tree, "plan") == set()
+
+    (tree / "web/app.ts").write_text("two\n")
+    assert run(tree, "plan") == {"web"}  # before it is committed
+    commit(tree)
+    assert run(tree, "plan") == {"web"}
+    run(tree, "passed", "web")
+    assert run(tree, "plan") == set()
+
+    (tree / "server/src/recollect_server/storage/logs.py").unlink()
+    commit(tree)
+    assert run(tree, "plan") == {*HARNESSES[STORE], "server_cli", "operations"}
+
+
+def test_a_new_path_that_no_row_names_runs_everything_again(tree: Path) -> None:
+    run(tree, "passed", *EVERYTHING)
+    (tree / "setup.cfg").write_text("[tool]\n")
+    commit(tree)
+    assert run(tree, "plan") == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    "record", ["", "{", "[]", '{"web": 1}', '{"web": {}}', '{"web": {"content": "0"}}']
+)
+def test_a_wrong_record_runs_everything(tree: Path, record: str) -> None:
+    (tree / ".ci/passed.json").write_text(record)
+    commit(tree)
+    assert run(tree, "plan") == EVERYTHING
+
+
+def test_nothing_is_recorded_of_what_is_not_committed(tree: Path) -> None:
+    (tree / "web/app.ts").write_text("two\n")
+    run(tree, "passed", "web", "bench")
+    git(tree, "checkout", "--quiet", "web/app.ts")
+    assert run(tree, "plan") == EVERYTHING - {"bench"}
+
+
+def collected(*options: str) -> list[str]:
+    """Return the tests of two folders that pytest would run with the options, in their order."""
+    ran = subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider",
+            "--override-ini", "testpaths=tests/deploy tests/insight", *options,
+        ],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return [line for line in ran.stdout.splitlines() if "::" in line]
+
+
+def test_pytest_runs_the_contract_whole_and_of_the_rest_a_sample_in_an_order_of_the_seed() -> None:
+    everything = collected()
+    first, again, other = (collected("--sample", seed) for seed in ("one", "one", "two"))
+    assert first == again
+    assert first != other
+    contract = {test for test in everything if "tests/insight/" in test}
+    assert contract <= set(first)
+    sampled = len(everything) - len(contract)
+    assert 0 < len(set(first) - contract) == -(-sampled // 10)
+    assert set(collected("--sample", "one", "--whole", "web,deploy")) == set(everything)
+    assert len(collected("--at-most", "3")) == 3
+
+
+def test_tests_that_are_named_run_all() -> None:
+    named = ["--sample", "one", "tests/deploy"]
+    ran = [test for test in collected(*named) if "tests/deploy/" in test]
+    assert ran == [test for test in collected() if "tests/deploy/" in test]

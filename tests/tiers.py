@@ -1,0 +1,243 @@
+"""The tiers of the tests, the harnesses that they consist of, and which of them a change needs.
+
+tiers.toml has the tables. The contract tier runs whole each time. Of the others `make test` runs a
+sample, and the gate runs a harness whole unless the files that guard it are those of a run in which
+the whole of it passed: `.ci/passed.json` records them as one hash a harness. A missing or wrong
+record means that it runs.
+
+    python tests/tiers.py plan              # what the gate would run, and why
+    python tests/tiers.py passed HARNESS…   # record that these passed whole on this commit
+    python tests/tiers.py touched           # paths of tests for what the working tree changes
+
+This module needs the standard library and git alone: the gate asks it before anything is installed.
+"""
+
+import hashlib
+import json
+import math
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / ".ci" / "passed.json"
+
+CONTRACT, STORE, REACH = "contract", "store", "reach"
+ALL = (STORE, REACH)
+
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+HARNESSES: dict[str, list[str]] = {
+    tier: names.split() for tier, names in _TABLE["harnesses"].items()
+}
+TIER_OF: dict[str, str] = {
+    harness: tier for tier, harnesses in HARNESSES.items() for harness in harnesses
+}
+MODULES: dict[str, str] = {
+    module: harness for harness, names in _TABLE["modules"].items() for module in names.split()
+}
+
+
+def _rows() -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the prefixes of paths, and what a change of such a path runs whole."""
+    for harness, tier in TIER_OF.items():
+        yield f"tests/{harness}/", () if tier == CONTRACT else (harness,)
+    for module, harness in MODULES.items():
+        yield f"tests/{module}.py", () if TIER_OF[harness] == CONTRACT else (harness,)
+    for prefix, names in _TABLE["guarded"].items():
+        yield prefix, names.split()
+
+
+GUARDED = dict(_rows())
+
+
+def guarded_by(path: str) -> frozenset[str]:
+    """Return the harnesses that a change of `path`, relative to the root, has to run whole."""
+    prefix = max((row for row in GUARDED if path.startswith(row)), key=len, default=None)
+    names = ALL if prefix is None else GUARDED[prefix]
+    return frozenset(harness for name in names for harness in HARNESSES.get(name, [name]))
+
+
+def harness_of(path: str, *, over_other_stores: bool) -> str:
+    """Return the harness of a test in the module at `path`, relative to `tests/`.
+
+    `over_other_stores` tells that it runs over PostgreSQL or two servers.
+    """
+    module = path.removesuffix(".py")
+    if module in MODULES:
+        return MODULES[module]
+    folder = path.partition("/")[0]
+    if TIER_OF[folder] == CONTRACT and over_other_stores:
+        return "stores"
+    return folder
+
+
+def sample(tests: Mapping[str, str], seed: str, share: float) -> set[str]:
+    """Return a share of the tests of each harness, at least one, chosen by the seed.
+
+    `tests` gives the harness of each test's id. The choice depends on nothing else: each process
+    that collects the same tests chooses the same.
+    """
+    of_harness: dict[str, list[str]] = {}
+    for test, harness in tests.items():
+        of_harness.setdefault(harness, []).append(test)
+    return {
+        test
+        for chosen_from in of_harness.values()
+        for test in by_seed(chosen_from, seed)[: math.ceil(len(chosen_from) * share)]
+    }
+
+
+def by_seed(values: Iterable[T], seed: str) -> list[T]:
+    """Return the values in an order of the seed's own."""
+    return sorted(values, key=lambda value: hashlib.sha256(f"{seed} {value}".encode()).digest())
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A harness, and the reason for which it has to run whole or need not."""
+
+    harness: str
+    is_whole: bool
+    reason: str
+
+
+def git(*arguments: str) -> str:
+    """Return what git prints."""
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def hashes(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return one hash for each harness, over the files that guard it: pairs of a path and what
+    stands for its content.
+    """
+    digests = {harness: hashlib.sha256() for tier in ALL for harness in HARNESSES[tier]}
+    for path, content in sorted(files):
+        for harness in guarded_by(path):
+            digests[harness].update(f"{content} {path}\0".encode())
+    return {harness: digest.hexdigest() for harness, digest in digests.items()}
+
+
+def committed_files() -> list[tuple[str, str]]:
+    """Return the path, and mode and object, of each file of the commit that is checked out."""
+    entries = git("ls-tree", "-r", "-z", "HEAD").split("\0")
+    return [
+        (path, about) for about, _, path in (entry.partition("\t") for entry in entries) if path
+    ]
+
+
+def changed_files() -> list[str]:
+    """Return the paths that differ between the working tree and the commit that is checked out."""
+    entries = git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all").split(
+        "\0"
+    )
+    return [entry[3:] for entry in entries if entry]
+
+
+def read_record() -> dict[str, dict[str, str]]:
+    """Return what is recorded of each harness: nothing if the record cannot be read."""
+    try:
+        record = json.loads(RECORD.read_text("utf-8"))
+        return {harness: dict(entry) for harness, entry in record.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def plan() -> list[Decision]:
+    """Decide for each harness whether it has to run whole."""
+    changed = changed_files()
+    current = hashes(committed_files())
+    record = read_record()
+    decisions = []
+    for harness, content in current.items():
+        touched = next((path for path in changed if harness in guarded_by(path)), None)
+        entry = record.get(harness, {})
+        if touched is not None:
+            decisions.append(Decision(harness, True, f"{touched} is changed and not committed"))
+        elif not entry:
+            decisions.append(Decision(harness, True, "no whole run of it is recorded"))
+        elif entry.get("content") != content:
+            decisions.append(Decision(harness, True, f"changed since {since(entry)}"))
+        else:
+            decisions.append(Decision(harness, False, f"as it passed whole {since(entry)}"))
+    return decisions
+
+
+def since(entry: Mapping[str, str]) -> str:
+    """Return when and where a harness passed, in words."""
+    return f"on {entry.get('date', 'an unknown day')} at {entry.get('commit', 'a commit')[:8]}"
+
+
+def write_record(harnesses: Sequence[str]) -> None:
+    """Record that the whole of these harnesses passed on the commit that is checked out."""
+    current, record = hashes(committed_files()), read_record()
+    commit, date = git("rev-parse", "HEAD").strip(), f"{datetime.now(UTC):%Y-%m-%d}"
+    changed = changed_files()
+    for harness in harnesses:
+        if not any(harness in guarded_by(path) for path in changed):
+            record[harness] = {"content": current[harness], "commit": commit, "date": date}
+    RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+def folders_of(paths: Iterable[str]) -> list[str]:
+    """Return the folders of tests that are named like a part of a changed path, or hold it.
+
+    It is for a quick look (`make check`), not for the gate: a part of the server that no folder is
+    named for is looked at through `tests/server`, of the client through `tests/client`.
+    """
+    folders: set[str] = set()
+    for path in paths:
+        parts = [part.removesuffix(".py") for part in path.split("/")]
+        if parts[0] == "tests":
+            folders.update(parts[1:2] if len(parts) > 2 else ["tests"])
+            continue
+        named = {ALIASES.get(part, part) for part in parts[1:]} & TIER_OF.keys()
+        if not named and parts[0] in ("server", "client", "proto"):
+            named = {"client" if parts[0] == "client" else "server"}
+        folders.update(named)
+    return sorted(f"tests/{folder}" for folder in folders if (ROOT / "tests" / folder).is_dir())
+
+
+ALIASES = {
+    "cli": "server_cli",
+    "index": "server",
+    "notes": "naming",
+    "postgres": "database",
+    "recall": "fusion",
+}
+"""Folders of tests for parts of the code that have another name."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the module's text says, and return the exit status."""
+    match arguments:
+        case ["plan"]:
+            decisions = plan()
+            for one in decisions:
+                print(
+                    f"{one.harness}: {'whole' if one.is_whole else 'a sample'}, {one.reason}",
+                    file=sys.stderr,
+                )
+            print(",".join(one.harness for one in decisions if one.is_whole))
+        case ["passed", *harnesses] if all(
+            TIER_OF.get(one, CONTRACT) != CONTRACT for one in harnesses
+        ):
+            write_record(harnesses)
+        case ["touched"]:
+            print(" ".join(folders_of(changed_files())))
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
