@@ -149,6 +149,7 @@ def test_what_passed_whole_is_sampled_until_a_file_that_guards_it_changes(tree: 
     assert run(tree, "passed", *EVERYTHING) == set()
     commit(tree)  # the record itself guards nothing
     assert run(tree, "plan") == set()
+    assert run(tree, "plan", "--whole") == EVERYTHING
 
     (tree / "web/app.ts").write_text("two\n")
     assert run(tree, "plan") == {"web"}  # before it is committed

@@ -5,7 +5,7 @@ sample, and the gate runs a harness whole unless the files that guard it are tho
 the whole of it passed: `.ci/passed.json` records them as one hash a harness. A missing or wrong
 record means that it runs.
 
-    python tests/tiers.py plan              # what the gate would run, and why
+    python tests/tiers.py plan [--whole]    # what the gate would run, and why
     python tests/tiers.py passed HARNESS…   # record that these passed whole on this commit
     python tests/tiers.py touched           # paths of tests for what the working tree changes
 
@@ -219,8 +219,10 @@ ALIASES = {
 def main(arguments: Sequence[str]) -> int:
     """Do what the module's text says, and return the exit status."""
     match arguments:
-        case ["plan"]:
+        case ["plan", *options] if options in ([], ["--whole"]):
             decisions = plan()
+            if options:
+                decisions = [Decision(one.harness, True, "as asked for") for one in decisions]
             for one in decisions:
                 print(
                     f"{one.harness}: {'whole' if one.is_whole else 'a sample'}, {one.reason}",
