@@ -223,6 +223,7 @@ def chosen_of(tests: dict[str, str], config: pytest.Config) -> set[str]:
     return (tests.keys() - sampled.keys()) | tiers.sample(sampled, seed, config.option.share)
 
 
+@pytest.hookimpl(tryfirst=True)  # before those of a parameter of a whole module are put together
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tier, leave out what the options do not choose, and run the tests
     with a time limit of their own first: they are long, and at the end no worker should wait for
