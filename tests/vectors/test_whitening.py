@@ -59,22 +59,16 @@ class Talks:
         matrix.add(self.ids[entries], entries, users, self.vectors[entries])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def talks() -> Talks:
-    """Return eighty conversations."""
+    """Return eighty conversations, of each test its own: questions draw from their generator."""
     return Talks(80)
 
 
-@pytest.fixture(scope="module")
-def whole(talks: Talks) -> Matrix:
-    """Return a matrix of all of them."""
-    return talks.matrix()
-
-
 def test_conversations_are_told_apart_by_their_subjects_not_by_the_tone(
-    talks: Talks, whole: Matrix
+    talks: Talks,
 ) -> None:
-    numbers = np.arange(1, 81)
+    whole, numbers = talks.matrix(), np.arange(1, 81)
     plain = whitened = 0
     for number in range(80):
         scan = Scan(whole, talks.question(number))
@@ -86,8 +80,8 @@ def test_conversations_are_told_apart_by_their_subjects_not_by_the_tone(
     assert plain <= whitened - 16, (plain, whitened)  # 55 and 77 were seen
 
 
-def test_whitened_scores_are_on_the_scale_of_the_cosines(talks: Talks, whole: Matrix) -> None:
-    scan = Scan(whole, talks.question(7))
+def test_whitened_scores_are_on_the_scale_of_the_cosines(talks: Talks) -> None:
+    scan = Scan(talks.matrix(), talks.question(7))
     plain, whitened = scan.of(talks.ids)[0], scan.whitened_of(talks.ids)
     assert whitened.ids.tolist() == plain.ids.tolist()
     assert whitened.cosines.mean() == pytest.approx(plain.cosines.mean(), abs=1e-3)
@@ -210,9 +204,9 @@ def test_of_two_whitened_models_a_conversation_has_the_nearer_ones_cosine(talks:
     question, numbers = talks.question(5), np.arange(1, 81)
     main, beside = talks.matrix(), talks.matrix(np.arange(400))
     parts = Scan(main, question), Scan(beside, question)
-    near = JointScan([(parts[0], 1.0), (parts[1], 1.8)]).conversations(numbers)
+    near = JointScan([(parts[0], 1.0), (parts[1], 1.2)]).conversations(numbers)
     own, other = (part.conversations(numbers).whitened for part in parts)
-    other = np.append(np.tanh(1.8 * other), np.full(40, -1.0))
+    other = np.append(np.tanh(1.2 * other), np.full(40, -1.0))
     assert (other > own).any()
     assert (other < own)[:40].any()
     assert near.whitened.tolist() == np.maximum(own, other).tolist()
