@@ -9,6 +9,7 @@ from recollect_server import app
 from recollect_server.app.settings import LIVE
 from recollect_server.settings import Settings
 
+from tests.cases import each
 from tests.waiting import until
 
 OF_THE_COMMAND = {"log_level"}
@@ -67,6 +68,6 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
     server.stop()
 
 
-@pytest.mark.parametrize("name", sorted(LIVE - OF_THE_COMMAND))
+@each("name", sorted(LIVE - OF_THE_COMMAND))
 def test_a_change_is_read_by_what_uses_the_setting(name: str, read: set[str]) -> None:
     assert until(lambda: name in read)

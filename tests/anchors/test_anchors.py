@@ -1,9 +1,9 @@
 """Anchors: what callers set and what was found, which one holds, and what is refused."""
 
-import pytest
 from recollect.v1 import recall_service_pb2 as api
 
 from tests.anchors.conftest import anchors, found, set_anchor, values
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, at_once, failure_of, moment, user
 from tests.waiting import until
@@ -108,7 +108,7 @@ def test_anchors_that_the_writer_of_notes_finds_are_listed_with_their_message(
     assert [a.value for a in anchors(service, "preferred_name", superseded=True)] == ["Alec", "Al"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "wrong"),
     [
         ({"key": ""}, "key"),

@@ -14,6 +14,7 @@ from recollect.v1.channel_pb2 import (
 )
 from recollect.v1.message_pb2 import Attachment
 
+from tests.cases import each
 from tests.channels.conftest import ALEX, Post
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import failure_of, kept_by, moment
@@ -95,11 +96,7 @@ MESSAGES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    MESSAGES,
-    ids=[f"{at}-{named[-1]}" for at, (_, named) in enumerate(MESSAGES)],
-)
+@each(("fields", "named"), MESSAGES)
 def test_a_message_that_is_wrong_is_refused(
     server: RunningServer,
     post: Post,
@@ -146,11 +143,7 @@ IDENTITIES: list[tuple[dict[str, str], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    IDENTITIES,
-    ids=[f"{at}-{named[0]}" for at, (_, named) in enumerate(IDENTITIES)],
-)
+@each(("fields", "named"), IDENTITIES)
 def test_an_identity_that_is_wrong_is_refused(
     server: RunningServer, post: Post, fields: dict[str, str], named: tuple[str, ...]
 ) -> None:

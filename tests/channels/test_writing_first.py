@@ -6,6 +6,7 @@ import pytest
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Message
 
+from tests.cases import each
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import agent, assert_refused, at_once, delete_index, failure_of, moment
@@ -148,7 +149,7 @@ def test_several_at_once_leave_one_pinned_which_takes_what_comes_in(post: Post) 
     assert home(post.whatsapp("Hi")) == pinned[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("channel", "party", "field"),
     [
         ("web", {}, "pinned"),

@@ -9,6 +9,7 @@ from recollect import ErrorReason
 from recollect._shared.status import Details, read_details
 from recollect.v1 import error_pb2
 
+from tests.cases import each
 from tests.client.conftest import Fault, Scripted, bad_request, error_info, retry_info
 
 CONVERSATION = "conv-01HQ0000000000000000000000"
@@ -60,7 +61,7 @@ def test_every_reason_of_the_contract_is_known() -> None:
     assert {reason.name for reason in ErrorReason} == set(CODES)
 
 
-@pytest.mark.parametrize("name", CODES)
+@each("name", CODES)
 def test_a_reason_has_its_exception(scripted: Scripted, name: str) -> None:
     code, kind = CODES[name]
     error = failure(

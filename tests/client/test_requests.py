@@ -12,6 +12,7 @@ from google.protobuf.json_format import MessageToDict
 from recollect import Attachment, Message, Party, Role, ToolCall, Usage
 from recollect.v1 import conversation_service_pb2 as pb
 
+from tests.cases import each
 from tests.client.conftest import Scripted
 
 CONVERSATION = "conv-01HQ0000000000000000000000"
@@ -130,7 +131,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@each("what", REFUSED)
 def test_what_cannot_be_sent_is_refused_by_the_fields_name(
     scripted: Scripted, scripted_client: recollect.Client, what: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from recollect import Client, Conversation, NotFound, Party
 from recollect._shared.plain import plain
 
+from tests.cases import each
 from tests.client_cli.conftest import Inside
 
 Talked = Callable[..., Conversation]
@@ -277,7 +278,7 @@ def test_the_new_commands_run_as_programs(recollect: Any, client: Client, talked
     assert list(client.conversations.list()) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "named"),
     [
         (("model", "../x", "haiku"), "conversation_id"),

@@ -13,6 +13,7 @@ import pytest
 from recollect import Client, Conversation, Message
 from recollect.cli.exits import MEANINGS
 
+from tests.cases import each
 from tests.client_cli.conftest import Recollect, Run, environment
 from tests.programs import CLIENT, Forked
 
@@ -63,7 +64,7 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "named"),
     [
         (("show", "../../etc/passwd"), "conversation_id"),

@@ -9,6 +9,7 @@ import pytest
 from recollect import Client, EmailOrigin, ExternalCommunication, ReceivedExternal, Trust
 from recollect._shared.plain import plain
 
+from tests.cases import each
 from tests.client_cli.conftest import Inside
 
 UNKNOWN = "ext-01HQ0000000000000000000000"
@@ -228,7 +229,7 @@ def test_a_panel_is_followed_live(
     assert (third["kind"], third["communication"]["trust"]) == ("communicationChanged", "known")
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "code", "named"),
     [
         (("owners", "add", "Not A Channel", "x"), 2, "channel"),

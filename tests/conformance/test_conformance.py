@@ -12,6 +12,7 @@ from recollect_server import app
 from recollect_server.settings import Settings
 
 from tests import with_token
+from tests.cases import each
 from tests.conformance.runner import FOLDER, Case, Differs, cases, run
 from tests.spread import Spread, channel_to
 
@@ -66,7 +67,8 @@ def test_the_server_answers_as_the_case_says(case: Case, channel: Any) -> None:
     assert run(case, channel) > 0
 
 
-@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
+@pytest.mark.parametrize("channel", ["folder"], indirect=True)  # the runner is what is tried
+@each("case", WRONG)
 def test_a_wrong_case_fails_where_it_is_wrong(case: Case, channel: grpc.Channel) -> None:
     with pytest.raises(Differs) as raised:
         run(case, channel)

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
+from tests.cases import each
 from tests.conformance.contract import FOLDER as PROTO
 from tests.conformance.contract import METHODS, reasons, reasons_of
 from tests.conformance.runner import FOLDER, Case, cases
@@ -82,17 +81,17 @@ def failed(rpc: str) -> set[str]:
     return {reason.removeprefix("ERROR_REASON_") for reason in reasons_given}
 
 
-@pytest.mark.parametrize("rpc", METHODS)
+@each("rpc", METHODS)
 def test_a_case_says_what_every_call_answers(rpc: str) -> None:
     assert answered(rpc) or rpc in ANSWERED_ELSEWHERE, f"no case expects an answer of {rpc}"
 
 
-@pytest.mark.parametrize("rpc", METHODS)
+@each("rpc", METHODS)
 def test_a_case_fails_with_every_reason_that_the_contract_names_for_a_call(rpc: str) -> None:
     assert reasons_of(rpc) - failed(rpc) - set(NOT_BY_A_REQUEST) == set()
 
 
-@pytest.mark.parametrize("rpc", METHODS)
+@each("rpc", METHODS)
 def test_no_call_fails_with_a_reason_that_the_contract_does_not_name_for_it(rpc: str) -> None:
     assert failed(rpc) - reasons_of(rpc) == set()
 
@@ -105,7 +104,7 @@ def test_every_reason_that_is_answered_has_a_case_or_says_why_not() -> None:
     assert not in_cases & set(NOT_BY_A_REQUEST)
 
 
-@pytest.mark.parametrize("reason", NOT_BY_A_REQUEST)
+@each("reason", NOT_BY_A_REQUEST)
 def test_a_reason_without_a_case_is_tested_where_it_is_said(reason: str) -> None:
     file, _ = NOT_BY_A_REQUEST[reason]
     assert f'"{reason}"' in (PROTO.parents[2] / file).read_text()

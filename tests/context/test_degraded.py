@@ -4,11 +4,11 @@ missing is named.
 
 import shutil
 
-import pytest
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.storage.logs.record import Entry, encode
 
 from tests.anchors.conftest import set_anchor
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import HOT, allocation, built, places, said
 from tests.server.conftest import (
@@ -96,7 +96,7 @@ def test_after_a_rebuild_the_context_is_the_same(
     assert [anchor.key for anchor in after.anchors] == ["city", "name"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "wrong"),
     [
         ({"conversation_id": ""}, "conversation_id"),

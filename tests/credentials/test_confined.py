@@ -10,6 +10,7 @@ from recollect.v1 import channel_service_pb2 as channels
 from recollect_server.domain.principal import ALL_SCOPES, Scope
 from recollect_server.transport.confining import OWN
 
+from tests.cases import each
 from tests.credentials.conftest import CONVERSATION, Caller, Callers
 from tests.credentials.contract import METHODS
 from tests.server.conftest import failure_of, user
@@ -45,7 +46,7 @@ def naming(described: Descriptor) -> dict[str, FieldDescriptor]:
     }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_it_names_no_other_conversation_in_any_field_of_any_call(
     name: str, guarded: Callers
 ) -> None:

@@ -11,6 +11,7 @@ from recollect_server.domain.time import system_clock
 from recollect_server.domain.tokens import new_id, new_secret, token_text
 from recollect_server.settings import Settings
 
+from tests.cases import each
 from tests.conftest import LOOPBACK
 from tests.credentials.conftest import CONVERSATION, Caller, Callers, grant, tokens_of
 from tests.credentials.contract import METHODS
@@ -144,7 +145,7 @@ def test_the_table_has_every_call() -> None:
     assert {kind for kinds in ALLOWED.values() for kind in kinds.split()} == set(KINDS)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_a_call_is_allowed_to_the_kinds_of_the_table_alone(
     name: str, callers: dict[str, Caller]
 ) -> None:
@@ -154,7 +155,7 @@ def test_a_call_is_allowed_to_the_kinds_of_the_table_alone(
     assert set(KINDS) - denied == set(ALLOWED[name].split()), outcomes
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_a_call_without_a_valid_token_is_refused(name: str, callers: dict[str, Caller]) -> None:
     outcomes = {it: callers[it].outcome(name, asked(name)) for it in NOBODY}
     # a connection that goes on presenting a wrong token is slowed

@@ -1,15 +1,15 @@
 """Scopes in the contract: every call names those that it needs."""
 
-import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 from recollect.v1 import scope_pb2
 from recollect_server.domain.principal import Scope
 from recollect_server.transport.gate import scopes_of
 
+from tests.cases import each
 from tests.credentials.contract import METHODS
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_every_call_names_the_scopes_that_it_needs(name: str) -> None:
     scopes = list(METHODS[name].GetOptions().Extensions[scope_pb2.scope])
     assert scopes

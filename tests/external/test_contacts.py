@@ -9,6 +9,7 @@ from recollect.v1.channel_pb2 import EmailOrigin, ReceivedExternal, WhatsappOrig
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.external_communication_pb2 import ExternalCommunication
 
+from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
 from tests.server.conftest import Service, assert_refused, delete_index, failure_of
@@ -94,7 +95,7 @@ def test_a_panel_is_told_of_a_registered_contact(outside: Outside, watch: Watch)
     assert panel.until_count(2).kinds()[1:] == ["changed"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "named"),
     [
         ({"channel": "email", "party": "nobody", "trust": KNOWN}, ("party",)),

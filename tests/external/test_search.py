@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import apsw
-import pytest
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.external import EmailHeaders, Provenance
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.migrations import MIGRATIONS, contact_names
 
+from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
 from tests.server.conftest import Service, assert_refused, delete_index, moment, user
@@ -97,7 +97,7 @@ OPERATORS = [
 ]
 
 
-@pytest.mark.parametrize("query", OPERATORS)
+@each("query", OPERATORS)
 def test_no_character_of_a_query_is_an_operator(outside: Outside, query: str) -> None:
     mine = outside.write("zebra crossing", party="1555").communication.id
     outside.write("text of another, a trust or zebra", party="1666")
@@ -181,7 +181,7 @@ def as_before(path: Path) -> None:
     path.with_name(f"{path.name}.seal").unlink()  # the version before made none
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "named"),
     [
         ({"query": " "}, "query"),

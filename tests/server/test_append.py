@@ -7,6 +7,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.time import DAY
 
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
     UNKNOWN,
@@ -50,7 +51,7 @@ def test_a_batch_lands_whole_and_in_order(service: Service) -> None:
     assert not answer.duplicate
 
 
-@pytest.mark.parametrize(
+@each(
     "last",
     [
         Message(content="no role"),

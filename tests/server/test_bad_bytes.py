@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grpc
-import pytest
 from recollect.v1 import conversation_service_pb2 as api
 
+from tests.cases import each
 from tests.conftest import RunningServer
 from tests.server.conftest import UNKNOWN, Service, assert_refused, failure_of, server_process
 
@@ -34,7 +34,7 @@ def part(number: int, data: bytes) -> bytes:
     return bytes([number << 3 | 2]) + length + bytes([size]) + data
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "data", "field"),
     [
         ("ConversationService/Create", part(1, BAD), "channel"),
@@ -78,7 +78,7 @@ def test_metadata_that_is_not_utf_8_is_refused(service: Service, server: Running
     assert failure.fields[0].startswith("messages[0].metadata")
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [b"\x0a", b"\xff" * 10, part(1, b"x")[:-1], b"\x0b", b"\x00\x01", b"not protobuf at all"],
 )

@@ -4,7 +4,6 @@ written.
 
 from collections.abc import Callable
 
-import pytest
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import conversation_service_pb2 as api
@@ -13,6 +12,7 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
 from recollect.v1.recall_pb2 import DateRange
 
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import UNKNOWN, Service, agent, assert_refused, failure_of, moment, user
 
@@ -47,7 +47,7 @@ IDS = [
 ]
 
 
-@pytest.mark.parametrize("name", IDS, ids=lambda name: repr(name[:40]))
+@each("name", IDS)
 def test_what_is_not_the_name_of_a_conversation_is_refused_by_every_call(
     service: Service, server: RunningServer, name: str
 ) -> None:
@@ -238,11 +238,7 @@ def call_of(service: Service, request: ProtoMessage) -> Callable[[], object]:
     return lambda: getattr(stub, name)(request)
 
 
-@pytest.mark.parametrize(
-    ("request_", "field"),
-    REQUESTS,
-    ids=[f"{request.DESCRIPTOR.name}-{n}-{field}" for n, (request, field) in enumerate(REQUESTS)],
-)
+@each(("request_", "field"), REQUESTS)
 def test_a_wrong_field_is_refused_by_its_name(
     service: Service, server: RunningServer, request_: ProtoMessage, field: str
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1.message_pb2 import Attachment, Message, ToolCall, Usage
 
+from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import (
     Connect,
@@ -143,9 +144,7 @@ def test_a_cost_that_is_not_finite_is_refused_as_that(service: Service, cost: fl
     assert failure.text == f"messages[0].cost: is {cost}; it must be a finite number"
 
 
-@pytest.mark.parametrize(
-    ("message", "field"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES]
-)
+@each(("message", "field"), [case[1:] for case in MESSAGES])
 def test_a_wrong_message_is_refused_by_its_fields_name(
     service: Service, server: RunningServer, message: Message, field: str
 ) -> None:

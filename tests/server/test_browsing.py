@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import pytest
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 
+from tests.cases import each
 from tests.conftest import MovableClock
 from tests.server.conftest import Service, failure_of, moment
 
@@ -26,13 +26,10 @@ def test_a_context_is_the_last_10_turns_or_those_named(service: Service) -> None
     assert len(service.context(service.create().id).messages) == 0
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "field"),
-    [
+@each(("first", "last", "field"), [
         (0, 0, "turn_range.first"), (-1, 2, "turn_range.first"), (2, 1, "turn_range.last"), (1, 201, "turn_range"),
         (3, 3, "turn_range.first"), (1, -2147483648, "turn_range.last"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_context_that_cannot_be_is_refused(
     service: Service, first: int, last: int, field: str
 ) -> None:

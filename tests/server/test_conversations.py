@@ -18,6 +18,7 @@ from recollect_server.domain.conversation import TitleAssigned
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.logs.record import Entry, encode
 
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
     UNKNOWN,
@@ -167,7 +168,7 @@ def test_a_tool_result_answers_an_open_call_whichever_request_appended_it(servic
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "messages", "field"),
     [
         ([], [user("go"), tool("c1")], "messages[1].tool_call_id"),

@@ -4,10 +4,10 @@ import base64
 import string
 from typing import Any
 
-import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Conversation, Party
 
+from tests.cases import each
 from tests.conftest import MovableClock
 from tests.server.conftest import Service, failure_of, moment, user
 
@@ -168,7 +168,7 @@ def test_a_token_that_was_altered_anywhere_is_refused(service: Service) -> None:
             assert failure.reason == "INVALID_PAGE_TOKEN"
 
 
-@pytest.mark.parametrize(
+@each(
     "token",
     [
         "x",

@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from recollect_server.services.recall.retrieval import KEYWORD_BUDGET
 
+from tests.cases import each
 from tests.server.conftest import Service, failure_of
 from tests.server.searching import LEGS, marked
 
@@ -24,12 +25,24 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("query", HOSTILE)
-def test_no_character_of_a_query_is_an_operator(service: Service, query: str) -> None:
-    own = service.conversation_of("the zebra crossing of İstanbul")
-    secret = service.conversation_of(
+@pytest.fixture
+def own(service: Service) -> str:
+    """Return a conversation about a zebra."""
+    return service.conversation_of("the zebra crossing of İstanbul")
+
+
+@pytest.fixture
+def secret(service: Service) -> str:
+    """Return a conversation that has what an operator would look for."""
+    return service.conversation_of(
         "secret c2 x text conv zebra OR AND NOT NEAR the of and crossing a b c col drop table"
     )
+
+
+@each("query", HOSTILE)
+def test_no_character_of_a_query_is_an_operator(
+    service: Service, own: str, secret: str, query: str
+) -> None:
     answer = service.search(query, conversation_id=own)
     assert {result.conversation_id for result in answer.results} <= {own}
     assert {hit.conversation_id for hit in answer.hits} <= {own}
@@ -40,7 +53,7 @@ def test_no_character_of_a_query_is_an_operator(service: Service, query: str) ->
     assert not anywhere.degraded
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     [
         "zebra*",
@@ -53,14 +66,13 @@ def test_no_character_of_a_query_is_an_operator(service: Service, query: str) ->
         "\ufeffzebra",
     ],
 )
-def test_the_words_around_an_operator_are_searched_for(service: Service, query: str) -> None:
-    conversation_id = service.conversation_of("a zebra")
-    assert service.found(query) == [conversation_id]
+def test_the_words_around_an_operator_are_searched_for(
+    service: Service, own: str, query: str
+) -> None:
+    assert service.found(query) == [own]
 
 
-@pytest.mark.parametrize(
-    "word", ["İstanbul", "STRASSE", "naïve", "Ǆ", "ﬁn", "O'Neill", "C3PO", "x_y", "Σίσυφος"]
-)
+@each("word", ["İstanbul", "STRASSE", "naïve", "Ǆ", "ﬁn", "O'Neill", "C3PO", "x_y", "Σίσυφος"])
 def test_a_word_is_found_by_itself_and_by_its_lower_case(service: Service, word: str) -> None:
     conversation_id = service.conversation_of(f"so {word} it was")
     assert service.found(word) == [conversation_id]
@@ -83,7 +95,7 @@ def test_ten_thousand_words_are_answered(service: Service) -> None:
     assert service.found(short) == []
 
 
-@pytest.mark.parametrize("query", ["", " ", "\n\t\u2003", "a\0b", "\0", "x" * 65537, "ü" * 32769])
+@each("query", ["", " ", "\n\t\u2003", "a\0b", "\0", "x" * 65537, "ü" * 32769])
 def test_a_query_that_cannot_be_asked_is_refused(service: Service, query: str) -> None:
     failure = failure_of(lambda: service.search(query))
     assert (failure.code, failure.reason, failure.fields) == (
@@ -104,36 +116,37 @@ def test_a_query_of_nothing_but_stop_words_searches_for_those(service: Service) 
     assert service.search("the and").total_matches == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "query", "mark"),
-    [
-        ("我想去北京大学学习", "北京", "北京"),
-        ("我想去北京大学学习", "大学", "大学"),
-        ("我想去北京大学学习", "京", "京"),
-        ("我想去北京大学学习", "北京大学", "北京大学"),
-        ("他喜欢龙井茶", "龙井茶", "龙井茶"),
-        ("今日は天気がいいですね", "天気", "天気"),
-        ("コーヒーを飲みました", "コーヒー", "コーヒー"),
-        ("ｶﾀｶﾅも", "ｶﾀｶﾅ", "ｶﾀｶﾅ"),
-        ("안녕하세요 서울에서 만나요", "서울", "서울"),
-        ("회의는 내일입니다", "회의", "회의"),
-        ("ฉันชอบอาหารไทยมาก", "อาหาร", "อาหาร"),
-        ("Un café très chaud", "cafe", "café"),
-        ("Un cafe tres chaud", "café", "cafe"),
-        ("Un cafe\u0301 chaud", "café", "café"),
-        ("Er wohnt in Köln", "koln", "Köln"),
-        ("Привет, как дела в Москве", "москве", "Москве"),
-        ("Καλημέρα κόσμε", "ΚΌΣΜΕ", "κόσμε"),
-        ("مرحبا بالعالم", "بالعالم", "بالعالم"),
-        ("שלום עולם", "עולם", "עולם"),
-        ("नमस्ते दुनिया", "दुनिया", None),
-        ("Meeting with 北京 team", "北京 team", "北京"),
-        ("order no. 4711-A", "4711", "4711"),
-        ("mail me at ana@example.org", "example.org", "example"),
-    ],
-)
-def test_every_script_is_found(service: Service, text: str, query: str, mark: str | None) -> None:
-    service.conversation_of(
+SCRIPTS: list[tuple[str, str, str | None]] = [
+    ("我想去北京大学学习", "北京", "北京"),
+    ("我想去北京大学学习", "大学", "大学"),
+    ("我想去北京大学学习", "京", "京"),
+    ("我想去北京大学学习", "北京大学", "北京大学"),
+    ("他喜欢龙井茶", "龙井茶", "龙井茶"),
+    ("今日は天気がいいですね", "天気", "天気"),
+    ("コーヒーを飲みました", "コーヒー", "コーヒー"),
+    ("ｶﾀｶﾅも", "ｶﾀｶﾅ", "ｶﾀｶﾅ"),
+    ("안녕하세요 서울에서 만나요", "서울", "서울"),
+    ("회의는 내일입니다", "회의", "회의"),
+    ("ฉันชอบอาหารไทยมาก", "อาหาร", "อาหาร"),
+    ("Un café très chaud", "cafe", "café"),
+    ("Un cafe tres chaud", "café", "cafe"),
+    ("Un cafe\u0301 chaud", "café", "café"),
+    ("Er wohnt in Köln", "koln", "Köln"),
+    ("Привет, как дела в Москве", "москве", "Москве"),
+    ("Καλημέρα κόσμε", "ΚΌΣΜΕ", "κόσμε"),
+    ("مرحبا بالعالم", "بالعالم", "بالعالم"),
+    ("שלום עולם", "עולם", "עולם"),
+    ("नमस्ते दुनिया", "दुनिया", None),
+    ("Meeting with 北京 team", "北京 team", "北京"),
+    ("order no. 4711-A", "4711", "4711"),
+    ("mail me at ana@example.org", "example.org", "example"),
+]
+
+
+@pytest.fixture
+def others(service: Service) -> str:
+    """Return a conversation of other texts in many scripts."""
+    return service.conversation_of(
         "完全不同的话题",
         "まったく別の話",
         "전혀 다른 이야기",
@@ -141,15 +154,22 @@ def test_every_script_is_found(service: Service, text: str, query: str, mark: st
         "something else",
         "बिल्कुल अलग",
     )
+
+
+@each(("text", "query", "mark"), SCRIPTS)
+def test_every_script_is_found(
+    service: Service, others: str, text: str, query: str, mark: str | None
+) -> None:
     conversation_id = service.conversation_of(text)
     answer = service.search(query)
-    assert answer.results[0].conversation_id == conversation_id
+    service.delete(conversation_id)  # the next case has it to itself
+    assert answer.results[0].conversation_id == conversation_id != others
     assert answer.hits[0].conversation_id == conversation_id
     if mark:
         assert mark in marked(answer.hits[0].snippet)
 
 
-@pytest.mark.parametrize("query", ["上海", "京北", "学大", "東京タワー", "부산", "ภูเก็ต"])
+@each("query", ["上海", "京北", "学大", "東京タワー", "부산", "ภูเก็ต"])
 def test_characters_that_never_stood_together_are_not_found(service: Service, query: str) -> None:
     service.conversation_of("我想去北京大学学习", "今日は天気がいい", "서울에서 만나요")
     assert service.found(query) == []

@@ -13,6 +13,7 @@ from recollect_server.storage.index.file import Seal, read_seal
 from recollect_server.storage.vectors import checking as vectors
 from recollect_server.transport.health import DEGRADED
 
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.programs import SERVER, Forked
 from tests.server.conftest import at_once, code_of, failure_of, user
@@ -159,7 +160,7 @@ def test_appends_to_more_spaces_than_are_open_lose_nothing(
         assert texts == sorted(f"{number} {turn}" for number in range(3) for turn in range(4))
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "a/b", "..", ".due", "-x", "a" * 65])
+@each("name", ["", "Upper", "a/b", "..", ".due", "-x", "a" * 65])
 def test_a_name_that_is_none_is_refused_by_the_metadata_that_has_it(
     server: RunningServer, name: str
 ) -> None:

@@ -5,10 +5,10 @@ listed.
 from collections.abc import Callable
 from functools import partial
 
-import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import UNKNOWN, failure_of, user
 from tests.streaming.conftest import Recorder, Subscriber
@@ -97,7 +97,7 @@ def test_a_named_conversation_that_is_not_there_ends_the_stream_but_for_a_reset(
     assert one.updates[0].reset
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "wrong"),
     [
         ({"load_channel": "No Channel"}, ("load_channel",)),

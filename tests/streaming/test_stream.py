@@ -10,6 +10,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.conversation import SplitSuggested
 from recollect_server.storage.logs.record import Entry, encode
 
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, failure_of, moment, transcript, user
 from tests.streaming.conftest import Recorder, Subscriber
@@ -237,7 +238,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("field", REFUSED)
+@each("field", REFUSED)
 def test_a_stream_that_cannot_be_is_refused_by_the_fields_name(
     service: Recorder, field: str
 ) -> None:
@@ -253,7 +254,7 @@ def test_a_stream_that_cannot_be_is_refused_by_the_fields_name(
     )
 
 
-@pytest.mark.parametrize("change", ["{}\n", " {}", "x{}", "{}-1", "{}99999999999999999999"])
+@each("change", ["{}\n", " {}", "x{}", "{}-1", "{}99999999999999999999"])
 def test_a_cursor_that_was_not_given_out_is_refused(service: Recorder, change: str) -> None:
     cursor = service.turn(service.create().id, "One").cursor
     wrong = change.format(cursor)
