@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
 import grpc
+import pytest
 
 U = TypeVar("U")
-
-DEADLINE = 30.0
 
 
 class Collector(ABC, Generic[U]):
@@ -47,14 +46,16 @@ class Collector(ABC, Generic[U]):
         """Return the kinds of the updates in order, without heartbeats."""
 
     def until(self, condition: Callable[[], object]) -> Self:
-        """Wait until a condition holds."""
+        """Wait until a condition holds, for as long as the test may take."""
         with self._changed:
-            assert self._changed.wait_for(condition, DEADLINE), (
-                f"it never was so: {[self.kinds(), self.error]}"
-            )
+            try:
+                self._changed.wait_for(condition)
+            except pytest.fail.Exception as out_of_time:
+                out_of_time.add_note(f"it never was so: {[self.kinds(), self.error]}")
+                raise
         return self
 
     def drop(self) -> None:
         """Disconnect, and wait until the stream is closed."""
         self._call.cancel()
-        self._thread.join(DEADLINE)
+        self._thread.join()

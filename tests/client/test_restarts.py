@@ -106,7 +106,7 @@ def test_six_writers_lose_nothing_and_write_nothing_twice_over_restarts(
             while len(lives) < 4:
                 lives[-1].stop()
                 # far more pauses than the attempts of six calls have
-                assert all(pauses.acquire(timeout=5) for _ in range(30))
+                assert all(pauses.acquire() for _ in range(30))
                 lives.append(start_server(listen=server.target))
             written = [it.result() for it in writing]
         for conversation, texts in zip(conversations, written, strict=True):

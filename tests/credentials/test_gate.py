@@ -46,7 +46,7 @@ def test_a_server_is_open_until_its_first_token_is_created(start_server: Start) 
             reader.channel = channel
             assert reader.outcome(LIST) == "OK"
             tokens.revoke(token.id)
-            until(lambda: reader.outcome(LIST) == "UNAUTHENTICATED", 1)
+            until(lambda: reader.outcome(LIST) == "UNAUTHENTICATED")
         assert anybody.outcome(LIST) == "UNAUTHENTICATED"
 
 
@@ -308,11 +308,11 @@ def test_what_is_kept_of_peers_is_bounded_and_passes() -> None:
     for port in range(30_000):
         refusals.refused(f"ipv4:1.2.{port % 250}.{port % 99}:{port}")
     assert len(refusals._connections._left) == 10_000
-    began = time.perf_counter()
+    began = time.process_time()
     for port in range(1000):
         with contextlib.suppress(LimitExceeded):
             refusals.check(f"ipv4:9.9.9.9:{port}")
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 # Secrecy ------------------------------------------------------------------------------------------

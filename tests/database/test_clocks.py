@@ -93,7 +93,7 @@ def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
                 # One of them carries out the rule, by a lease of PostgreSQL's clock.
                 # A conversation that was just changed is looked at again after a minute, and the
                 # other server's lease may have to end first, a minute too.
-                until(lambda: not {it.id for it in right.pages()[0]} & set(old), 180)
+                until(lambda: not {it.id for it in right.pages()[0]} & set(old))
                 ((seconds, fence),) = postgres.execute(LEASE, url)
                 assert (0 < float(str(seconds)) <= 60, fence) == (True, 1)
                 receipts = []

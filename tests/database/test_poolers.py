@@ -119,14 +119,14 @@ def test_a_pooler_that_is_killed_and_a_postgresql_behind_it_that_stops_are_secon
             assert (refused.code, refused.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
         finally:
             postgres.start()
-        until(lambda: is_served(service), 30)
+        until(lambda: is_served(service))
         first.stop()
         refused = failure_of(
             lambda: service.append(conversation_id, user("three"), request_id="r3")
         )
         assert (refused.code, refused.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
         first.start()
-        until(lambda: is_served(service), 30)
+        until(lambda: is_served(service))
         service.append(conversation_id, user("two"), request_id="r2")
         service.append(conversation_id, user("three"), request_id="r3")
         assert [it.content for it in service.load(conversation_id).messages] == [

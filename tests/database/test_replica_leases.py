@@ -33,7 +33,7 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
             for number in range(6)
         ]
         servers[0].clock.now += 7_200_000
-        until(lambda: all(two.get(name).abbreviation for name in names), 20)
+        until(lambda: all(two.get(name).abbreviation for name in names))
         for name in names:
             assert one.get(name) == two.get(name)
     query = (

@@ -91,4 +91,4 @@ def test_the_servers_and_postgresql_of_make_serve_postgres_end_with_it_and_lose_
             assert client.conversations.load(one.id).messages[0].content == "zebra"
         process.send_signal(SIGKILL)
         process.wait(60)
-        until(lambda: running_in(folder) == [], 30)
+        until(lambda: running_in(folder) == [])

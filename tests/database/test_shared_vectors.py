@@ -53,13 +53,13 @@ def test_each_text_is_embedded_once_by_whichever_server_and_taken_over_by_the_ot
             for at, text in enumerate(TEXTS)
         ]
         for client in (one, two):
-            until(lambda client=client: near(client) == set(names), 30)  # type: ignore[misc]
+            until(lambda client=client: near(client) == set(names))  # type: ignore[misc]
         assert sum(embedded) == len(TEXTS)
         for server in servers:
             server.stop()
     third = start_server(store=url, data_dir=tmp_path / "three", embedder="onnx")
     with Client(third.target) as client, Post(third.target) as service:
-        until(lambda: near(client) == set(names), 30)
+        until(lambda: near(client) == set(names))
         assert sum(embedded) == len(TEXTS), "it embedded what others did"
         assert postgres.execute(LOGS, url) == [(name,) for name in sorted(names)]
         client.conversations.delete(names[0])
@@ -117,7 +117,7 @@ def test_a_long_text_that_another_server_redacts_while_it_is_embedded_is_not_kep
     text = TEXTS[0] * (40 * 1024 // len(TEXTS[0]))
     with Client(one.target) as client:
         own = client.conversations.create("web", messages=[Message.user(text)]).id
-        until(lambda: vectors.state_of(one.folder).vectors, 60)  # the text is kept here
+        until(lambda: vectors.state_of(one.folder).vectors)  # the text is kept here
         assert slices > 1
         assert postgres.execute(LOGS, url) == []
         released.set()

@@ -54,7 +54,7 @@ def test_a_token_made_beside_the_server_counts_at_once_and_a_revoked_one_within_
     assert token.split("_")[2] not in shown.stdout
     revoked = run("token", "revoke", token, *store)
     assert revoked.exit_code == 0, revoked.output
-    until(lambda: not listed(server.target, token), 5)
+    until(lambda: not listed(server.target, token))
     server.stop()
     shutil.rmtree(server.data_dir)
     again = start_server(store=url)
@@ -88,7 +88,7 @@ def test_a_token_that_a_standby_never_got_is_worth_nothing_and_one_revoked_there
     )
     after = create()
     for target in targets:
-        until(lambda target=target: not listed(target, lost), 5)  # type: ignore[misc]
+        until(lambda target=target: not listed(target, lost))  # type: ignore[misc]
         assert listed(target, first)
         assert listed(target, revoked)
         assert listed(target, after)

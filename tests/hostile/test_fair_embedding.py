@@ -40,7 +40,7 @@ def test_a_new_message_is_found_by_meaning_before_most_of_a_large_import(
         first = (hits[0].conversation_id, hits[0].sequence) if hits else None
         return first == (own, 2 + len(large)) and other in service.found("kids' education")
 
-    until(found, 60)
+    until(found)
     assert checking.state_of(server.folder).vectors < len(large) / 2
     arguments = ["stats", "--data-dir", str(server.data_dir)]
     until(lambda: _LEFT.search(CliRunner().invoke(commands, arguments).stdout))

@@ -58,7 +58,7 @@ def serving(
         "0s",
     ]
     with start(["serve", *flags], **streams) as process:
-        until(lambda: process.poll() is not None or socket.exists(), 60)
+        until(lambda: process.poll() is not None or socket.exists())
         service = Service(f"unix:{socket}")
         try:
             assert process.poll() is None

@@ -38,10 +38,10 @@ def test_a_search_over_long_texts_is_answered_soon(
     text = (pattern * (size // len(pattern.encode()) + 1)).encode()[:size].decode(errors="ignore")
     for number in range(3):
         service.append(conversation, user(f"{number} {text}"))
-    began = time.perf_counter()
+    began = time.process_time()
     hits = service.search(query).hits
     # Without a bound 20 s in the short form: every match was compared with every other one.
-    assert time.perf_counter() - began < 4
+    assert time.process_time() - began < 4
     assert len(hits) == 3
     assert all(marked(hit.snippet) for hit in hits)
 

@@ -54,7 +54,7 @@ def test_a_space_that_is_due_again_while_it_is_opened_is_held_once(
     keeper = DueKeeper(spaces, due, clock)
     until(lambda: leases)
     keeper.stop()  # after its round, in which the space was due again
-    until(is_closed, 10)
+    until(is_closed)
     assert len(leases) == 1
 
 

@@ -1,7 +1,5 @@
 """Subscribers that bare gRPC makes, and the six words, held against what every one of them saw."""
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +10,7 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect.v1.message_pb2 import Message
 from recollect.v1.update_pb2 import Update
 
-from tests.collector import DEADLINE, Collector
+from tests.collector import Collector
 from tests.conftest import RunningServer
 from tests.server.conftest import Service
 from tests.spread import channel_to
@@ -206,11 +204,3 @@ def record(watched: Watched) -> Callable[[RunningServer], Recorder]:
 def service(server: RunningServer, record: Callable[[RunningServer], Recorder]) -> Recorder:
     """Return the service of `server`."""
     return record(server)
-
-
-def eventually(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
-    """Wait until a condition holds that nothing announces."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never was so"
-        threading.Event().wait(0.01)

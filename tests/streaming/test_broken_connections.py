@@ -16,8 +16,8 @@ from recollect_server import app
 from recollect_server.settings import Settings
 
 from tests.streaming import checkers
-from tests.streaming.conftest import eventually
 from tests.streaming.proxy import Proxy
+from tests.waiting import until
 
 SOON = RetryPolicy(initial_delay=0.01, max_delay=0.05)
 
@@ -86,7 +86,7 @@ def watching(target: str) -> Iterator[list[Update]]:
     with Client(target, retry=SOON) as client:
         thread = threading.Thread(target=watch)
         thread.start()
-        eventually(lambda: len(updates) >= 2)
+        until(lambda: len(updates) >= 2)
         yield updates
     thread.join(30)
     assert not thread.is_alive()
@@ -147,7 +147,7 @@ def test_whatever_breaks_no_update_is_lost_repeated_or_out_of_order(
                     case "restart":
                         server.restart()
             delivered = {(it.conversation_id, it.sequences) for it in written}
-            eventually(
+            until(
                 lambda: (
                     delivered <= {(it.conversation_id, it.sequences) for it in map(seen, updates)}
                 )

@@ -21,10 +21,10 @@ from recollect_server.settings.values import FOLDER
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
 
-from tests.collector import DEADLINE
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import at_once, delete_index, failure_of, user
-from tests.streaming.conftest import Recorder, Subscriber, eventually
+from tests.streaming.conftest import Recorder, Subscriber
+from tests.waiting import until
 
 Subscribe = Callable[..., Subscriber]
 Record = Callable[[RunningServer], Recorder]
@@ -150,7 +150,7 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
 
     monkeypatch.setattr(kind, "advance", late)
     first = service.create().id  # ends what was under way
-    assert waits.wait(DEADLINE)
+    assert waits.wait()
     deleted, other = (
         service.conversation_of("Nobody may read this"),
         service.conversation_of("This stays"),
@@ -374,7 +374,7 @@ def test_the_log_is_pruned_now_and_then(
     service = record(server)
     cursor = service.turn(service.create().id, "One").cursor
     service.conversation_of("Two", "Three")
-    eventually(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
+    until(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
     assert subscribe(server.target, cursor=cursor).ready().updates[0].reset
 
 

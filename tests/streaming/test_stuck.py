@@ -20,8 +20,9 @@ from recollect_server.transport.streams import StreamLimits, Streams
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import failure_of, user
-from tests.streaming.conftest import Recorder, Subscriber, eventually
+from tests.streaming.conftest import Recorder, Subscriber
 from tests.streaming.proxy import Proxy
+from tests.waiting import until
 
 Subscribe = Callable[..., Subscriber]
 Record = Callable[[RunningServer], Recorder]
@@ -87,7 +88,7 @@ def test_twenty_that_are_stuck_hold_up_nobody_and_are_cancelled(
     one = subscribe(server.target).ready()
     (streams,) = opened
     stuck(server.target, 20)
-    eventually(lambda: streams.count() == 21)
+    until(lambda: streams.count() == 21)
     name = fill(service)
     filled = 8
     # what lies between grows with the memory that the system has left
@@ -95,15 +96,15 @@ def test_twenty_that_are_stuck_hold_up_nobody_and_are_cancelled(
         service.append(name, user("x" * 1_000_000))
         filled += 1
         one.until_count("conversation_updated", filled)
-    eventually(lambda: streams.threads() >= 20 + MOVING)
+    until(lambda: streams.threads() >= 20 + MOVING)
     for number in range(10):  # all twenty are blocked now, and it is told all the same
         service.append(name, user(f"{number}"))
         one.until_count("conversation_updated", filled + 1 + number)
     assert one.messages()[-10:] == [f"{number}" for number in range(10)]
     assert streams.count() == 21
     monkeypatch.setattr(streams._senders, "_send_timeout", 0.1)
-    eventually(lambda: streams.count() == 1)
-    eventually(lambda: streams.threads() == MOVING)
+    until(lambda: streams.count() == 1)
+    until(lambda: streams.threads() == MOVING)
     assert one.error is None
 
 
@@ -123,7 +124,7 @@ def test_one_that_was_cancelled_for_being_stuck_comes_back_and_misses_nothing(
     (streams,) = opened
     proxy.freeze()
     fill(service, 16)
-    eventually(lambda: streams.count() == 0)
+    until(lambda: streams.count() == 0)
     proxy.thaw()
     one.ended()
     assert one.error.code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}  # type: ignore[union-attr]
@@ -146,7 +147,7 @@ def test_a_frozen_one_is_noticed_though_nothing_is_sent(
     (streams,) = opened
     assert streams.count() == 1
     proxy.freeze()
-    eventually(lambda: streams.count() == 0)
+    until(lambda: streams.count() == 0)
     proxy.close()
     one.drop()
 
@@ -160,7 +161,7 @@ def test_one_that_vanishes_is_forgotten(
     (streams,) = opened
     assert streams.count() == 1
     proxy.break_now()
-    eventually(lambda: streams.count() == 0)
+    until(lambda: streams.count() == 0)
     one.drop()
     proxy.close()
 
@@ -177,7 +178,7 @@ def test_more_subscribers_than_are_taken_are_told_when_to_come_back(
     assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_SUBSCRIBERS")
     assert failure.retry_ms == 1000
     one.drop()
-    eventually(lambda: opened[0].count() == 1)
+    until(lambda: opened[0].count() == 1)
     subscribe(server.target).ready()
 
 
@@ -214,7 +215,7 @@ def test_a_server_that_stops_ends_its_streams_first(
     service = record(server)
     many = [subscribe(server.target).ready() for _ in range(3)]
     stuck(server.target, 2)
-    eventually(lambda: opened[0].count() == 5)
+    until(lambda: opened[0].count() == 5)
     fill(service)
     for one in many:
         one.until_count("conversation_updated", 8)  # one that is in the middle of them is cancelled
@@ -264,7 +265,7 @@ def test_no_two_threads_ever_send_on_one_stream_and_nothing_scheduled_is_forgott
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(schedule, range(6)))
-    eventually(lambda: delivered == scheduled)
+    until(lambda: delivered == scheduled)
     senders.stop()
     assert clashes == []
 
@@ -283,5 +284,5 @@ def test_a_stream_that_is_scheduled_while_it_is_sent_to_has_its_turn_again() -> 
     assert entered.wait(30)
     senders.schedule([line])
     go_on.set()
-    eventually(lambda: len(turns) == 2)
+    until(lambda: len(turns) == 2)
     senders.stop()

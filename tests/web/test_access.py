@@ -50,7 +50,7 @@ def test_tabs_miss_nothing_while_the_server_is_killed(
         for number in range(2, 6):
             client.conversations.append_turn(it, [Message.user(f"m {number}")])
         for tab in tabs:
-            tab.wait_for_selector(".live-live", state="attached", timeout=20_000)
+            tab.wait_for_selector(".live-live", state="attached")
             tab.wait_for_selector("text=m 5")
         tabs[0].close()  # without a worker the other tab leads now
         for number in range(6, 9):
@@ -144,7 +144,7 @@ def test_a_page_without_a_server_says_so(
     context = browser.new_context()
     page = context.new_page()
     page.goto(f"{bridge.origin}/#key={bridge.keys[0]}")
-    page.wait_for_selector("text=The Recollect server cannot be reached", timeout=30_000)
+    page.wait_for_selector("text=The Recollect server cannot be reached")
     with process(tmp_path / "data", listen=target):
         page.wait_for_selector(".shell")
     until(lambda: not page.query_selector(".shell .live-live"))
