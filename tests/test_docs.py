@@ -7,11 +7,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import click
-import pytest
 import yaml
 from recollect.cli.group import commands as client_commands
 from recollect_server.cli import commands as server_commands
 from recollect_server.settings import Settings
+
+from tests.cases import each
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -87,7 +88,7 @@ def test_the_map_names_every_package_and_no_other_folder() -> None:
     assert packages - paths == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES)
 def test_every_link_of_a_page_leads_to_a_file_and_a_section(page: Path) -> None:
     for file, section in re.findall(r"\]\((?!https?://)([^)#\s]*)#?([^)]*)\)", prose(page)):
         target = (page.parent / file) if file else page

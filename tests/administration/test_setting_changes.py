@@ -12,6 +12,7 @@ from recollect_server import app
 from recollect_server.settings import Settings
 from recollect_server.storage import yaml_file
 
+from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.faults.conftest import Disk, disk
 
@@ -118,7 +119,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "field", "words"), REFUSED)
+@each(("key", "value", "field", "words"), REFUSED)
 def test_a_wrong_change_is_refused_by_its_field_and_changes_nothing(
     key: str, value: str, field: str, words: str, shared: tuple[Client, Path]
 ) -> None:

@@ -8,6 +8,7 @@ from recollect_server.domain.principal import EVERY_SPACE
 from recollect_server.domain.tokens import parse
 
 from tests.administration.conftest import Guarded
+from tests.cases import each
 
 NEXT_YEAR = datetime.now(UTC).replace(microsecond=0) + timedelta(days=365)
 
@@ -84,7 +85,7 @@ def test_nobody_grants_more_than_its_own_token_has(guarded: Guarded) -> None:
         channel.create_token("custom", scopes=["receive"], channel="email")
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "field"),
     [
         ({"kind": "king"}, "kind"),

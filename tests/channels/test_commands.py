@@ -15,6 +15,7 @@ from recollect_server.domain.commands import (
     parse,
 )
 
+from tests.cases import each
 from tests.channels.conftest import ALEX, Post, Reach, here, home, reply
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
@@ -73,12 +74,12 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("text", MESSAGES)
+@each("text", MESSAGES)
 def test_a_text_that_merely_has_a_slash_is_a_message(text: str) -> None:
     assert parse(text) is None
 
 
-@pytest.mark.parametrize(("text", "command"), COMMANDS.items())
+@each(("text", "command"), COMMANDS.items())
 def test_a_command_is_understood(text: str, command: object) -> None:
     assert parse(text) == command
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from recollect_server.domain.addresses import normal_address, normal_group, normal_message_ids
 from recollect_server.storage.logs.record import seal, unseal
 
+from tests.cases import each
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import Start
 from tests.server.conftest import agent, at_once, delete_index, failure_of, user
@@ -36,7 +37,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("channel", "text", "normal"), CASES)
+@each(("channel", "text", "normal"), CASES)
 def test_an_address_has_one_form(channel: str, text: str, normal: str) -> None:
     assert normal_address(channel, text) == normal
 

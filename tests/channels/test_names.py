@@ -6,6 +6,7 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
 from recollect_server.domain.addresses import display_name, name_in
 
+from tests.cases import each
 from tests.channels.conftest import STRANGER, Post, Reach, here, home
 from tests.conftest import Start
 from tests.server.conftest import Service, agent, delete_index, user
@@ -138,7 +139,7 @@ def service(post: Post) -> Service:
     return post
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "name"),
     [
         ('"Hanan" <h@x.org>', "Hanan"),

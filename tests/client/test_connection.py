@@ -19,6 +19,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect._shared import channel
 from recollect.v1 import recall_service_pb2 as recall_pb
 
+from tests.cases import each
 from tests.client.conftest import Fault, Scripted
 
 CONVERSATION = "conv-01HQ0000000000000000000000"
@@ -152,7 +153,7 @@ async def test_a_unix_socket_is_a_target_of_the_async_client(
     assert scripted.methods == ["Get"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("target", "problem"),
     [
         ("", "is empty"),
@@ -196,7 +197,7 @@ def test_a_target_that_is_no_address_is_refused(target: Any, problem: str) -> No
         recollect.AsyncClient(target)
 
 
-@pytest.mark.parametrize(
+@each(
     "target",
     [
         "127.0.0.1:1",
@@ -316,7 +317,7 @@ def test_a_token_does_not_cross_the_network_in_plain_text(
         recollect.AsyncClient(target)
 
 
-@pytest.mark.parametrize("target", HERE)
+@each("target", HERE)
 def test_a_token_goes_to_this_machine_without_tls(target: str) -> None:
     with recollect.Client(target, token="s3cret") as client:  # noqa: S106
         assert ("authorization", "Bearer s3cret") in client._invoker._connection._metadata

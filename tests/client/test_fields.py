@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 import recollect
 from google.protobuf.message import Message as Proto
 from recollect import Message, Party
@@ -24,6 +23,7 @@ from recollect.v1 import (
     update_pb2,
 )
 
+from tests.cases import each
 from tests.fields import choices, filled_proto, without_each
 
 READERS: dict[type[Proto], Callable[[Any], object]] = {
@@ -60,7 +60,7 @@ READERS: dict[type[Proto], Callable[[Any], object]] = {
 UNREAD = {"RecentResponse": {"has_more"}}
 
 
-@pytest.mark.parametrize("kind", READERS, ids=lambda it: it.DESCRIPTOR.name)
+@each("kind", READERS)
 def test_the_client_reads_every_field_of_an_answer(kind: type[Proto]) -> None:
     unread: set[str] = set()
     for choice in choices(kind()):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import recollect
 from google.protobuf.descriptor import ServiceDescriptor
 from recollect._async import access as async_access
@@ -43,6 +42,8 @@ from recollect.v1 import (
     recall_service_pb2,
 )
 
+from tests.cases import each
+
 UNASYNC = Path(__file__).parents[2] / "scripts" / "unasync.py"
 TWINS = [
     (sync_client.Client, async_client.AsyncClient),
@@ -73,7 +74,7 @@ def test_the_blocking_client_is_what_the_script_generates_from_the_asyncio_one()
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
+@each(("sync", "twin"), TWINS)
 def test_both_clients_have_the_same_public_methods_each_with_an_example(
     sync: type, twin: type
 ) -> None:
@@ -114,9 +115,7 @@ def method_of(rpc: str) -> str:
     return {"stream_updates": "watch", "stream_communication_updates": "watch"}.get(snake, snake)
 
 
-@pytest.mark.parametrize(
-    ("service", "group"), SERVICES, ids=[group.__name__ for _, group in SERVICES]
-)
+@each(("service", "group"), SERVICES)
 def test_every_rpc_has_its_method(service: ServiceDescriptor, group: type) -> None:
     assert {name for name in public_methods(group) if not name.endswith("_page")} == {
         method_of(it.name) for it in service.methods
@@ -133,9 +132,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("service", "group"), SERVICES, ids=[group.__name__ for _, group in SERVICES]
-)
+@each(("service", "group"), SERVICES)
 def test_every_field_of_a_request_can_be_given(service: ServiceDescriptor, group: type) -> None:
     for method in service.methods:
         name = method_of(method.name)
@@ -151,11 +148,7 @@ def test_every_public_name_is_exported_and_has_a_docstring() -> None:
         assert (getattr(recollect, name).__doc__ or "").strip(), name
 
 
-@pytest.mark.parametrize(
-    "module",
-    sorted((Path(recollect.__file__).parent / "_types").rglob("*.py")),
-    ids=lambda path: path.stem,
-)
+@each("module", sorted((Path(recollect.__file__).parent / "_types").rglob("*.py")))
 def test_every_attribute_of_a_data_class_has_a_docstring(module: Path) -> None:
     for node in ast.parse(module.read_text()).body:
         if not isinstance(node, ast.ClassDef):

@@ -13,6 +13,8 @@ from recollect_server.services.context.excerpts import MARK, Passages, excerpt
 from recollect_server.services.context.relevance import words_of
 from recollect_server.services.context.shortening import head_and_tail
 
+from tests.cases import each
+
 FILLING = "The committee met again and agreed on nothing at all that day. "
 
 
@@ -100,7 +102,7 @@ def test_an_excerpt_never_takes_more_than_its_tokens(text: str, tokens: int, que
     assert shown == text or stripped in text
 
 
-@pytest.mark.parametrize("tokens", range(8, 80))
+@each("tokens", range(8, 80))
 def test_an_excerpt_whose_last_word_is_asked_for_ends_with_a_whole_word(tokens: int) -> None:
     text = (
         "We compare the options beforehand and will prioritize those that provide detailed numbers "
@@ -206,7 +208,7 @@ def test_rows_of_a_table_keep_its_header_and_are_whole() -> None:
     assert not ends & set(header.splitlines())
 
 
-@pytest.mark.parametrize("lone", ["2.", "-", "### Costs", "**Costs**:", "---", "```"])
+@each("lone", ["2.", "-", "### Costs", "**Costs**:", "---", "```"])
 def test_no_list_mark_heading_or_rule_stands_alone_at_the_end(lone: str) -> None:
     text = f"1. The zebra eats hay.\n\n{lone}\n{FILLING * 20}"
     for tokens in range(9, 14):

@@ -45,6 +45,7 @@ from recollect_server.services.context.relevance import (
 )
 from recollect_server.services.context.shortening import head_and_tail
 
+from tests.cases import each
 from tests.context.conftest import HERE, THERE, candidate
 
 A_TOKEN = "word"  # noqa: S105 - four bytes
@@ -339,7 +340,7 @@ def test_the_best_turn_has_a_place_where_the_budget_is_short() -> None:
     assert sequences(pack_cold(offered, 200, Recalling(), Sources(ABOUT)).packed) == [4]
 
 
-@pytest.mark.parametrize(
+@each(
     ("trust", "best", "tokens"),
     [
         (BY_WORDS, 0.4, 400),
@@ -430,7 +431,7 @@ def test_overlap_is_the_share_of_the_words_that_say_something() -> None:
     assert overlap(frozenset(), "anything") == 0
 
 
-@pytest.mark.parametrize(
+@each(
     "message", ["Hi!", "hello there", "Thanks a lot"[:6], "ok, great", "Guten Morgen!", "yes", "👋"]
 )
 def test_small_talk_says_little(message: str) -> None:
@@ -444,7 +445,7 @@ def test_what_asks_something_says_more(message: str) -> None:
     assert not says_little(message)
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         "What is my name?",
@@ -464,7 +465,7 @@ def test_a_question_of_the_asker_is_known_in_eleven_languages(message: str) -> N
     assert speaks_of_asker(message)
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         "Tell me a joke.",

@@ -1,6 +1,5 @@
 """Repetition in a context: titles and abbreviations beside the messages that say the same."""
 
-import pytest
 from recollect_server.domain.repetition import (
     abbreviation_beside,
     sentences_of,
@@ -8,6 +7,8 @@ from recollect_server.domain.repetition import (
     spoken_together,
     title_beside,
 )
+
+from tests.cases import each
 
 SAID = spoken_together(
     map(
@@ -21,7 +22,7 @@ SAID = spoken_together(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("title", "shown"),
     [
         ("Plan the trip to Kyoto in May", ""),
@@ -37,7 +38,7 @@ def test_a_title_that_a_message_begins_with_is_left_out(title: str, shown: str) 
     assert title_beside(title, SAID) == shown
 
 
-@pytest.mark.parametrize(
+@each(
     ("abbreviation", "shown"),
     [
         ("", ""),

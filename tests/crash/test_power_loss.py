@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from recollect_server.storage.logs.repair import make_durable
 
+from tests.cases import each
 from tests.crash.disk import Disk
 from tests.crash.history import Call
 from tests.crash.power import FOLDER, Life, memory_folder, note, power_losses
@@ -69,7 +70,7 @@ def only_synced(path: Path, _start: int, end: int) -> None:
     make_durable(path, end, end)
 
 
-@pytest.mark.parametrize(
+@each(
     ("sync", "instead"),
     [
         ("recollect_server.storage.logs.writer.sync_folder", nothing),

@@ -20,6 +20,7 @@ from recollect_server.domain.principal import EVERY_SPACE
 from recollect_server.domain.tokens import new_id, new_secret, token_text
 from recollect_server.transport.gate import Refusals
 
+from tests.cases import each
 from tests.conftest import Start, examples
 from tests.credentials.conftest import Caller, Callers, grant, tokens_of
 from tests.server.conftest import failure_of
@@ -99,7 +100,7 @@ def test_the_scheme_may_be_written_in_any_case(scheme: str, guarded: Callers) ->
     assert caller.outcome(LIST, None, ("authorization", scheme + text)) == "OK"
 
 
-@pytest.mark.parametrize(
+@each(
     "value", ["", "Bearer", "{}", "Basic {}", "Token {}", "Bearer{}", "Bearer {} {}", "Bearer {}x"]
 )
 def test_whatever_is_not_bearer_and_one_token_is_refused(value: str, guarded: Callers) -> None:
@@ -235,7 +236,7 @@ def test_a_token_of_all_spaces_is_in_the_default_one_unless_it_names_another(
     assert len(admin.call(LIST).conversations) == 0
 
 
-@pytest.mark.parametrize("name", ["", "../up", "A", "x" * 65, "a.b", "*"])
+@each("name", ["", "../up", "A", "x" * 65, "a.b", "*"])
 def test_what_is_no_name_of_a_space_is_refused_by_the_key(name: str, guarded: Callers) -> None:
     failure = failure_of(lambda: guarded.of("admin", EVERY_SPACE).call(LIST, None, (SPACE, name)))
     assert (failure.reason, failure.fields) == ("INVALID_FIELD", (SPACE,))

@@ -8,6 +8,8 @@ import pytest
 from recollect_server.services.recall import date_words
 from recollect_server.services.recall.dates import Mention, read_dates, without_dates
 
+from tests.cases import each
+
 NOW = int(datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp() * 1000)  # a Wednesday
 
 
@@ -111,21 +113,18 @@ DATED = [
 ]
 
 
-@pytest.mark.parametrize(("question", "expected"), DATED)
+@each(("question", "expected"), DATED)
 def test_a_date_in_a_question_is_the_range_that_it_names(question: str, expected: str) -> None:
     assert [shown(it) for it in read_dates(question, NOW)] == [expected]
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
+@each("question", [
         "", "You may march on", "What is the plan?", "on 0000-13-99", "room 1234", "on 31 February",
         "next Monday", "every Friday", "nächsten Montag", "tomorrow", "来週の月曜日", "2000 calories", "one of those days",
         "Was steht hier?", "the last day", "何か月かかりますか", "I paid $2023",
         "a few days in Rome are enough", "I need a second", "It may rain", "he sat down", "24/7 support", "page 24/12",
         "on 03/04/2025", "1/2/3/2024", "un par de días en Roma", "ein paar Tage in Rom", "the few weeks that we need",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_names_no_past_time_is_no_date(question: str) -> None:
     assert read_dates(question, NOW) == ()
 

@@ -20,6 +20,7 @@ from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS
 from recollect_server.services.recall.retrievers import Array, Fused, Question
 from recollect_server.storage.index.words import QuestionWords
 
+from tests.cases import each
 from tests.fusion.conftest import BY_MEANING, NOW, QUESTION, Legs, blind, made, shuffled
 
 
@@ -78,7 +79,7 @@ def test_legs_that_say_the_same_of_all_give_no_nan(legs: Legs) -> None:
     assert np.ptp(fused.messages) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     "text", ["", "?", "北京大学在哪里", "boat " * 5000, "Please go on with my plan.", "in May 2023"]
 )
 def test_any_question_gives_scores(legs: Legs, text: str) -> None:

@@ -18,6 +18,7 @@ from recollect_server.storage.index.words import MAX_TEXT, Term, choose_terms
 from recollect_server.storage.logs.folder import FolderStore
 
 from bench.corpus import Corpus, Made, write_conversation, write_transcripts
+from tests.cases import each
 
 _CORPUS = Corpus(1_500, words_per_message=30)
 _HAN = [chr(code) for code in range(0x4E00, 0x4E00 + 2_000)]
@@ -53,7 +54,7 @@ def connection(index: Index, folder: Path) -> Iterator[apsw.Connection]:
     connection.close()
 
 
-@pytest.mark.parametrize("place", range(8))
+@each("place", range(8))
 def test_scores_are_those_of_fts5(index: Index, connection: apsw.Connection, place: int) -> None:
     question = [*_CORPUS.questions(6), "zebra", "the of and to"][place]
     terms = index.search.terms(question).chosen

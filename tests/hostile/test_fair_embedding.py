@@ -12,6 +12,7 @@ from recollect_server.services.recall.embedding_pace import pause_after
 from recollect_server.services.recall.embedding_texts import parts_of
 from recollect_server.storage.vectors import checking
 
+from tests.cases import each
 from tests.conftest import Start
 from tests.hostile.test_long_texts import WORDS
 from tests.server.conftest import Connect, user
@@ -89,7 +90,7 @@ def test_the_parts_of_a_long_text_have_all_its_words_in_order() -> None:
     assert [*parts_of("short")] == ["short"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "processor", "before", "expected"),
     [
         (0.5, 0.45, False, False),

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recollect_server.domain.activity import QUARTER
@@ -21,6 +20,7 @@ from recollect_server.domain.spans import (
     spans_of,
 )
 
+from tests.cases import each
 from tests.conftest import examples
 
 DAY = 86_400_000
@@ -114,7 +114,7 @@ def test_a_day_that_a_zone_skipped_is_no_bucket() -> None:
     assert days == [29, 31, 1]
 
 
-@pytest.mark.parametrize("name", ZONES)
+@each("name", ZONES)
 def test_offsets_are_those_of_the_zone_at_every_quarter(name: str) -> None:
     zone = ZoneInfo(name)
     first, end = ms(2011, 1, 1) // QUARTER, ms(2012, 2, 1) // QUARTER

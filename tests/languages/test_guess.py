@@ -6,8 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from recollect_server.domain.languages import guess_language, language_of
+
+from tests.cases import each
 
 DIALOGUES = json.loads((Path(__file__).parents[1] / "naming/dialogues.json").read_text())
 
@@ -71,18 +72,18 @@ ENGLISH = [
 ]
 
 
-@pytest.mark.parametrize("language", SENTENCES)
+@each("language", SENTENCES)
 def test_the_language_of_a_short_question_is_guessed(language: str) -> None:
     assert guess_language(SENTENCES[language]) == language
 
 
-@pytest.mark.parametrize("language", DIALOGUES)
+@each("language", DIALOGUES)
 def test_every_turn_of_a_dialogue_has_the_language_of_the_dialogue(language: str) -> None:
     assert {guess_language(text) for _, text in DIALOGUES[language]} == {language}
     assert language_of(text for _, text in DIALOGUES[language]) == language
 
 
-@pytest.mark.parametrize("text", ENGLISH)
+@each("text", ENGLISH)
 def test_english_chat_names_and_code_are_never_taken_for_another_language(text: str) -> None:
     assert guess_language(text) in ("en", "")
 

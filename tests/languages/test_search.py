@@ -6,6 +6,7 @@ from recollect_server.storage.index.analysis import MARKER, MARKER_END, MARKERS
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.migrations import MIGRATIONS
 
+from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service
 from tests.server.searching import marked
@@ -44,7 +45,7 @@ def history(shared: Service) -> dict[str, str]:
     return {language: shared.conversation_of(text) for language, text, _, _ in FORMS}
 
 
-@pytest.mark.parametrize(("language", "question", "mark"), [(it[0], *it[2:]) for it in FORMS])
+@each(("language", "question", "mark"), [(it[0], *it[2:]) for it in FORMS])
 def test_a_word_is_found_and_marked_in_the_forms_of_its_language(
     shared: Service, history: dict[str, str], language: str, question: str, mark: str
 ) -> None:

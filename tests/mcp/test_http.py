@@ -10,6 +10,7 @@ import pytest
 from mcp import Client as McpClient
 from recollect import Conversation
 
+from tests.cases import each
 from tests.mcp.conftest import environment, listening
 from tests.programs import BRIDGE, ran
 
@@ -53,7 +54,7 @@ def test_a_page_that_points_its_own_name_here_is_refused(server: Any, host: str)
         assert foreign.status_code == 403
 
 
-@pytest.mark.parametrize(
+@each(
     "listen",
     [
         "0.0.0.0:0",

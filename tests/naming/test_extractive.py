@@ -15,6 +15,8 @@ from recollect_server.domain.notes import (
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.sentences import sentences_of
 
+from tests.cases import each
+
 Talk = Callable[..., list[Message]]
 
 DISK = (
@@ -49,7 +51,7 @@ def test_notes_of_much_text_have_100_to_200_tokens_and_tell_of_all_of_it(talk: T
     assert all(subject in notes.abbreviation for subject in subjects)
 
 
-@pytest.mark.parametrize(
+@each(
     "cheer",
     [
         "Let's keep pushing and following our dreams.",
@@ -143,7 +145,7 @@ def test_a_greeting_with_a_title_is_left_out_whole(letter: str, expected: str, t
     assert [it.text for it in sentences_of(talk(letter))] == [expected]
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     ["Hi!", "", "???", "ok thanks", "京都で寺を見ました。", "x" * 100_000, "🦀 🦀", "\x00\u2028"],
 )
@@ -186,7 +188,7 @@ def test_sentences_end_with_the_marks_of_their_script_and_not_inside_an_address(
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "anchors"),
     [
         (
@@ -354,7 +356,7 @@ def test_a_user_who_leaves_the_full_stop_out_counts_in_scripts_without_spaces(
     assert denial in Extractive().write_notes(talk(*contents), "").abbreviation
 
 
-@pytest.mark.parametrize(
+@each(
     ("contents", "expected"),
     [
         (

@@ -10,6 +10,7 @@ from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.phrases import NEGATION
 from recollect_server.inference.sentences import split
 
+from tests.cases import each
 from tests.naming.conftest import Talk
 
 DIALOGUES: dict[str, list[list[str]]] = json.loads(
@@ -54,7 +55,7 @@ def negations(text: str) -> list[str]:
     return [match.group().lower() for match in NEGATION.finditer(text)]
 
 
-@pytest.mark.parametrize("sentence", NEGATIONS)
+@each("sentence", NEGATIONS)
 def test_no_negation_is_left_out(talk: Talk, sentence: str) -> None:
     assert negations(sentence)
     assert negations(" ".join(split(sentence))) == negations(sentence)
@@ -71,7 +72,7 @@ def test_a_diet_without_meat_stays_without_meat_in_the_title_too(talk: Talk) -> 
     assert notes.title == "No More Meat in the Diet"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each("seed", range(6))
 def test_random_sentences_keep_their_negations_whatever_stands_before_and_around_them(
     seed: int,
 ) -> None:
@@ -121,7 +122,7 @@ def test_a_sentence_too_long_is_cut_only_where_no_negation_follows() -> None:
     assert split(f"{harmless}, but not to Ghent.") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "parts"),
     [
         (

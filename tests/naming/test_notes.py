@@ -26,10 +26,12 @@ from recollect_server.domain.notes import (
     topic_of,
 )
 
+from tests.cases import each
+
 NOTES = Notes("Disk of the server is full; logs rotate daily from now on.")
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "title"),
     [
         ("server monitoring setup", "Server Monitoring Setup"),

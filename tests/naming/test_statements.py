@@ -7,6 +7,8 @@ from recollect_server.domain.anchors import TENTATIVE
 from recollect_server.domain.message import Message, Role
 from recollect_server.inference.statements import anchors_in
 
+from tests.cases import each
+
 # Each list was written in different people's phrasings; the second one before the rule was ever run
 # on it.
 PHRASINGS = [
@@ -254,16 +256,14 @@ def facts(*messages: Message) -> dict[str, str]:
     return {anchor.key: anchor.value for anchor in anchors_in(messages)}
 
 
-@pytest.mark.parametrize(
-    ("sentence", "expected"), PHRASINGS + OTHER_PHRASINGS + OTHER_LANGUAGES + LISTS
-)
+@each(("sentence", "expected"), PHRASINGS + OTHER_PHRASINGS + OTHER_LANGUAGES + LISTS)
 def test_a_plain_statement_of_the_user_is_a_fact(sentence: str, expected: dict[str, str]) -> None:
     anchors = anchors_in([Message(Role.USER, sentence, sequence=2)])
     assert {anchor.key: anchor.value for anchor in anchors} == expected
     assert all(0 < anchor.confidence < TENTATIVE and anchor.sequence == 2 for anchor in anchors)
 
 
-@pytest.mark.parametrize("content", NO_FACTS)
+@each("content", NO_FACTS)
 def test_idioms_questions_quotations_plans_and_what_others_are_state_no_fact(content: str) -> None:
     assert facts(Message(Role.USER, content)) == {}
 

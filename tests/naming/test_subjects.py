@@ -13,6 +13,8 @@ from recollect_server.inference.everyday import everyday_nouns
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.phrases import NEGATION
 
+from tests.cases import each
+
 Talk = Callable[..., list[Message]]
 
 DIALOGUES = json.loads(Path(__file__).with_name("more_dialogues.json").read_text())
@@ -57,7 +59,7 @@ def test_every_language_of_the_dialogues_is_told() -> None:
     assert languages == {name: name.partition("-")[0] for name in DIALOGUES}
 
 
-@pytest.mark.parametrize("name", DIALOGUES)
+@each("name", DIALOGUES)
 def test_topics_are_what_the_conversation_is_about(talk: Talk, name: str) -> None:
     topics = Extractive().write_notes(talk(*contents(name)), "").topics
     right = RIGHT[name].split()
@@ -65,7 +67,7 @@ def test_topics_are_what_the_conversation_is_about(talk: Talk, name: str) -> Non
     assert set(topics) <= {topic_of(it) for it in right}
 
 
-@pytest.mark.parametrize("name", DIALOGUES)
+@each("name", DIALOGUES)
 def test_a_topic_is_a_whole_word_without_articles(talk: Talk, name: str) -> None:
     language = name.partition("-")[0]
     text = " ".join(contents(name)).casefold().replace("i\u0307", "i")
@@ -75,7 +77,7 @@ def test_a_topic_is_a_whole_word_without_articles(talk: Talk, name: str) -> None
         assert not topic.startswith(("l-", "d-", "die-", "les-"))
 
 
-@pytest.mark.parametrize(
+@each(
     "texts",
     [
         ("Guten Morgen! Wie geht es dir heute?", "Danke, mir geht es gut. Und wie geht es dir?"),
@@ -91,7 +93,7 @@ def test_a_greeting_has_no_topic(talk: Talk, texts: tuple[str, ...]) -> None:
     assert Extractive().write_notes(talk(*texts), "").topics == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "title"),
     [
         ("nl-1", "Regelen van een verhuizing naar Utrecht"),
@@ -108,7 +110,7 @@ def test_a_title_names_the_subject_in_its_own_language(talk: Talk, name: str, ti
     assert Extractive().write_notes(talk(*contents(name)), "").title == title
 
 
-@pytest.mark.parametrize(
+@each(
     "sentence",
     [
         "Ik wil geen vlees in het menu.",

@@ -10,6 +10,7 @@ from recollect_server.domain.notes import MAX_ABBREVIATION
 from recollect_server.inference.extractive import Extractive
 from recollect_server.inference.sentences import split
 
+from tests.cases import each
 from tests.naming.conftest import Talk
 
 DIALOGUES: dict[str, list[list[str]]] = json.loads(
@@ -31,14 +32,14 @@ def dialogue(language: str) -> list[str]:
     return [content for _, content in DIALOGUES[language]]
 
 
-@pytest.mark.parametrize("language", DIALOGUES)
+@each("language", DIALOGUES)
 def test_a_title_is_the_first_request_in_the_words_of_its_language(
     talk: Talk, language: str
 ) -> None:
     assert Extractive().write_notes(talk(*dialogue(language)), "").title == TITLES[language]
 
 
-@pytest.mark.parametrize("language", DIALOGUES)
+@each("language", DIALOGUES)
 def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_language(
     talk: Talk, language: str
 ) -> None:
@@ -54,7 +55,7 @@ def test_an_abbreviation_has_whole_sentences_with_their_speakers_in_every_langua
     assert not rest.strip()
 
 
-@pytest.mark.parametrize(
+@each(
     ("opening", "title"),
     [
         (
@@ -118,7 +119,7 @@ def test_a_title_is_the_request_itself_shortened_at_a_phrase(
     assert Extractive().write_notes(talk(opening, "Yes."), "").title == title
 
 
-@pytest.mark.parametrize(
+@each(
     ("opening", "title"),
     [
         # What is wished stands in the condition: the question behind it names nothing.
@@ -219,7 +220,7 @@ def test_a_later_request_is_the_title_only_if_it_names_its_subject(
     assert Extractive().write_notes(talk(opening, "Yes."), "").title == title
 
 
-@pytest.mark.parametrize(
+@each(
     ("opening", "title"),
     [
         ("Let's get back to the budget of the museum.", "The Budget of the Museum"),
@@ -245,7 +246,7 @@ def test_a_title_names_what_is_taken_up_again(talk: Talk, opening: str, title: s
     assert Extractive().write_notes(talk(opening, "👍"), "").title == title
 
 
-@pytest.mark.parametrize(
+@each(
     ("opening", "title"),
     [
         (
@@ -323,7 +324,7 @@ def test_a_title_skips_small_talk_before_the_first_request(talk: Talk) -> None:
     assert Extractive().write_notes(talk(*turns), "").title == "Translate My Lease into Dutch"
 
 
-@pytest.mark.parametrize(
+@each(
     ("opening", "title"),
     [
         (
@@ -488,7 +489,7 @@ def test_a_pasted_letter_is_named_by_its_subject_and_gives_way_to_what_the_user_
     assert Extractive().write_notes(talk(*contents), "").title == title
 
 
-@pytest.mark.parametrize(
+@each(
     ("opening", "answer", "title"),
     [
         (

@@ -9,8 +9,10 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.topics import fitting, is_filler, shared, stems, telling
 from recollect_server.inference.extractive import Extractive
 
+from tests.cases import each
 
-@pytest.mark.parametrize(
+
+@each(
     "topic",
     [
         "last",
@@ -34,7 +36,7 @@ def test_a_filler_is_no_topic(topic: str) -> None:
     assert shared([topic], []) == ()
 
 
-@pytest.mark.parametrize(
+@each(
     "topic",
     [
         "server",

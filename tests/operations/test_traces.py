@@ -26,6 +26,7 @@ from recollect_server.app.tracing import Tracing
 from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Step, trace_of
 from recollect_server.settings import Settings, WrongSettings
 
+from tests.cases import each
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.operations.conftest import OBSERVED, scrape, token
 from tests.server.conftest import Connect, code_of, user
@@ -276,7 +277,7 @@ def token_in(folder: Path) -> str:
     return token(folder, "brain", "*")
 
 
-@pytest.mark.parametrize(
+@each(
     ("traceparent", "trace"),
     [
         (SAMPLED, TRACE),

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-import pytest
 from recollect.v1.error_pb2 import ErrorReason
 from recollect_server.domain import errors
 from recollect_server.transport.errors import TABLE
 
+from tests.cases import each
 from tests.conformance.contract import reasons
 
 ROWS = {row.reason: (error, row) for error, row in TABLE.items() if row.reason is not None}
@@ -47,9 +47,7 @@ def test_every_reason_of_the_contract_is_answered_once_or_said_not_to_be() -> No
     assert len(ROWS) + 3 == len(TABLE)
 
 
-@pytest.mark.parametrize(
-    "name", [ErrorReason.Name(reason).removeprefix("ERROR_REASON_") for reason in ROWS]
-)
+@each("name", [ErrorReason.Name(reason).removeprefix("ERROR_REASON_") for reason in ROWS])
 def test_a_reason_has_the_code_the_metadata_and_the_delay_that_the_contract_says(name: str) -> None:
     error, row = ROWS[ErrorReason.Value(f"ERROR_REASON_{name}")]
     contract_reason = reasons()[name]

@@ -41,6 +41,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import Entry, decode, encode
 
+from tests.cases import each
 from tests.conftest import RunningServer
 from tests.fields import SEQUENCE, filled, filled_proto, unset
 from tests.server.conftest import Connect, Service, user
@@ -86,7 +87,7 @@ def test_the_index_keeps_every_field_of_a_conversation(tmp_path: Path) -> None:
     index.close()
 
 
-@pytest.mark.parametrize("declared", DECLARATIONS, ids=lambda it: it.table)
+@each("declared", DECLARATIONS)
 def test_the_columns_of_a_table_have_every_field_of_its_rows(declared: Columns[Any]) -> None:
     row = filled(declared.kind)
     # A conversation's come as JSON, which turns arrays into text.

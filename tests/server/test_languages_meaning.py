@@ -16,6 +16,7 @@ from recollect_server.storage.vectors import checking
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import VectorStore, hash_of
 
+from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service
 from tests.waiting import until, until_embedded
@@ -244,7 +245,7 @@ def test_a_second_model_that_fails_over_a_question_is_named_and_the_first_one_an
     assert not service.search("a journey to Japan by air").degraded
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "expected"),
     [
         ([*GERMAN[:2], *["ok, thanks"] * 500], False),

@@ -9,6 +9,7 @@ from recollect.v1.anchor_pb2 import AnchorSource
 from recollect.v1.recall_service_pb2 import ListAnchorsRequest, SetAnchorRequest
 from recollect_server.settings import Settings, WrongSettings
 
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.load import connected, process
 from tests.server.conftest import Connect, Service, files_with, moment, user
@@ -133,7 +134,7 @@ def test_receipts_come_in_pages_the_newest_first(start_server: Start, connect: C
     assert not second.next_page_token
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "sentence"),
     [
         ("keep idle=1d", "begin with `delete` or `unindex`"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from recollect_server.settings import Settings, WrongSettings
 
+from tests.cases import each
 from tests.conftest import Start
 from tests.server.conftest import Connect, failure_of
 from tests.streaming.conftest import Subscriber, subscribe, watched
@@ -32,9 +33,7 @@ def test_an_address_that_is_not_this_machines_own_is_refused(
         start_server(listen=listen)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+@each(("name", "value"), [
         ("space", "../up"), ("space", ""), ("space", "Up"), ("space", "a/b"), ("durability", "maybe"), ("max_working_turns", 0),
         ("max_working_turns", 1001), ("max_working_tokens", -1), ("max_message_bytes", 10), ("max_batch_bytes", "much"),
         ("threads", 0), ("reflection", "perhaps"), ("shutdown_grace", "10"), ("shutdown_grace", "10 s"), ("shutdown_grace", "-1s"),
@@ -42,8 +41,7 @@ def test_an_address_that_is_not_this_machines_own_is_refused(
         ("log_format", "xml"), ("durabilty", "fsync"), ("heartbeat", "0s"), ("heartbeat", "49ms"), ("heartbeat", timedelta()),
         ("sweep_interval", "0s"), ("sweep_interval", "999ms"), ("shutdown_grace", "25h"), ("shutdown_grace", "300000d"),
         ("search_timeout", "0s"), ("data_dir", ""),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_wrong_setting_is_refused_by_its_name(name: str, value: object) -> None:
     with pytest.raises(WrongSettings, match=rf"^{name}: "):
         Settings.load(None, {name: value})

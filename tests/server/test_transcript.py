@@ -18,6 +18,7 @@ from recollect_server.storage.logs.record import Damaged, decode
 from recollect_server.storage.logs.repair import look_through
 
 from tests import with_token
+from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
     Connect,
@@ -191,9 +192,7 @@ def test_verify_names_every_flipped_bit_of_a_file(
     assert silent == []
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+@each("body", [
         "", "{", "[]", "null", '"text"', "{}", '{"type":"turn"}', '{"type":"turn","role":"system","content":"","timestamp":"x"}',
         '{"type":"turn","role":"user","content":"a","timestamp":"2026-01-01","turnNumber":1}',
         '{"type":"event","event":"compression","timestamp":"2026-01-01T00:00:00Z"}', '{"type":"meta"}', '{"type":"event"}',
@@ -210,8 +209,7 @@ def test_verify_names_every_flipped_bit_of_a_file(
         '{"type":"turn","role":"user","content":"a","timestamp":7,"turnNumber":1}',
         '{"type":"meta","id":5,"channel":"web","created":"2026-01-01T00:00:00Z"}',
         '{"type":"event","event":"meta_update","title":5,"timestamp":"2026-01-01T00:00:00Z"}',
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_line_with_a_good_checksum_and_senseless_content_is_damaged_and_raises_nothing_else(
     body: str,
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from recollect_server.settings import Settings
 
+from tests.cases import each
 from tests.server_cli.conftest import run
 
 WRONG = {
@@ -167,14 +168,12 @@ def test_serve_refuses_what_config_refuses() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["1ms", "500ms", "1500ms", "2s", "90s", "10m", "3h", "36h", "7d"])
+@each("text", ["1ms", "500ms", "1500ms", "2s", "90s", "10m", "3h", "36h", "7d"])
 def test_a_duration_is_printed_as_it_is_written(text: str) -> None:
     assert settings_of("--idle-timeout", text)["idle_timeout"] == text
 
 
-@pytest.mark.parametrize(
-    "command", ["verify", "rebuild", "stats", "backup", "restore", "config", "health"]
-)
+@each("command", ["verify", "rebuild", "stats", "backup", "restore", "config", "health"])
 def test_the_help_of_a_command_fits_a_screen_and_leads_to_all_settings(command: str) -> None:
     text = run(command, "--help").stdout
     assert len(text.splitlines()) < 40

@@ -8,6 +8,7 @@ from recollect._shared.channel import ADDRESS
 from recollect.cli.group import commands as client_commands
 from recollect_server.cli import commands, health
 
+from tests.cases import each
 from tests.conftest import RunningServer
 from tests.server_cli.conftest import run
 
@@ -60,7 +61,7 @@ def test_what_is_said_on_the_command_line_goes_before_the_environment(
     assert run("health", "--listen", server.target, env={ADDRESS: NOBODY}).output == "SERVING\n"
 
 
-@pytest.mark.parametrize(
+@each(
     "address",
     ["127.0.0.1:99999", "localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"],
 )

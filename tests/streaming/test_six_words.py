@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.cases import each
 from tests.streaming import checkers
 from tests.streaming.checkers import Received, Written
 
@@ -62,7 +63,7 @@ BROKEN: dict[str, Callable[[], None]] = {
 }
 
 
-@pytest.mark.parametrize("word", BROKEN)
+@each("word", BROKEN)
 def test_a_broken_word_is_noticed(word: str) -> None:
     with pytest.raises(AssertionError):
         BROKEN[word]()

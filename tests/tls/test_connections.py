@@ -17,6 +17,7 @@ from recollect import (
 )
 from recollect.errors import Unavailable
 
+from tests.cases import each
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.tls.conftest import Authority, Files, Write
 
@@ -188,7 +189,7 @@ async def test_a_watch_is_told_too(server: RunningServer) -> None:
             await anext(another.conversations.watch())
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "field", "sentence"),
     [
         ({"ca": "/nowhere/ca.pem"}, "ca", "cannot be read"),

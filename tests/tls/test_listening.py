@@ -13,6 +13,7 @@ from recollect_server.domain import endpoints
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.transport.listening import CannotListen
 
+from tests.cases import each
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.programs import SERVER, Forked, cold
 from tests.server_cli.conftest import run
@@ -108,7 +109,7 @@ def test_an_address_beyond_this_machine_needs_a_token(start_server: Start, files
         )
 
 
-@pytest.mark.parametrize(
+@each(
     "address",
     ["127.0.0.1:1", "127.8.9.10:1", "localhost:1", "[::1]:1", "unix:/x", "127.0.0.1:1, [::1]:2"],
 )
@@ -129,7 +130,7 @@ def test_a_wildcard_is_called_on_this_machine(address: str, local: str) -> None:
     assert endpoints.to_call(address) == local
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "sentence"),
     [
         ({"tls_cert": "c"}, "tls_key: is needed beside tls_cert"),

@@ -198,7 +198,9 @@ class Browsing:
         page.on("console", lambda it: self._note(it.type, it.text))
         page.on("pageerror", lambda it: self.problems.append(str(it)))
         page.on("request", lambda it: self._watch(it.url))
-        page.set_default_timeout(100_000)  # the limit is that of the test, but this names what lacks
+        page.set_default_timeout(
+            100_000
+        )  # the limit is that of the test, but this names what lacks
         page.goto(self.bridge.origin + path)
         page.wait_for_selector(wait)
         return page

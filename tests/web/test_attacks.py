@@ -12,6 +12,7 @@ from recollect.v1.conversation_service_pb2 import ListResponse
 from recollect.web.forwarding import RequestRefused, read_body
 from starlette.requests import Request
 
+from tests.cases import each
 from tests.web.conftest import Bridge, Http, Stage
 
 LIST = "/recollect.v1.ConversationService/List"
@@ -79,11 +80,8 @@ def test_two_hosts_are_refused(http: Http, stage: Stage) -> None:
     assert answer.status in (400, 421)
 
 
-@pytest.mark.parametrize(
-    "origin",
-    ["http://evil.example", "null", "http://127.0.0.1", "https://127.0.0.1:{port}",
-     "http://127.0.0.1:{port}.evil.example", "http://localhost:{port}", "", None],
-)  # fmt: skip
+@each("origin", ["http://evil.example", "null", "http://127.0.0.1", "https://127.0.0.1:{port}",
+     "http://127.0.0.1:{port}.evil.example", "http://localhost:{port}", "", None])  # fmt: skip
 def test_another_origin_is_refused(
     http: Http, stage: Stage, cookie: str, origin: str | None
 ) -> None:
@@ -109,11 +107,8 @@ def test_what_another_site_embeds_is_refused_and_its_links_work(http: Http) -> N
     assert followed.status == 200
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
-     "application/json", "application/grpc-web+proto", "application/proto; charset=x", "", None],
-)  # fmt: skip
+@each("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+     "application/json", "application/grpc-web+proto", "application/proto; charset=x", "", None])  # fmt: skip
 def test_another_content_type_is_refused(http: Http, cookie: str, kind: str | None) -> None:
     assert http.send("POST", LIST, content_type=kind, cookie=cookie).status == 415
     assert http.send("POST", STREAM, content_type=kind or PROTO, cookie=cookie).status == 415
@@ -133,7 +128,7 @@ def test_without_the_cookie_nothing_is_answered(
         assert answer.headers["recollect-web"] == "session"
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"key": 1}', b"\xff", b"[" * 2000,
+@each("body", [b"", b"{}", b"[]", b'{"key": 1}', b"\xff", b"[" * 2000,
                                   b'{"key": "\\ud800"}', b'{"key": "wrong"}'])  # fmt: skip
 def test_a_wrong_key_opens_nothing(http: Http, body: bytes) -> None:
     answer = http.send("POST", "/session/open", body, content_type=JSON)
@@ -148,24 +143,18 @@ def test_a_key_opens_one_session(http: Http, stage: Stage, cookie: str) -> None:
     assert "used before" in json.loads(answer.body)["message"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/../main.py", "/..%2f..%2fmain.py", "/%2e%2e/%2e%2e/main.py", "/assets/../../main.py",
+@each("path", ["/../main.py", "/..%2f..%2fmain.py", "/%2e%2e/%2e%2e/main.py", "/assets/../../main.py",
      "/assets//etc/passwd", "//etc/passwd", "/etc/passwd.txt", "/assets/%00.js", "/.git/config",
-     "/static/index.html.map", "/" + "a" * 4000],
-)  # fmt: skip
+     "/static/index.html.map", "/" + "a" * 4000])  # fmt: skip
 def test_no_path_reaches_another_file(http: Http, path: str) -> None:
     answer = http.send("GET", path)
     assert answer.status in (400, 404)
     assert b"import" not in answer.body
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/recollect.v1.ConversationService/Nothing", "/grpc.reflection.v1.ServerReflection/Info",
+@each("path", ["/recollect.v1.ConversationService/Nothing", "/grpc.reflection.v1.ServerReflection/Info",
      "/recollect.v1.ConversationService", "//recollect.v1.ConversationService/List",
-     LIST + "/", LIST + "%09", LIST + "%3f", "/x/.." + LIST, "http://evil.example" + LIST],
-)  # fmt: skip
+     LIST + "/", LIST + "%09", LIST + "%3f", "/x/.." + LIST, "http://evil.example" + LIST])  # fmt: skip
 def test_no_other_call_is_forwarded(http: Http, cookie: str, path: str) -> None:
     assert http.send("POST", path, content_type=PROTO, cookie=cookie).status == 404
 
@@ -175,7 +164,7 @@ def test_other_methods_are_refused(http: Http, cookie: str) -> None:
         assert http.send(method, "/", cookie=cookie).status in (400, 405)
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_line", "changes", "statuses"),
     [
         ("POST {who} HTTP/1.1", {}, {200}),
