@@ -158,7 +158,6 @@ def ran(
     *,
     stdin: str = "",
     env: Mapping[str, str] | None = None,
-    seconds: float = 60,
 ) -> tuple[int, str, str]:
     """Run a program to its end; return its exit status, its output and its errors."""
     with Forked(
@@ -172,7 +171,7 @@ def ran(
             try:
                 with suppress(BrokenPipeError), process.stdin as file:
                     file.write(stdin)
-                code = process.wait(seconds)
+                code = process.wait()
             finally:
                 process.kill()
             return code, output.result(), errors.result()

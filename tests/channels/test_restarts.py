@@ -93,7 +93,7 @@ def test_a_server_killed_between_the_disk_and_the_answer_takes_the_message_once(
     with server_process(data) as (process, target):
         with Post(target) as post, pytest.raises(grpc.RpcError):
             post.whatsapp("Stored and not answered", delivery="wamid.1")
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait() == -signal.SIGKILL
     monkeypatch.delenv("RECOLLECT_KILL_AT")
     with server_process(data) as (_, target), Post(target) as post:
         assert post.whatsapp("Stored and not answered", delivery="wamid.1").duplicate

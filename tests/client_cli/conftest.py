@@ -27,8 +27,6 @@ from recollect_server.storage.logs.record import Entry, Stamp, encode
 
 from tests.programs import CLIENT, Forked, ran
 
-TIMEOUT = 60
-
 
 @dataclass(frozen=True)
 class Ran:
@@ -62,7 +60,6 @@ class Recollect:
                 arguments,
                 stdin=stdin,
                 env=environment(self.address, **more),
-                seconds=TIMEOUT,
             )
         )
 
@@ -96,7 +93,7 @@ class Recollect:
                 raise
             assert process.stderr is not None
             err = process.stderr.read().decode()
-            code = process.wait(TIMEOUT)
+            code = process.wait()
         os.close(ours)
         return Ran(code, output.decode(), err)
 

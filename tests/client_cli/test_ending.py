@@ -51,7 +51,7 @@ def test_an_output_on_a_full_disk_ends_the_command_with_a_sentence(
     ):
         assert process.stderr is not None
         stderr = process.stderr.read()
-        code = process.wait(60)
+        code = process.wait()
     assert (code, stderr) == (1, "Error: cannot write standard output: No space left on device\n")
 
 
@@ -134,7 +134,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(recollect: Any, client: Client)
         with recollect.started(*arguments) as process:
             assert process.stdout.readline().startswith(b"{")
             process.stdout.close()
-            assert (process.wait(60), process.stderr.read()) == (141, b"")
+            assert (process.wait(), process.stderr.read()) == (141, b"")
 
 
 def test_ctrl_c_ends_a_tail_quietly(recollect: Any, talked: Callable[..., Conversation]) -> None:
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_a_tail_quietly(recollect: Any, talked: Callable[..., Conver
     with recollect.started("tail") as process:
         assert json.loads(process.stdout.readline())["kind"] == "conversationList"
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait() == 130
         assert process.stderr.read().strip() == b""
 
 

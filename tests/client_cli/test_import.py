@@ -68,7 +68,7 @@ def test_two_imports_at_once_add_everything_once(
     folder = write_set(*(set_line(f"s{number}", talk(4)) for number in range(60)))
     command = [*COMMAND, "import", str(folder), "--address", server.target]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    counts = [counts_of(Ran(it.wait(60), it.communicate()[0], "")) for it in both]
+    counts = [counts_of(Ran(it.wait(), it.communicate()[0], "")) for it in both]
     assert [it.message_count for it in client.conversations.list()] == [4] * 60
     assert sum(it.messages_new for it in counts) == 240
     assert all(it.messages_new + it.messages_known == 240 and it.left_out == 0 for it in counts)

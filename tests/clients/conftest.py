@@ -97,7 +97,7 @@ class Driver:
         """Return the next answer. Raises Failed."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, f"the driver ended with {self._process.wait(10)}"
+        assert line, f"the driver ended with {self._process.wait()}"
         answer = json.loads(line)
         if "error" in answer:
             raise Failed(answer["error"])

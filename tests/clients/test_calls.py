@@ -239,7 +239,7 @@ def test_a_watch_goes_on_over_servers_that_are_killed_without_a_gap_or_a_repeat(
             else:
                 # The watch has not taken all of them yet.
                 process.kill()
-                process.wait(10)
+                process.wait()
     proxy.close()
     texts = [
         message["content"]

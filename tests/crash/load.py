@@ -33,12 +33,12 @@ class Process:
     def kill(self) -> None:
         """Kill the process as `kill -9` does."""
         self.popen.kill()
-        self.popen.wait(30)
+        self.popen.wait()
 
     @property
     def was_killed(self) -> bool:
         """Wait for the end, and return whether SIGKILL caused it."""
-        return self.popen.wait(30) == -signal.SIGKILL
+        return self.popen.wait() == -signal.SIGKILL
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def _in_one_folder(
                 # All that was ever answered, once more; then as it was left, without a kill.
                 figures.wrong += check(history, service, place.transcripts()).problems
                 server.popen.terminate()
-                server.popen.wait(30)
+                server.popen.wait()
     beside = place.data_dir.with_name(f"{place.data_dir.name} anew")
     figures.wrong += check_index(place.transcripts(), beside, index=place.index)
 

@@ -67,7 +67,7 @@ class Story(RuleBasedStateMachine):
 
     def _stop(self, how: signal.Signals) -> None:
         self._server.popen.send_signal(how)
-        self._server.popen.wait(30)
+        self._server.popen.wait()
         self._running.close()
 
     def _name(self) -> str:

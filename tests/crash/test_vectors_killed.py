@@ -46,7 +46,7 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
                 client.conversations.append_turn(ids[-1], list(map(Message.user, texts)))
             until(partial(_has, folder, count))
             server.popen.send_signal(signal.SIGKILL)
-            server.popen.wait(30)
+            server.popen.wait()
     with process(tmp_path) as server, Client(server.target) as client:
         client.conversations.delete(ids[0])
         until(lambda: index.state_of(folder).lines == vectors.state_of(folder).lines)
@@ -57,7 +57,7 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
             )
         )
         server.popen.terminate()
-        server.popen.wait(30)
+        server.popen.wait()
     done = verify(FolderStore(folder), no_progress)
     assert done.problems == []
     assert vectors.state_of(folder).vectors == _MESSAGES * (len(ids) - 1)

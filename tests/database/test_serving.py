@@ -81,7 +81,7 @@ def test_the_servers_and_postgresql_of_make_serve_postgres_end_with_it_and_lose_
         with Client(targets[-1]) as client:
             assert client.conversations.load(one.id).messages[0].content == "zebra"
         process.send_signal(SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait() == 0
         assert process.stdout is not None
         assert "The servers and PostgreSQL are stopped." in process.stdout.read()
     assert running_in(folder) == []
@@ -90,5 +90,5 @@ def test_the_servers_and_postgresql_of_make_serve_postgres_end_with_it_and_lose_
         with Client(target) as client:
             assert client.conversations.load(one.id).messages[0].content == "zebra"
         process.send_signal(SIGKILL)
-        process.wait(60)
+        process.wait()
         until(lambda: running_in(folder) == [])

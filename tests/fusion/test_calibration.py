@@ -11,8 +11,6 @@ from recollect_server.services.recall.calibration import Signals, probabilities
 from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
 from recollect_server.storage.index.words import LEAST_MESSAGES, QuestionWords
 
-from tests.cases import each
-
 WORDS = QuestionWords(weight=12.0, missing=0.0, only_stops=False, everyday=0.0)
 WEIGHTS = [pytest.param(weights, id=f"{name} {way}") for name, of in (("messages", MESSAGES), ("conversations", CONVERSATIONS))
            for way, weights in of.items()]  # fmt: skip
@@ -56,7 +54,7 @@ def test_the_scores_do_not_depend_on_the_order_of_the_candidates(
     np.testing.assert_allclose(shuffled, expected[order], rtol=1e-12)
 
 
-@each("weights", WEIGHTS)
+@pytest.mark.parametrize("weights", WEIGHTS)
 def test_evidence_counts_for_and_what_is_missing_against(weights: dict[str, float]) -> None:
     odds = [1.0, 0.5, 0.2]
 

@@ -102,7 +102,7 @@ def threads_of(process: Process) -> int:
 def stop(process: Process) -> int:
     """Stop a process in order; return its exit status."""
     process.send_signal(signal.SIGTERM)
-    return process.wait(60)
+    return process.wait()
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_the_socket_of_a_killed_server_is_taken_over(
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"Recollect listens")
         process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.wait()
     assert path.is_socket()
     assert connect(start_server(listen=f"unix:{path}")).conversation_of("zebra")
 

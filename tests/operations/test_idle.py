@@ -73,7 +73,7 @@ class Measured:
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(60) == 0
+        assert self._process.wait() == 0
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -70,7 +70,7 @@ def prometheus(server: RunningServer, tmp_path: Path) -> Iterator[Ask]:
         yield ask
     finally:
         process.kill()
-        process.wait(30)
+        process.wait()
 
 
 def value(ask: Ask, expression: str) -> float | None:

@@ -40,6 +40,6 @@ def test_what_the_start_made_is_not_gone_through_by_the_collector(
         assert service.search("asks").hits
         service.channel.close()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait() == 0
     left_alone, gone_through = map(int, counts.read_text().split())
     assert left_alone > 10 * gone_through, (left_alone, gone_through)

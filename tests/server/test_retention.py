@@ -170,7 +170,7 @@ def test_a_server_that_is_killed_while_it_retires_goes_on_the_next_time(
             service.append(name, user(WORD, timestamp=moment(1_600_000_000_000)))
         service.listed()
         server.popen.terminate()
-        server.popen.wait(30)
+        server.popen.wait()
     with process(data, point, "127.0.0.1:0", *flags) as server:
         assert server.was_killed
     running = start_server(data_dir=data, retention="delete channel=web idle=1d")

@@ -283,7 +283,7 @@ def test_a_server_that_is_killed_in_between_finishes_with_its_next_start(
             service.append(name, user(TEXT, timestamp=time))
         service.listed()
         server.popen.terminate()
-        server.popen.wait(30)
+        server.popen.wait()
     with process(data, point, "127.0.0.1:0", *flags) as server:
         if is_reindexed:
             with connected(server.target) as service:
@@ -324,7 +324,7 @@ def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
             until(lambda: not service.search("zebra").degraded)
             until(lambda: state_of(data / "default" / "conversations").vectors == 2)
             server.popen.terminate()
-            server.popen.wait(30)
+            server.popen.wait()
         with process(data, point, "127.0.0.1:0", *flags) as server:
             assert server.was_killed
     folder = data / "default" / "conversations"

@@ -329,7 +329,7 @@ def test_rekeying_that_is_killed_loses_nothing_and_goes_on(
     while not any(it.key_id == new.id for it in BackupFolder(folder).stored()):
         assert program.poll() is None or program.returncode == 0
     program.kill()
-    program.wait(30)
+    program.wait()
     states = {it.key_id for it in BackupFolder(folder).stored()}
     assert states <= {old.id, new.id}
     done = run("backups", "rekey", *flags)

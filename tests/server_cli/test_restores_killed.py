@@ -58,7 +58,7 @@ def remains(data_dir: Path) -> list[str]:
 def killed(point: str, *arguments: object) -> None:
     environment = os.environ | {"RECOLLECT_KILL_AT": point, "RECOLLECT_BACKUP_KEY": KEY}
     with Forked(SERVER, [*map(str, arguments)], env=environment, stdout=subprocess.DEVNULL) as it:
-        assert it.wait(60) == -SIGKILL, point
+        assert it.wait() == -SIGKILL, point
 
 
 def test_a_restore_that_is_killed_at_any_step_is_finished_by_its_repeat(

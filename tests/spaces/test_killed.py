@@ -52,7 +52,7 @@ def test_suspended_spaces_lose_nothing_and_double_nothing_when_the_server_is_kil
                 since[space] = len(history.calls())
             if not left:
                 server.popen.terminate()
-                server.popen.wait(30)
+                server.popen.wait()
                 break
             with ThreadPoolExecutor(len(SPACES)) as pool:
                 for space in SPACES:

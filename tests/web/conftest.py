@@ -71,7 +71,7 @@ class Bridge:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait()
         self._lines.close()
 
 

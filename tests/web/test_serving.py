@@ -41,7 +41,7 @@ def test_the_page_stands_beside_the_server_and_ends_with_it(tmp_path: Path) -> N
         assert Http(page_port).send("GET", "/").status == 200
     finally:
         os.kill(process.pid, signal.SIGKILL)  # no signal reaches the page: it sees the pipe end
-        process.wait(30)
+        process.wait()
     until(lambda: refuses(page_port))
 
 
