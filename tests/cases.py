@@ -43,8 +43,8 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test],
                 raise BaseExceptionGroup(what, list(failures.values()))
 
         own = inspect.signature(test)
-        kept = [it for name, it in own.parameters.items() if name not in named]
-        run.__signature__ = own.replace(parameters=kept)  # type: ignore[attr-defined]
+        shared = [it for name, it in own.parameters.items() if name not in named]
+        run.__signature__ = own.replace(parameters=shared)  # type: ignore[attr-defined]
         return run
 
     return wrap

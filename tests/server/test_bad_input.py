@@ -96,6 +96,7 @@ REQUESTS: list[tuple[ProtoMessage, str]] = [
     (api.CreateRequest(channel="web", participants=["a", "a"]), "participants"),
     (api.CreateRequest(channel="web", participants=[str(n) for n in range(65)]), "participants"),
     (api.CreateRequest(channel="web", participants=["a\0"]), "participants[0]"),
+    (api.CreateRequest(channel="web", participants=["a", "Ann\u2028Bob"]), "participants[1]"),
     (api.CreateRequest(channel="web", party=Party(contact="c" * 321)), "party.contact"),
     (api.CreateRequest(channel="web", party=Party(group_id="c" * 321)), "party.group_id"),
     (api.CreateRequest(channel="web", party=Party(thread_id="c" * 999)), "party.thread_id"),

@@ -117,6 +117,7 @@ MESSAGES: list[tuple[str, Message, str]] = [
     ("an infinite cost", agent("x", cost=float("inf")), "cost"),
     ("a cost that is no number", agent("x", cost=float("nan")), "cost"),
     ("a long sender", user("x", sender="s" * 257), "sender"),
+    ("a sender on two lines", user("x", sender="Ann\nBob"), "sender"),
     ("a channel in upper case", user("x", channel="Web"), "channel"),
     ("a long channel", user("x", channel="w" * 33), "channel"),
     ("a time before 1970", user("x", timestamp=Timestamp(seconds=-1)), "timestamp"),
