@@ -29,7 +29,7 @@ idle_timeout: 20m
 
 @contextmanager
 def administrator(server: RunningServer) -> Iterator[Client]:
-    with Client(server.target) as client:
+    with Client(server.target, retry=None) as client:
         yield client
 
 
@@ -141,7 +141,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, P
     file.write_text(WRITTEN)
     values = {"listen": "127.0.0.1:0", "data_dir": folder / "data", "shutdown_grace": "2s"}
     server = app.start(Settings.load(file, values))
-    with Client(server.address) as client:
+    with Client(server.address, retry=None) as client:
         yield client, file
     server.stop()
 
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_read_any_more_is_no_fault_of_the_caller(
     file.symlink_to("/proc/self/mem")  # refuses every read, of root too
     try:
         with pytest.raises(Unavailable, match=r"cannot be read \(Input/output error\): let"):
-            client.admin.set_setting("recall_limit", "7", timeout=2)
+            client.admin.set_setting("recall_limit", "7")
         listed = client.admin.list_settings()
         assert "would not be read at the next start" in listed.locked
         assert listed.locked.count(str(file)) == 1
@@ -225,7 +225,7 @@ def test_a_full_disk_changes_nothing(shared: tuple[Client, Path], disk: Disk) ->
     disk.suffix = ".yaml.new"
     disk.refuse("fsync", error=errno.ENOSPC)
     with pytest.raises(Unavailable, match="cannot be written: No space left on device"):
-        client.admin.set_setting("recall_limit", "7", timeout=2)
+        client.admin.set_setting("recall_limit", "7")
     assert disk.tried
     assert file.read_text() == WRITTEN
     assert [it.name for it in file.parent.glob("its.yaml*")] == ["its.yaml"]
@@ -248,7 +248,7 @@ def test_a_folder_that_refuses_the_file_changes_nothing(start_server: Start, fil
     with administrator(start_server(config=file)) as client:
         (file.parent / "its.yaml.new").mkdir()  # root may write into any folder
         with pytest.raises(Unavailable, match="cannot be written"):
-            client.admin.set_setting("recall_limit", "7", timeout=5)
+            client.admin.set_setting("recall_limit", "7")
         assert listed(client, "recall_limit").value == "5"
     assert file.read_text() == WRITTEN
 
@@ -269,7 +269,7 @@ def test_a_limit_counts_at_once(start_server: Start) -> None:
         client.conversations.create("web")
         client.admin.set_setting("space_conversations", "1")
         with pytest.raises(Exception, match="reached its limit conversations of 1"):
-            client.conversations.create("web", timeout=2)
+            client.conversations.create("web")
         client.admin.set_setting("space_conversations", reset=True)
         client.conversations.create("web")
 
