@@ -33,7 +33,8 @@ serve-postgres: $(VENV)/.postgres
 
 # The tests start hundreds of servers: what each would compile anew is kept, whatever the environment says. tests/README.md says which tests these
 # are: SEED chooses the sample of store and reach (another one with each commit), WHOLE names harnesses of which all runs, ARGS what runs instead.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
+# A worker has a core at the most: numpy's threads would only wait for each other.
+PYTEST := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
 SEED ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
 WHOLE ?=
 test: $(VENV)/.tested
