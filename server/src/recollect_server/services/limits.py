@@ -154,6 +154,13 @@ class Limiter:
             if allowance.bytes:
                 self._charge(of, name, allowance.bytes, size, now)
 
+    def charge(self, principal: Principal, size: int) -> None:
+        """Charge further bytes of a call that was admitted. Raises LimitExceeded."""
+        now = self._clock()
+        for of, name, allowance in self._charged(principal):
+            if allowance.bytes:
+                self._charge(of, name, allowance.bytes, size, now)
+
     def open_stream(self, principal: Principal) -> Callable[[], None]:
         """Count a stream that opens. Return the function to call once it has ended. Raises
         LimitExceeded.

@@ -24,6 +24,8 @@ _MAX_ATTACHMENTS = 64
 _MAX_MEDIA_TYPE = 255
 _MAX_URI = 8192
 _MAX_METADATA = 64 * 1024
+# bytes of a Struct that are surely more JSON than that: a number has 11 of them, and 2 as JSON
+_MAX_STRUCT = 6 * _MAX_METADATA
 _MAX_METADATA_DEPTH = 24
 
 _ROLES = frozenset((ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL))
@@ -142,6 +144,9 @@ def _check_tool_calls(checks: Checks, name: str, calls: Sequence[ToolCall]) -> N
 
 def check_metadata(checks: Checks, name: str, value: Struct) -> None:
     """Check that a Struct is JSON of some depth and size."""
+    if value.ByteSize() > _MAX_STRUCT:  # to write so much JSON takes a second
+        checks.refuse(name, f"is larger than {_MAX_METADATA} bytes as JSON")
+        return
     try:
         text = json_format.MessageToJson(value, indent=None)
     except (json_format.SerializeToJsonError, ValueError) as error:

@@ -33,7 +33,7 @@ from recollect_server.transport.call_log import ADMINISTRATIVE, CallLog, code_of
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.pool import UNREAD
-from recollect_server.transport.wire import first_not_utf8
+from recollect_server.transport.wire import Malformed, check_fields, first_not_utf8, inflate
 
 log = structlog.get_logger("recollect.calls")
 
@@ -84,6 +84,11 @@ class Rules:
         if self.limiter is not None:
             self.limiter.admit(principal, size)
 
+    def charge(self, principal: Principal, size: int) -> None:
+        """Charge further bytes of a call that was admitted. Raises LimitExceeded."""
+        if self.limiter is not None and size > 0:
+            self.limiter.charge(principal, size)
+
     def open_stream(self, call: Call) -> Callable[[], None]:
         """Charge a stream to its caller's limits; return what ends the charge. Raises
         LimitExceeded.
@@ -124,15 +129,6 @@ def _nothing() -> None:
 NO_RULES = Rules()
 
 
-class Malformed:
-    """Bytes that are not the message expected. Reading them must not raise: grpcio would answer
-    without a reason.
-    """
-
-    def __init__(self, data: bytes, expected: Descriptor, error: DecodeError) -> None:
-        self.status = malformed(*_what_is_wrong(data, expected, error))
-
-
 def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
     """Return the deadline of a call: its caller's, at most `seconds`. It ends as soon as the call
     does.
@@ -156,10 +152,14 @@ def unary(
     handler: Handler,
     pool: ThreadPoolExecutor,
     calls: CallLog,
+    most_bytes: int,
     rules: Rules = NO_RULES,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """Return the handler of a unary method, wrapped and run by the pool."""
-    name, read, reads = _name(method), _reader(request_type), is_read(method)
+    """Return the handler of a unary method, wrapped and run by the pool. A request may have
+    `most_bytes`.
+    """
+    name, reads = _name(method), is_read(method)
+    read = _Reader(request_type, most_bytes)
 
     def admitted(method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
         # it waited for a thread longer than its caller waited for it
@@ -193,15 +193,16 @@ def streaming(
     handler: StreamHandler,
     pool: ThreadPoolExecutor,
     calls: CallLog,
+    most_bytes: int,
     rules: Rules = NO_RULES,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Return the handler of a streaming method, wrapped. It opens the stream and returns: no thread
-    waits for the stream.
+    waits for the stream. A request may have `most_bytes`.
 
     The handler sends serialized messages. Where callers stream too, it gets an iterator of bytes
     for the request.
     """
-    name, read = _name(method), _reader(request_type)
+    name, read = _name(method), _Reader(request_type, most_bytes)
 
     def call(data: Any, context: grpc.ServicerContext, send: Send) -> None:
         began = time.perf_counter()
@@ -238,11 +239,11 @@ def _run(
     method: MethodDescriptor,
     admit: Admit,
     rules: Rules,
-    read: "Callable[[bytes], ProtoMessage | Malformed]",
+    read: "_Reader",
     handler: Handler,
     data: Any,
     context: grpc.ServicerContext,
-) -> "tuple[ProtoMessage | Malformed | None, ProtoMessage | None, status_pb2.Status | None]":
+) -> "tuple[ProtoMessage | None, ProtoMessage | None, status_pb2.Status | None]":
     """Return the request, if it was read, and the answer or the failure. `name` is that of the
     method in the log. `data` is the request's bytes; where callers stream, it is an iterator for
     the handler.
@@ -259,20 +260,21 @@ def _run(
         if data is UNREAD:  # its token became valid just now
             raise Unauthenticated("the token was not valid when the call began: call again")
         size = len(data) if isinstance(data, bytes) else 0
-        # before the request is parsed: to refuse a flood must cost little
+        # before the request is inflated and parsed: to refuse a flood must cost little
         rules.admit(principal, size)
+        if isinstance(data, bytes):
+            data = inflate(data, read.most_bytes)
+            rules.charge(principal, len(data) - size)
+            size = len(data)
         request = read(data) if isinstance(data, bytes) else data
         # cut to the longest that is valid: one that is refused may be megabytes, in log and traces
         ids.request = getattr(request, "request_id", "")[:128]
-        if isinstance(request, Malformed):
-            failed = request.status
-        else:
-            if principal.conversation_id or principal.channel:
-                confine(method, request, principal)
-            answer = handler(
-                request, Call(context, principal, size, rules.recorder(name, principal))
-            )
-            rules.record(name, request, answer, principal)
+        if principal.conversation_id or principal.channel:
+            confine(method, request, principal)
+        answer = handler(request, Call(context, principal, size, rules.recorder(name, principal)))
+        rules.record(name, request, answer, principal)
+    except Malformed as error:
+        failed = malformed(*error.args)
     except Denied as error:
         failed = status_of(error)
         if principal is _ANYBODY:
@@ -300,20 +302,23 @@ def _outcome(failed: status_pb2.Status) -> str:
     return " ".join([code_of(failed), *reasons]).replace("ERROR_REASON_", "")
 
 
-def _reader(request_type: type[ProtoMessage]) -> Callable[[bytes], ProtoMessage | Malformed]:
-    def read(data: bytes) -> ProtoMessage | Malformed:
+class _Reader:
+    """Reads the requests of a method."""
+
+    def __init__(self, request_type: type[ProtoMessage], most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        """Limit of a request, inflated."""
+        self._type = request_type
+        self._expected = cast(Descriptor, request_type.DESCRIPTOR)
+
+    def __call__(self, data: bytes) -> ProtoMessage:
+        """Parse a request. Raises Malformed."""
+        expected = self._expected
+        check_fields(data, expected)
         try:
-            return request_type.FromString(data)
+            return self._type.FromString(data)
         except DecodeError as error:
-            return Malformed(data, cast(Descriptor, request_type.DESCRIPTOR), error)
-
-    return read
-
-
-def _what_is_wrong(data: bytes, expected: Descriptor, error: DecodeError) -> tuple[str, str]:
-    """Return the error of bytes that could not be parsed, and the path of the field if it is
-    known.
-    """
-    if field := first_not_utf8(data, expected):
-        return "is not valid UTF-8 (a lone surrogate, or bytes of another encoding)", field
-    return f"the request is not a {expected.name}: {error}", ""
+            if field := first_not_utf8(data, expected):
+                reason = "is not valid UTF-8 (a lone surrogate, or bytes of another encoding)"
+                raise Malformed(reason, field) from error
+            raise Malformed(f"the request is not a {expected.name}: {error}") from error

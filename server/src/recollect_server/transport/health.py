@@ -51,6 +51,7 @@ not.
 _CALLS = CallLog(quiet=True)
 _LOOK_SECONDS = 0.5  # between two looks at the parts, for those who watch
 _REASON_LENGTH = 300
+_MAX_REQUEST = 4 << 10  # bytes: it has the name of a service, and nobody shows a token for it
 
 
 class _Watch(HeldStream):
@@ -99,10 +100,22 @@ class Health:
         methods: dict[str, MethodDescriptor] = {method.name: method for method in SERVICE.methods}
         handlers = {
             "Check": unary(
-                methods["Check"], pb.HealthCheckRequest, admit_anybody, self._check, pool, _CALLS
+                methods["Check"],
+                pb.HealthCheckRequest,
+                admit_anybody,
+                self._check,
+                pool,
+                _CALLS,
+                _MAX_REQUEST,
             ),
             "Watch": streaming(
-                methods["Watch"], pb.HealthCheckRequest, admit_anybody, self._watch, pool, _CALLS
+                methods["Watch"],
+                pb.HealthCheckRequest,
+                admit_anybody,
+                self._watch,
+                pool,
+                _CALLS,
+                _MAX_REQUEST,
             ),
         }
         if (method := methods.get("List")) is not None:  # older versions of the service have none
@@ -113,6 +126,7 @@ class Health:
                 self._list,
                 pool,
                 _CALLS,
+                _MAX_REQUEST,
             )
         return handlers
 

@@ -32,6 +32,7 @@ from recollect_server.transport.handling import (
 )
 from recollect_server.transport.held import HeldStream, HeldStreams
 from recollect_server.transport.pool import ask_for_request
+from recollect_server.transport.wire import Malformed, inflate
 
 
 def _service_v1() -> ServiceDescriptor:
@@ -84,7 +85,10 @@ class _Stream(HeldStream):
         if data is None:
             return None
         try:
-            request = pb.ServerReflectionRequest.FromString(data)
+            request = pb.ServerReflectionRequest.FromString(inflate(data, MAX_REQUEST_BYTES))
+        except Malformed as error:
+            self.ending = malformed(*error.args)
+            return None
         except DecodeError as error:
             self.ending = malformed(f"the request is not a ServerReflectionRequest: {error}", "")
             return None
@@ -96,10 +100,6 @@ class _Stream(HeldStream):
     def _take(self, data: bytes | None) -> None:
         if data is None:
             self.ending = self.ending or status_pb2.Status()
-        elif len(data) > MAX_REQUEST_BYTES:
-            self.ending = malformed(
-                f"a request has {len(data)} bytes, and may have {MAX_REQUEST_BYTES}", ""
-            )
         else:
             self._request = data
         self._reflection.streams.wake((self,))
@@ -131,6 +131,7 @@ class Reflection:
                 self._open,
                 self.pool,
                 _CALLS,
+                MAX_REQUEST_BYTES,
                 self._rules,
             )
         }

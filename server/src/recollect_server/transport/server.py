@@ -65,6 +65,20 @@ _LONG = {
     "DeleteSpace",
 }  # writes that may take long: they do not stand in the way of the others
 
+_LARGE = {
+    "Create",
+    "AppendTurn",
+    "Receive",
+    "RecordReply",
+    "RecordCompression",
+    "PublishDelta",
+    "PutRecords",
+    "GetRecords",
+    "RemoveRecords",
+    "BuildContext",
+}  # methods that take long texts, or many keys: their requests may be as large as any
+_USUAL_BYTES = 1 << 20  # of a request of any other method
+
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
@@ -125,7 +139,8 @@ class Server:
         # search is in their way.
         self._writers = CallPool(options.write_threads, "write", caller_of=gate.caller_of)
         # Their own too: health checks are answered however many searches run.
-        self._health_pool = CallPool(2, "health")
+        # Anybody may call it: few large requests at once.
+        self._health_pool = CallPool(2, "health", ahead=16)
         self._reflection_pool = ThreadPoolExecutor(_REFLECTION_THREADS, "reflection")
         # Few as well: a write must get Python's lock between them. More of them answered no more
         # searches a second.
@@ -210,10 +225,13 @@ class Server:
         for method in service.methods:
             request_type = GetMessageClass(method.input_type)
             admit = self._gate.admit
+            most = self._options.max_request_bytes
+            if method.name not in _LARGE:
+                most = min(most, _USUAL_BYTES)
             if method.server_streaming:
                 stream = in_space_for_long(method, self._spaces)
                 methods[method.name] = streaming(
-                    method, request_type, admit, stream, self._pool, calls, self._rules
+                    method, request_type, admit, stream, self._pool, calls, most, self._rules
                 )
             else:
                 pool = self._pool_for(method)
@@ -224,7 +242,7 @@ class Server:
                     else in_space(method, self._spaces)
                 )
                 methods[method.name] = unary(
-                    method, request_type, admit, handler, pool, calls, self._rules
+                    method, request_type, admit, handler, pool, calls, most, self._rules
                 )
         return methods
 
@@ -240,6 +258,8 @@ def _grpc_server(pool: CallPool, options: ServerOptions) -> grpc.Server:
         pool,
         options=[
             ("grpc.max_receive_message_length", options.max_request_bytes),
+            # gRPC would inflate what anybody sends, before its token is looked at (see `wire`)
+            ("grpc.per_message_decompression", 0),
             ("grpc.max_send_message_length", -1),
             # else a second server binds the same port and takes half of the calls
             ("grpc.so_reuseport", 0),
