@@ -277,29 +277,37 @@ def test_a_connection_that_presents_wrong_tokens_is_refused_for_a_while(callers:
     assert honest.outcome(LIST) == "OK"  # from the same address
 
 
+def test_a_valid_token_passes_however_many_wrong_ones_its_address_presents(
+    callers: Callers,
+) -> None:
+    wrong = [callers.with_text(WRONG) for _ in range(15)]
+    outcomes = [it.outcome(LIST) for it in wrong for _ in range(10)]
+    assert {*outcomes[:100]} == {"UNAUTHENTICATED"}
+    assert "LIMIT_EXCEEDED" in outcomes  # strangers behind the address are slowed
+    text = callers.tokens.create(grant("reader"))[1]
+    newcomers = [callers.with_text(text) for _ in range(5)]
+    assert [it.outcome(LIST) for it in newcomers] == ["OK"] * 5
+
+
 def test_connections_of_one_host_share_their_guesses() -> None:
     now = [0.0]
     refusals = Refusals(lambda: now[0])
-    refusals.accepted("ipv4:1.2.3.4:1")
     for port in range(2, 12):
         for _ in range(10):
-            refusals.check(f"ipv4:1.2.3.4:{port}")
-            refusals.refused(f"ipv4:1.2.3.4:{port}")
+            refusals.count(f"ipv4:1.2.3.4:{port}")
     with pytest.raises(LimitExceeded) as raised:
-        refusals.check("ipv4:1.2.3.4:99")
+        refusals.count("ipv4:1.2.3.4:99")
     assert raised.value.retry_after_ms == 1001
-    refusals.check("ipv4:1.2.3.4:1")  # it presented a valid token
-    refusals.check("ipv4:1.2.3.5:99")
-    refusals.check("ipv6:%5B::1%5D:99")
+    refusals.count("ipv4:1.2.3.5:99")
+    refusals.count("ipv6:%5B::1%5D:99")
     now[0] += 1.0
-    refusals.check("ipv4:1.2.3.4:99")
+    refusals.count("ipv4:1.2.3.4:99")
 
 
 def test_nobody_is_slowed_on_a_unix_socket() -> None:
     refusals = Refusals()
     for _ in range(1000):
-        refusals.refused("unix:")
-        refusals.check("unix:")  # raises LimitExceeded for an address that is refused as often
+        refusals.count("unix:")  # raises LimitExceeded for an address that is refused as often
     assert refusals._connections._left == {}
 
 
@@ -307,12 +315,12 @@ def test_what_is_kept_of_peers_is_bounded_and_passes() -> None:
     now = [0.0]
     refusals = Refusals(lambda: now[0])
     for port in range(30_000):
-        refusals.refused(f"ipv4:1.2.{port % 250}.{port % 99}:{port}")
+        refusals.count(f"ipv4:1.2.{port % 250}.{port % 99}:{port}")
     assert len(refusals._connections._left) == 10_000
     began = time.process_time()
     for port in range(1000):
         with contextlib.suppress(LimitExceeded):
-            refusals.check(f"ipv4:9.9.9.9:{port}")
+            refusals.count(f"ipv4:9.9.9.9:{port}")
     assert time.process_time() - began < 1
 
 

@@ -249,7 +249,6 @@ class Gate:
     def _authenticate(self, authorizations: list[str | bytes], peer: str) -> Token:
         if not authorizations:
             raise Unauthenticated(_ANONYMOUS)
-        self._refusals.check(peer)
         try:
             if len(authorizations) > 1:
                 raise Unauthenticated(f"the call brings {len(authorizations)} tokens: send one")
@@ -257,12 +256,10 @@ class Gate:
             match = _BEARER.fullmatch(value) if isinstance(value, str) else None
             if match is None:
                 raise Unauthenticated("`authorization` is not `Bearer` and a token")
-            token = self._tokens.verify(match[1])
+            return self._tokens.verify(match[1])
         except Unauthenticated:
-            self._refusals.refused(peer)
+            self._refusals.count(peer)
             raise
-        self._refusals.accepted(peer)
-        return token
 
     def _scopes(self, method: MethodDescriptor) -> frozenset[Scope] | None:
         """Return the scopes that a method needs; None if nobody may call it."""
@@ -303,10 +300,11 @@ class Refusals:
     """Slows peers that present wrong tokens. Safe to call from any thread.
 
     A connection may present ten wrong tokens at once, and one more every two seconds; all
-    connections of a host together a hundred, and one more every second. Beyond that its calls are
-    refused before their token is looked at. A connection that presented a valid token answers for
-    itself alone, so that a stranger behind the same address cannot shut others out. On a Unix
-    socket, to which only the owner of the data may connect, nobody is slowed.
+    connections of a host together a hundred, and one more every second. Beyond that they learn of a
+    wrong token only that they have to wait. A valid token is admitted whatever else its address
+    sends, so that a stranger behind the same proxy shuts nobody out; to find one of 256 random bits
+    no rate suffices. On a Unix socket, to which only the owner of the data may connect, nobody is
+    slowed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -315,37 +313,19 @@ class Refusals:
         self._guard = threading.Lock()  # guards what follows; nothing slow happens under it
         self._connections = _Buckets(10, 0.5)
         self._hosts = _Buckets(100, 1.0)
-        self._proven: OrderedDict[str, None] = OrderedDict()
 
-    def check(self, peer: str) -> None:
-        """Raise LimitExceeded if the peer has to wait."""
-        if not (self._connections or self._hosts):
-            return
-        host, now = _host_of(peer), self._clock()
-        with self._guard:
-            seconds = self._connections.wait(peer, now)
-            if peer not in self._proven:
-                seconds = max(seconds, self._hosts.wait(host, now))
-        if seconds > 0:
-            raise LimitExceeded("refused_tokens", "peer", int(1000 * seconds) + 1)
-
-    def refused(self, peer: str) -> None:
-        """Count a wrong token."""
+    def count(self, peer: str) -> None:
+        """Count a wrong token. Raises LimitExceeded if the peer has to wait before the next one."""
         if not (host := _host_of(peer)):
             return
         now = self._clock()
         with self._guard:
-            self._connections.take(peer, now)
-            self._hosts.take(host, now)
-
-    def accepted(self, peer: str) -> None:
-        """Note a valid token."""
-        if peer in self._proven:
-            return
-        with self._guard:
-            self._proven[peer] = None
-            while len(self._proven) > _Buckets.MOST:
-                self._proven.popitem(last=False)
+            seconds = max(self._connections.wait(peer, now), self._hosts.wait(host, now))
+            if not seconds:
+                self._connections.take(peer, now)
+                self._hosts.take(host, now)
+        if seconds:
+            raise LimitExceeded("refused_tokens", "peer", int(1000 * seconds) + 1)
 
 
 class _Buckets:
@@ -358,9 +338,6 @@ class _Buckets:
         self._rate = rate
         # how many were left at which moment; a full bucket is not kept
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._left)
 
     def wait(self, peer: str, now: float) -> float:
         """Return in how many seconds one may be taken."""
