@@ -103,6 +103,7 @@ _NOBODY_MAY_CALL = (
 
 _REMOVALS_EVERY = 1.0  # seconds between two looks for spaces that other servers deleted
 _PATIENCE = 2.0  # seconds that such a space may be used on
+_LOOKS_EVERY = 5.0  # seconds between two looks at a data folder that nobody uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,10 @@ def _start(
     weights = model_folder(settings)
     lock = FolderLock(settings.data_dir)
     stops.append(lock.release)
-    stores, tokens = _open_data(live, clock, stops)
+    watch = Loop("folder", partial(_look, lock), wait=_LOOKS_EVERY)
+    watch.start()
+    stops.append(watch.stop)
+    stores, tokens = _open_data(live, lock, clock, stops)
     gate = Gate(settings.space, tokens, token_required=settings.auth == "required")
     pages = _open_pages(settings, stores, tokens, gate, stops)
     audit = Audit(AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files), clock)
@@ -222,6 +226,7 @@ def _start(
         settings.max_open_spaces,
         settings.max_suspended_spaces,
         partial=partial(_partial_space, shared),
+        check=partial(_check_held, lock) if settings.store == FOLDER else _nothing,
     )
     stops.append(spaces.close)
     verifications = VerificationAdministration(stores, spaces, clock)
@@ -261,8 +266,28 @@ def _start(
     )
 
 
+def _look(lock: FolderLock) -> float:
+    """Look whether the data folder is still held; return the seconds until the next look."""
+    lock.look()
+    return _LOOKS_EVERY
+
+
+def _check_held(lock: FolderLock) -> None:
+    """Raise StorageUnavailable if the data folder is not held any more: what is read there by name
+    is not what this server has written.
+    """
+    try:
+        lock.check()
+    except OSError as error:
+        raise StorageUnavailable(str(error.strerror)) from error
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
 def _open_data(
-    live: Live[Settings], clock: Clock, stops: list[Callable[[], None]]
+    live: Live[Settings], lock: FolderLock, clock: Clock, stops: list[Callable[[], None]]
 ) -> tuple[Stores, Tokens]:
     """Open the stores and the ledger of tokens. Raises CannotStart."""
     data_dir = live.now.data_dir
@@ -272,7 +297,7 @@ def _open_data(
         raise CannotStart(str(error)) from error
     except OSError as error:
         raise cannot_use(data_dir, error) from error
-    stores = open_stores(live)
+    stores = open_stores(live, lock.check)
     stops.append(stores.close)
     try:
         for receipt in stores.finish_removals(clock()):
@@ -524,5 +549,6 @@ def _server_options(live: Live[Settings], tokens: Tokens, telemetry: Telemetry) 
         reflection=settings.reflection,
         max_watches=settings.max_subscribers,
         slow_call=live.view(lambda now: now.slow_call.total_seconds()),
+        data_dir=settings.data_dir,
         telemetry=telemetry,
     )

@@ -7,13 +7,18 @@ import json
 import mmap
 import os
 import resource
+import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+
+import structlog
 
 from recollect_server.settings import Settings
 from recollect_server.storage.logs.files import make_folder, open_transcript
 from recollect_server.storage.logs.store import LogUnavailable
+
+log = structlog.get_logger("recollect.folder")
 
 LOCK = "recollect.lock"
 
@@ -105,46 +110,129 @@ class FolderLock:
     """Holds a data folder for one process. The kernel lets go of it when the process ends, however
     it ends.
 
-    The file says where the server listens, while the lock is held: a client of the same machine
-    finds the server of a folder by it.
+    Two things are locked: the folder itself, and a file in it, which older servers look at. The
+    file says where the server listens, while the lock is held: a client of the same machine finds
+    the server of a folder by it. A file that is removed opens the folder to no other server, and to
+    another folder in its place this process does not write.
     """
 
     def __init__(self, data_dir: Path, flag: str = "--data-dir") -> None:
         """Take the lock of the folder that a flag names. Raises CannotStart if another process has
         it, or the folder cannot be written.
         """
-        try:
-            make_folder(data_dir)
-            self._handle = open_transcript(data_dir / LOCK, os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise cannot_use(data_dir, error, flag) from error
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._handle)
-            raise CannotStart(
-                f"another server uses the data folder {data_dir}: stop it, or name another folder"
-                f" with {flag}"
-            ) from None
-        try:
+        self._data_dir = data_dir
+        self._path = data_dir / LOCK
+        self._guard = threading.Lock()  # guards what follows, and the file's text
+        self._text = b""
+        self._loss = ""
+        """Why the folder is not held any more, when it was looked at last."""
+        with ExitStack() as closing:
+            try:
+                make_folder(data_dir)
+                self._folder = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                closing.callback(os.close, self._folder)
+                _lock_folder(self._folder)
+                self._handle = open_transcript(self._path, os.O_RDWR | os.O_CREAT)
+                closing.callback(os.close, self._handle)
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CannotStart(
+                    f"another server uses the data folder {data_dir}: stop it, or name another"
+                    f" folder with {flag}"
+                ) from None
+            except OSError as error:
+                raise cannot_use(data_dir, error, flag) from error
             self._write(b"")  # what a killed server left
-        except BaseException:
-            os.close(self._handle)
-            raise
+            closing.pop_all()
 
     def publish(self, addresses: Sequence[str]) -> None:
         """Write down where the server listens."""
-        self._write(json.dumps({"addresses": [*addresses]}).encode())
+        with self._guard:
+            self._write(json.dumps({"addresses": [*addresses]}).encode())
 
     def release(self) -> None:
         """Release the lock of the folder."""
-        try:
-            self._write(b"")
-        finally:
+        with self._guard:
+            try:
+                self._write(b"")
+            finally:
+                os.close(self._handle)
+                os.close(self._folder)
+
+    def check(self) -> None:
+        """Look whether the folder is still held. A write to it calls this before: it costs one look
+        at a name. Raises OSError if it is not held.
+        """
+        if self._loss or not _has(self._path, self._handle):
+            self.look()
+        if self._loss:
+            raise OSError(errno.ESTALE, self._loss, str(self._data_dir))
+
+    def look(self) -> None:
+        """Look closely whether the folder is still held, and lock the file anew if it was
+        removed.
+        """
+        with self._guard:
+            loss = self._find_loss()
+            if loss != self._loss:
+                self._loss = loss
+                if loss:
+                    log.error("folder_lost", reason=loss)
+                else:
+                    log.warning("folder_held_again", folder=str(self._data_dir))
+
+    def _find_loss(self) -> str:
+        """Return why the folder is not held any more; empty if it is. `_guard` is held."""
+        if not _has(self._data_dir, self._folder):
+            return (
+                f"the data folder {self._data_dir} was moved, removed or replaced under this"
+                " server: put it back, or start the server again"
+            )
+        if _has(self._path, self._handle):
+            return ""
+        with suppress(OSError):  # what cannot be opened now is tried again
+            handle = open_transcript(self._path, os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                return (
+                    f"another server has the lock of the data folder {self._data_dir}, whose file"
+                    f" {LOCK} was removed under this server: stop one of them"
+                )
             os.close(self._handle)
+            self._handle = handle
+            self._write(self._text)
+            log.warning("folder_lock_restored", file=str(self._path))
+        return ""
 
     def _write(self, text: bytes) -> None:
         """Replace the text of the file. A full disk keeps nobody from calling the server."""
+        self._text = text
         with suppress(OSError):
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, text, 0)
+
+
+def _lock_folder(handle: int) -> None:
+    """Lock a folder itself. Raises BlockingIOError if another process has it locked.
+
+    One that other users may open is not locked: any of them could keep it locked. Some network
+    file systems lock no folders; then the file in it is all that is locked.
+    """
+    if os.fstat(handle).st_mode & 0o044:
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        log.info("folder_not_locked", reason=error.strerror)
+
+
+def _has(path: Path, handle: int) -> bool:
+    """Return whether a name still stands for what a descriptor was opened for."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except OSError:
+        return False

@@ -11,7 +11,7 @@ from recollect_server.app.folder import CannotStart
 from recollect_server.domain.live import Live
 from recollect_server.settings import Settings
 from recollect_server.settings.values import FOLDER, LogStoreName
-from recollect_server.storage.logs.folder import FolderStore, spaces_in
+from recollect_server.storage.logs.folder import Check, FolderStore, spaces_in
 from recollect_server.storage.logs.moves import folder_refusal
 from recollect_server.storage.logs.space_removal import (
     SpaceReceipt,
@@ -108,8 +108,10 @@ class Stores(Protocol):
 class FolderStores:
     """The stores in a data folder."""
 
-    def __init__(self, live: Live[Settings]) -> None:
+    def __init__(self, live: Live[Settings], check: Check) -> None:
+        """`check` raises OSError if the folder is no longer this process's."""
         self._live = live
+        self._check = check
         self._data_dir = live.now.data_dir
 
     @property
@@ -124,7 +126,7 @@ class FolderStores:
     def folder_of(self, space: str) -> FolderStore:
         """Return the store of a space as a folder."""
         sync = self._live.now.durability == "fsync"
-        return FolderStore.of(self._data_dir, space, sync=sync)
+        return FolderStore.of(self._data_dir, space, sync=sync, check=self._check)
 
     def exists(self, space: str) -> bool:
         """Return whether there is anything of that name in the folder."""
@@ -149,6 +151,7 @@ class FolderStores:
 
     def remove(self, name: str, now: int) -> SpaceReceipt:
         """Remove the folder of a space. Raises OSError."""
+        self._check()
         return remove_space(self._data_dir, name, now)
 
     def receipts(self) -> list[SpaceReceipt]:
@@ -191,13 +194,15 @@ def opened_tokens(settings: Settings) -> Iterator[TokenLines]:
         yield ledger
 
 
-def open_stores(live: Live[Settings]) -> Stores:
-    """Return the stores that the settings name. Raises CannotStart."""
+def open_stores(live: Live[Settings], check: Check) -> Stores:
+    """Return the stores that the settings name. `check` is that of the data folder. Raises
+    CannotStart.
+    """
     settings = live.now
     if settings.store == FOLDER:
         if reason := folder_refusal(settings.data_dir):
             raise CannotStart(reason)
-        return FolderStores(live)
+        return FolderStores(live, check)
     stores: Stores = _postgres(settings.store).PostgresStores(settings)
     return stores
 

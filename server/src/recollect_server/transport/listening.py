@@ -36,11 +36,13 @@ class Listeners:
         addresses: Sequence[str],
         tls: TlsFiles | None = None,
         refusal: Callable[[], str] = lambda: "",
+        held: Path | None = None,
     ) -> None:
         """`addresses`: `host:port` (port 0: any free one) or `unix:PATH`. With `tls`, ports use
         TLS. `refusal` returns why nobody may call from other machines yet, with advice; empty if
-        they may.
+        they may. `held` is a folder that this process has locked.
         """
+        self._held = held
         self._addresses = addresses
         self._tls = tls
         self._refusal = refusal
@@ -70,7 +72,7 @@ class Listeners:
         try:
             if address.startswith(endpoints.UNIX):
                 path = Path(address.removeprefix(endpoints.UNIX))
-                self._sockets.append(UnixSocket(path, server.add_insecure_port))
+                self._sockets.append(UnixSocket(path, server.add_insecure_port, self._held))
                 return address
             if why := _why_not(address):
                 # asked of the system: gRPC would only say that it failed, and write to standard
@@ -91,15 +93,18 @@ class Listeners:
 class UnixSocket:
     """The file of a Unix socket that only its owner may connect to, whatever the umask is."""
 
-    def __init__(self, path: Path, listen: Callable[[str], object]) -> None:
-        """Listen on a path. `listen` is called with the address. Raises CannotListen, and what
-        `listen` raises.
+    def __init__(
+        self, path: Path, listen: Callable[[str], object], held: Path | None = None
+    ) -> None:
+        """Listen on a path. `listen` is called with the address; `held` is a folder that this
+        process has locked. Raises CannotListen, and what `listen` raises.
 
         The socket is made in a folder that nobody else may enter, and gets its path when its mode
         is set: nobody can connect to it before. What a server that was killed left at the path is
         removed; whatever else is there is refused.
         """
         self._path = path
+        self._held = held
         try:
             left = _left_at(path)
             folder = Path(mkdtemp(prefix=".", dir=path.parent))
@@ -129,7 +134,7 @@ class UnixSocket:
 
     def _move(self, made: Path, left: tuple[int, int] | None) -> None:
         """Give the socket its path, in place of what was left there."""
-        with _locked(self._path.parent):
+        with _locked(self._path.parent, self._held):
             with suppress(FileNotFoundError):
                 if left is not None and _identity(self._path) == left:
                     self._path.unlink()
@@ -143,12 +148,15 @@ class UnixSocket:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(folder: Path, held: Path | None) -> Iterator[None]:
     """Let no other server that starts take a path in a folder meanwhile. It may have found the same
     socket left behind, and would remove the new one in its place.
 
     Any user who may read the folder can lock it for ever: after a while it is done without.
     """
+    if held is not None and folder.samefile(held):
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         until = time.monotonic() + _LOCK_SECONDS

@@ -5,6 +5,7 @@ without losing a call.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -103,6 +104,8 @@ class ServerOptions:
     """The certificate of the ports."""
     refusal: Callable[[], str] = lambda: ""
     """Returns why addresses beyond loopback are refused, with advice; empty if they are not."""
+    data_dir: Path | None = None
+    """The folder that this process has locked."""
     telemetry: Telemetry = UNMEASURED
 
 
@@ -169,7 +172,9 @@ class Server:
                 self._server.add_registered_method_handlers(
                     described.full_name, self._reflection.handlers(described)
                 )
-        self._listeners = Listeners(options.addresses, options.tls, options.refusal)
+        self._listeners = Listeners(
+            options.addresses, options.tls, options.refusal, options.data_dir
+        )
 
     def start(self) -> list[str]:
         """Listen, and return the addresses to call. Raises CannotListen."""

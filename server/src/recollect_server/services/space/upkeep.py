@@ -145,6 +145,7 @@ class Upkeep:
         meanwhile: the next start makes it.
         """
         store, old = self._store, self._projection.index
+        store.create()  # raises OSError if the folder is no longer this server's
         if old.give_up(reason):
             log.error("index_lost", reason=reason)
         remove_files(store.root)

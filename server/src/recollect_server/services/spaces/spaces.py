@@ -77,12 +77,14 @@ class Spaces(Generic[S]):
         most: int,
         most_suspended: int = 0,
         partial: Callable[[str], Any | None] = lambda _: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """`open_space` opens the space of a name, and makes it if there is none; `exists` tells
         whether there is one. At most `most` are open at a time, and at most `most_suspended`
         suspended. `partial` returns what can be read already of a space that is being opened, for
-        one call.
+        one call. `check` raises what keeps every call from every space.
         """
+        self._check = check
         self._partial = partial
         self._open_space = open_space
         self._exists = exists
@@ -115,8 +117,9 @@ class Spaces(Generic[S]):
         IndexSuspended, and is to be done again with another lease, without `appends`. `partly`: the
         call is content with a part of a space that takes seconds to open.
 
-        Raises TooManySpaces, Stopping, and what opening it raises.
+        Raises TooManySpaces, Stopping, and what opening it or `check` raises.
         """
+        self._check()
         with self._lock:
             place = self._places.get(name)
             if place is not None:

@@ -1,5 +1,6 @@
 """The index of one space: its parts, its write path and its life from opening to closing."""
 
+import errno
 import itertools
 import threading
 from collections.abc import Callable, Collection
@@ -314,8 +315,16 @@ class Index:
         """
         self._database.suspend()
         self._suspended_file = []
-        seal(self._database.path.parent)
+        self._seal()
         self._suspended_file = identity(self._database.path)
+
+    def _seal(self) -> None:
+        """Seal the file, which is closed. Raises OSError, also if another file has its name now:
+        that is not this server's to seal.
+        """
+        if reason := self._database.writer.moved():
+            raise OSError(errno.ESTALE, reason)
+        seal(self._database.path.parent)
 
     def resume(self) -> None:
         """Open the file again and take in what was queued. Raise IndexUnavailable if it is not the
@@ -345,4 +354,4 @@ class Index:
             self._database.close()
             if sound and not self.is_suspended:  # then it is sealed
                 with suppress(OSError):
-                    seal(self._database.path.parent)
+                    self._seal()

@@ -55,16 +55,24 @@ _OTHERS = tuple(kind for kind in Kind if kind is not Kind.CONVERSATION)
 KEPT = "kept"
 """File in the folder of a space that somebody made, and that stays without logs."""
 
+Check = Callable[[], None]
+"""Raises OSError if the folder is no longer this process's."""
+
+
+def _unchecked() -> None:
+    """Check nothing: a command holds the folder for a moment."""
+
 
 class FolderStore:
     """`<data-dir>/<space>`: `conversations/conv-….jsonl`, `external/ext-….jsonl`,
     `threads/thread-….jsonl`, and the ledgers beside these folders.
     """
 
-    def __init__(self, root: Path, *, sync: bool = True) -> None:
+    def __init__(self, root: Path, *, sync: bool = True, check: Check = _unchecked) -> None:
         """`root` is the folder of the conversations. `sync` False trusts the system's cache
-        (setting `durability: os`).
+        (setting `durability: os`). `check` is called before every change.
         """
+        self._check = check
         self.root = root
         """Folder of the conversations, where the index and the vectors are kept too."""
         self.sharing: Sharing | None = None
@@ -75,9 +83,11 @@ class FolderStore:
         self._always_synced = self._writer if sync else LogWriter(sync=True)
 
     @classmethod
-    def of(cls, data_dir: Path, space: str, *, sync: bool = True) -> "FolderStore":
+    def of(
+        cls, data_dir: Path, space: str, *, sync: bool = True, check: Check = _unchecked
+    ) -> "FolderStore":
         """Return the store of a space in a data folder."""
-        return cls(data_dir / space / "conversations", sync=sync)
+        return cls(data_dir / space / "conversations", sync=sync, check=check)
 
     # Append and read ------------------------------------------------------------------------------
 
@@ -94,6 +104,7 @@ class FolderStore:
         path, data = self.path(log), b"".join(lines)
         writer = self._always_synced if log == FORGOTTEN else self._writer
         with _failing(log, "written"):
+            self._check()
             if after.bytes:
                 writer.append(path, data, after.bytes)
             else:
@@ -116,6 +127,7 @@ class FolderStore:
         path = self.path(log)
         copy = path.with_name(path.name + COPY)
         with _failing(log, "written"):
+            self._check()
             make_folder(path.parent)
             copy.unlink(missing_ok=True)
             _write(copy, lines)
@@ -207,6 +219,7 @@ class FolderStore:
         """Repair the tail of a file (see `repair`); what is cut off is kept beside it."""
         path = self.path(log)
         with _failing(log, "read"):
+            self._check()
             _beside(path, COPY).unlink(missing_ok=True)  # a crash kept it from taking the name
             torn = repair_tail(path, self.torn_path(log), after.bytes, after.lines + 1, see)
         self._writer.forget(path)
@@ -216,10 +229,12 @@ class FolderStore:
         """Make the folder of the conversations with its parents, for the owner alone (0700). Raises
         OSError.
         """
+        self._check()
         make_folder(self.root)
 
     def keep(self) -> None:
         """Make the folder stay though it has no log (see `remove_without_logs`). Raises OSError."""
+        self._check()
         handle = open_transcript(self.root.parent / KEPT, os.O_WRONLY | os.O_CREAT)
         os.close(handle)
         sync_folder(self.root.parent)
@@ -306,6 +321,7 @@ class FolderStore:
         """Rename a file to `….deleting`, durably."""
         path = self.path(log)
         with _failing(log, "deleted"):
+            self._check()
             hit("delete.begun")
             path.rename(_beside(path, DELETING))
             hit("delete.renamed")
@@ -332,6 +348,7 @@ class FolderStore:
         """Remove the file, and what was cut off it before."""
         path, torn = _beside(self.path(log), DELETING), self.torn_path(log)
         with _failing(log, "deleted"):
+            self._check()
             removed = {"transcript": path.stat().st_size}
             if torn.exists():
                 removed["torn_tail"] = torn.stat().st_size
@@ -363,6 +380,7 @@ class FolderStore:
         path = self.path(log)
         copy, old = _beside(path, COPY), _beside(path, REDACTING)
         with _failing(log, "written"):
+            self._check()
             try:
                 hit("redact.begun")
                 copy.unlink(missing_ok=True)
@@ -406,6 +424,7 @@ class FolderStore:
         """Leave a log as it is, whose redaction has begun and changed nothing."""
         path = self.path(log)
         with _failing(log, "deleted"):
+            self._check()
             for suffix in (COPY, REDACTING):
                 _beside(path, suffix).unlink(missing_ok=True)
             sync_folder(path.parent)
@@ -414,6 +433,7 @@ class FolderStore:
         """Remove what the file was, and what was cut off it before."""
         path = self.path(log)
         with _failing(log, "deleted"):
+            self._check()
             self.torn_path(log).unlink(missing_ok=True)
             _beside(path, COPY).unlink(missing_ok=True)
             # before the old file goes: after that nobody comes back for them
