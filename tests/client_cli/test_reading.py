@@ -162,13 +162,19 @@ def test_stored_text_cannot_command_the_terminal(recollect: Any, client: Client)
         ("recent",),
         ("search", "before"),
         ("search", "--messages", "before"),
+        ("show", it.id, "--json"),
+        ("export", it.id),
+        ("show", "conv-\x9b2J\u202e"),  # what is refused is repeated on standard error
     ):
-        out = recollect.on_terminal(*arguments).out
+        ran = recollect.on_terminal(*arguments)
+        out = ran.out + ran.err
         assert "\x1b]0" not in out, arguments
         assert "\x1b[2J" not in out, arguments
         assert not {"\x07", "\x9b", "\u202e"} & set(out), arguments
     assert "before ␛]0;owned␇␛[2J" in recollect.on_terminal("show", it.id).out
     assert recollect("show", it.id).lines[0]["content"] == hostile
+    exported = recollect("export", it.id).lines
+    assert [line["content"] for line in exported if "content" in line] == [hostile]
 
 
 def test_search_prints_what_it_found_best_first(

@@ -2,10 +2,19 @@
 lengths of time in seconds.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+CONTROLS = frozenset(
+    (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+)
+"""The characters that move a terminal's cursor, colour it, or turn its text around; stored text may
+hold them.
+"""
+_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code >= 0x20}  # JSON escapes the others
 _EMPTY: tuple[Any, ...] = (None, "", (), {})
 
 
@@ -16,6 +25,12 @@ def plain(it: Any) -> dict[str, Any]:
     return {
         name: value for name, value in _value(it).items() if value not in _EMPTY and value != []
     }
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """Return a JSON object on one line that does nothing to a terminal."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isprintable() else text.translate(_ESCAPES)
 
 
 def time_text(moment: datetime) -> str:

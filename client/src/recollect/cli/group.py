@@ -29,6 +29,7 @@ from recollect.cli.finding import search
 from recollect.cli.importing import import_
 from recollect.cli.owners import owners
 from recollect.cli.parties import communications, escalations
+from recollect.cli.printing import harmless
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail
 from recollect.cli.threads import threads
@@ -142,13 +143,16 @@ def run(arguments: list[str]) -> int:
 
 
 def _shortened(error: click.ClickException, arguments: list[str]) -> click.ClickException:
-    """Return the error with a sentence of bounded length: click repeats what was typed, however
-    long. What is long by itself is the help that a group without a command shows.
+    """Return the error with a sentence of bounded length that does nothing to a terminal: click
+    repeats what was typed, however long. What is long by itself is the help that a group without a
+    command shows.
     """
-    sentence = error.format_message()
-    if len(sentence) <= _LONGEST or sum(map(len, arguments)) <= _LONGEST:
+    message = error.format_message()
+    sentence = harmless(message)
+    if len(message) > _LONGEST and sum(map(len, arguments)) > _LONGEST:
+        sentence = f"{sentence[:_LONGEST]}…"
+    elif sentence == message:
         return error
-    sentence = f"{sentence[:_LONGEST]}…"
     return (
         click.UsageError(sentence, error.ctx)
         if isinstance(error, click.UsageError)

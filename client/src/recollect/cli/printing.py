@@ -1,6 +1,5 @@
 """Output of commands: for people on a terminal, JSON lines for programs."""
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,22 +10,19 @@ from rich.table import Table
 from rich.text import Text
 
 from recollect import MATCH_END, MATCH_START
-from recollect._shared.plain import plain
+from recollect._shared.plain import CONTROLS, json_text, plain
 
 _SHOWN = {"\n", "\t"}
-_CONTROLS = {
+_PICTURES = {
     code: chr(0x2400 + code) if code < 0x20 else "\ufffd"
-    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    for code in CONTROLS
     if chr(code) not in _SHOWN
 }
-"""The characters that move a terminal's cursor, colour it, or turn its text around; stored text may
-hold them.
-"""
 
 
 def json_line(record: dict[str, Any]) -> None:
     """Print one JSON object on a line of its own, at once."""
-    sys.stdout.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
+    sys.stdout.write(json_text(record) + "\n")
     sys.stdout.flush()
 
 
@@ -50,7 +46,12 @@ def clean(text: str, style: str = "") -> Text:
     """Return stored text as a terminal may show it: control characters are made visible, and
     nothing in it is markup.
     """
-    return Text().append(text.translate(_CONTROLS), style)
+    return Text().append(harmless(text), style)
+
+
+def harmless(text: str) -> str:
+    """Return a text with pictures of its control characters, but for line ends and tabs."""
+    return text.translate(_PICTURES)
 
 
 def one_line(text: str, style: str = "") -> Text:
@@ -83,5 +84,5 @@ def local(moment: datetime | None) -> str:
 
 def warn(text: str) -> None:
     """Print a sentence on standard error."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{harmless(text)}\n")
     sys.stderr.flush()

@@ -22,7 +22,7 @@ from recollect import (
     ToolCall,
     Usage,
 )
-from recollect._shared.plain import camel, plain, time_text
+from recollect._shared.plain import camel, json_text, plain, time_text
 
 LOST_CHANNEL = "unknown"
 """The channel of a conversation whose first line is lost or names none."""
@@ -69,7 +69,7 @@ def one_line(text: str) -> str:
 
 def encode(fields: dict[str, Any]) -> bytes:
     """Return a line with its checksum: the CRC-32 of all bytes before it."""
-    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]
+    body = json_text(fields).encode()[:-1]
     return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from recollect_server.cli.logs import say
+from recollect_server.cli.logs import printable, say
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.time import from_text, milliseconds, system_clock
 from recollect_server.settings.values import duration
@@ -40,7 +40,7 @@ def audit(since: str, config: Path | None, data_dir: Path | None, *, as_json: bo
             damaged += 1
             say(f"{file}, line {number}: the checksum does not fit", sys.stderr)
         elif earliest is None or _time_of(record) >= earliest:
-            click.echo(json.dumps(record, ensure_ascii=False) if as_json else _line(record))
+            click.echo(json.dumps(record) if as_json else printable(_line(record)))
     if damaged:
         raise SystemExit(1)
 

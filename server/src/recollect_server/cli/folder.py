@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from recollect_server.app import CannotStart, FolderLock
-from recollect_server.cli.logs import say, set_up_logs_of_a_command
+from recollect_server.cli.logs import printable, say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.settings import Settings
@@ -148,7 +148,7 @@ def shown(
 def list_problems(problems: list[str], advice: str = "") -> None:
     """Print the problems, and exit with 1 if there are any. `advice` says what to do about them."""
     for problem in problems:
-        click.echo(problem)
+        click.echo(printable(problem))
     if problems:
         if advice:
             click.echo(advice, err=True)

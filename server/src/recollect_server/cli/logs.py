@@ -51,6 +51,7 @@ def say(text: str, stream: TextIO | None) -> None:
     """
     if stream is None:
         return
+    text = "\n".join(map(printable, text.split("\n")))
     with suppress(OSError, ValueError):
         try:
             file = stream.fileno()
@@ -69,12 +70,16 @@ def _renderer(settings: Settings) -> structlog.typing.Processor:
 
     def render_printable(logger: Any, name: str, event: structlog.typing.EventDict) -> str:
         """Return a line for people, in which nothing that a caller sent steers a terminal."""
-        line = render(logger, name, event)
-        if line.isprintable():
-            return line
-        return "".join(it if it.isprintable() else ascii(it)[1:-1] for it in line)
+        return printable(render(logger, name, event))
 
     return render_printable
+
+
+def printable(line: str) -> str:
+    """Return a line of which nothing steers a terminal: names of files, and what callers sent."""
+    if line.isprintable():
+        return line
+    return "".join(it if it.isprintable() else ascii(it)[1:-1] for it in line)
 
 
 def set_level(name: str) -> None:
