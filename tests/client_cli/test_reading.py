@@ -262,7 +262,9 @@ def test_stats_adds_up_what_the_list_tells(recollect: Any, client: Client, talke
         "cli": 6,
     }
     assert recollect("stats", "--channel", "none").lines[0]["conversations"] == 0
-    assert "tokens in" in recollect.on_terminal("stats").out
+    shown = recollect.on_terminal("stats").out
+    assert "tokens in" in shown
+    assert "says what it cost" not in shown
 
 
 def test_stats_prints_a_count_of_one_as_a_number(recollect: Any, talked: Talked) -> None:
@@ -271,6 +273,7 @@ def test_stats_prints_a_count_of_one_as_a_number(recollect: Any, talked: Talked)
     for counts in (figures, figures["channels"]["web"]):
         assert {name: value for name, value in counts.items() if isinstance(value, bool)} == {}
         assert (counts["untitled"], counts["namedByHand"]) == (1, 0)
+    assert "No message says what it cost" in recollect.on_terminal("stats").out
 
 
 @pytest.mark.parametrize(

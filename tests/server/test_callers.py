@@ -1,21 +1,26 @@
 """Many callers at once, callers that vanish, callers that ask again, and a clock that goes back."""
 
 import threading
+from pathlib import Path
 
 import grpc
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
+from recollect_server import app
+from recollect_server.settings import Settings
 
-from tests.conftest import MovableClock, RunningServer, Start
+from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
 from tests.crash.checker import check, check_index, note, send
 from tests.crash.history import Call, History
 from tests.server.conftest import (
+    UNKNOWN,
     Connect,
     Service,
     agent,
     at_once,
     code_of,
     delete_index,
+    failure_of,
     files_with,
     transcript,
     user,
@@ -207,3 +212,24 @@ def test_32_callers_that_ask_again_after_a_restart_get_the_one_first_answer(
         == "ALREADY_EXISTS"
     )
     assert transcript(server, conversation_id).read_bytes() == before
+
+
+def test_a_machine_whose_clock_is_before_1970_keeps_conversations(
+    tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: -(10**18))  # 1938
+    settings = Settings.load(None, {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path})
+    running = app.start(settings)
+    service = Service(running.address)
+    try:
+        name = service.conversation_of("zebra")
+        assert (
+            service.conversations.Fork(api.ForkRequest(conversation_id=name)).conversation.id
+            != name
+        )
+        assert [it.content for it in service.load(name).messages] == ["zebra"]
+        assert name in service.found("zebra")
+        assert failure_of(lambda: service.get(UNKNOWN)).code == "NOT_FOUND"
+    finally:
+        service.channel.close()
+        running.stop()

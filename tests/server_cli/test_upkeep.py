@@ -48,6 +48,7 @@ def test_what_needs_the_folder_alone_is_refused_while_a_server_runs(
     result = on(server, command, *([tmp_path] if command == "restore" else []))
     assert result.exit_code == 1
     assert "another server uses the data folder" in result.stderr
+    assert ("`recollect admin verify`" in result.stderr) == (command == "verify")
 
 
 @pytest.mark.parametrize("command", ["verify", "rebuild", "stats", "backup"])

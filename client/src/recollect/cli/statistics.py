@@ -104,5 +104,7 @@ def stats(shell: Shell, channels: tuple[str, ...]) -> None:
     out.print(table, soft_wrap=False)
     for conversation_id, reason in total.failures.items():
         out.print(clean(f"No notes of {conversation_id}: {reason}."))
+    if not total.cost:
+        out.print(clean("No message says what it cost: whoever appends it does.", "dim"))
     if total.oldest:
         out.print(clean(f"From {local(total.oldest)} to {local(total.newest)}.", "dim"))

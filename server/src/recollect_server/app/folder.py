@@ -27,6 +27,10 @@ class CannotStart(Exception):
     """The server cannot start; the text says why and what to do."""
 
 
+class FolderInUse(CannotStart):
+    """Another process has the data folder."""
+
+
 class OutOfMemory(CannotStart):
     """The system gives this process less memory, or fewer threads, than a server needs."""
 
@@ -136,7 +140,7 @@ class FolderLock:
                 closing.callback(os.close, self._handle)
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise CannotStart(
+                raise FolderInUse(
                     f"another server uses the data folder {data_dir}: stop it, or name another"
                     f" folder with {flag}"
                 ) from None

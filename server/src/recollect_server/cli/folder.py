@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from recollect_server.app import CannotStart, FolderLock
+from recollect_server.app import CannotStart, FolderInUse, FolderLock
 from recollect_server.cli.logs import printable, say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
@@ -82,16 +82,18 @@ def named(space: str, folders: dict[str, FolderStore], text: str) -> str:
 
 
 @contextmanager
-def alone(settings: Settings) -> Iterator[None]:
-    """Lock the data folder against servers. End the command if one holds it. Logs go to standard
-    error.
+def alone(settings: Settings, running: str = "") -> Iterator[None]:
+    """Lock the data folder against servers. End the command if one holds it; `running` is the
+    command that does the same by a running one. Logs go to standard error.
     """
     folder_alone(settings)
     set_up_logs_of_a_command(settings)
     try:
         lock = FolderLock(settings.data_dir)
     except CannotStart as error:
-        raise click.ClickException(str(error)) from error
+        is_running = running and isinstance(error, FolderInUse)
+        advice = f". A running server does it by `{running}`" if is_running else ""
+        raise click.ClickException(f"{error}{advice}") from error
     try:
         yield
     finally:

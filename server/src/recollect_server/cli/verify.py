@@ -26,7 +26,7 @@ def verify(config: Path | None, **flags: Any) -> None:
     folders = folders_of(settings, flags)
     conversations = messages = communications = threads = 0
     problems: list[str] = []
-    with alone(settings), said_plainly():
+    with alone(settings, "recollect admin verify"), said_plainly():
         for space, folder in folders.items():
             done = verify_all(folder, shown("Verifying"))
             conversations += done.conversations

@@ -26,6 +26,14 @@ MAX_LINES = (1 << SEQUENCE_BITS) - 1
 """4,194,303 lines a conversation, or the highest sequence."""
 
 
+def new_ulid() -> str:
+    """Return a new ULID. It carries the machine's time, or 1970 by a clock that is before it."""
+    try:
+        return str(ULID())
+    except OverflowError:
+        return str(ULID.from_timestamp(0))
+
+
 def is_conversation_id(text: str) -> bool:
     """Return whether the text is the name of a conversation, existing or not."""
     return _CONVERSATION_ID.fullmatch(text) is not None

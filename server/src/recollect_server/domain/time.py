@@ -16,8 +16,10 @@ _LATEST = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that 
 
 
 def system_clock() -> int:
-    """Return the machine's time in milliseconds."""
-    return time.time_ns() // 1_000_000
+    """Return the machine's time in milliseconds. A clock that was never set may be before 1970,
+    which no time in the contract is: it stands at the first moment that is not 0, "unset".
+    """
+    return max(1, time.time_ns() // 1_000_000)
 
 
 def milliseconds(duration: timedelta) -> int:

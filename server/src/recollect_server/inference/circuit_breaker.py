@@ -63,8 +63,10 @@ class CircuitBreaker:
         self._backoff = backoff
         self._now = now
         self._closing = threading.Event()
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards what follows
         self._failed = 0
+        self._failure = ""
+        """Reason of the last failure."""
         self._open_until = 0.0
 
     def call(self, work: Callable[[], T]) -> T:
@@ -76,7 +78,10 @@ class CircuitBreaker:
         with self._lock:
             if self._failed >= self._backoff.failures:
                 if self._now() < self._open_until:
-                    raise ModelUnavailable("it failed too often: it is left alone for a while")
+                    raise ModelUnavailable(
+                        f"the model is left alone for a while, after {self._failed} failures in a row, the last"
+                        f" of them: {self._failure}"
+                    )
                 # the others wait for what becomes of this one
                 self._open_until = self._now() + self._backoff.rest
         retrying = Retrying(
@@ -91,6 +96,7 @@ class CircuitBreaker:
         except TryLater as error:
             with self._lock:
                 self._failed += 1
+                self._failure = str(error)
                 self._open_until = self._now() + self._backoff.rest
                 is_open = self._failed >= self._backoff.failures
             if isinstance(error, TookTooLong) and not is_open:

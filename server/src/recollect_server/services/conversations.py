@@ -6,7 +6,6 @@ from typing import Any
 
 import orjson
 import structlog
-from ulid import ULID
 
 from recollect_server.domain.conversation import (
     Began,
@@ -29,6 +28,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import Place, place_of
 from recollect_server.domain.time import arrival
@@ -145,7 +145,7 @@ class Conversations:
                 return repeated
             now = self._space.clock()
             time = now if create_time is None else create_time
-            given, conversation_id = conversation_id, conversation_id or f"conv-{ULID()}"
+            given, conversation_id = conversation_id, conversation_id or f"conv-{new_ulid()}"
             arrived = arrival(time, 0, now)
             began = Began(
                 conversation_id,
@@ -175,7 +175,7 @@ class Conversations:
         with self._space.exclusive(request=request_id):
             if request and (previous := self._begun(request)):
                 return self._repeated(previous, None)
-            fork_id = f"conv-{ULID()}"
+            fork_id = f"conv-{new_ulid()}"
 
             def lines(origin: Conversation) -> list[Content]:
                 return lines_of_fork(self._space, origin, fork_id, through, max_bytes)

@@ -16,7 +16,6 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
-from ulid import ULID
 
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import (
@@ -25,6 +24,7 @@ from recollect_server.domain.errors import (
     RecollectError,
     Unauthenticated,
 )
+from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.principal import Principal
 from recollect_server.domain.telemetry import CALL
 from recollect_server.services.audit import Audit, object_of
@@ -285,7 +285,7 @@ def _run(
     except Exception:
         # the end of the error table: what nobody foresaw is logged whole and answered without its
         # text
-        log_id = str(ULID())
+        log_id = new_ulid()
         log.exception("fault", method=name, log_id=log_id)
         failed = internal(log_id)
     return request, answer, failed

@@ -14,9 +14,9 @@ import grpc
 import structlog
 from google.rpc import status_pb2
 from grpc_status import rpc_status
-from ulid import ULID
 
 from recollect_server.domain.errors import Stopping, TooManySubscribers
+from recollect_server.domain.ids import new_ulid
 from recollect_server.transport.errors import internal, status_of
 from recollect_server.transport.handling import Send
 from recollect_server.transport.senders import Scheduled, Sender, Senders
@@ -128,7 +128,7 @@ class HeldStreams:
                 return True
         except Exception:
             # the end of the error table: what nobody foresaw ends this stream and no other
-            log_id = str(ULID())
+            log_id = new_ulid()
             log.exception("fault", stream=type(stream).__name__, log_id=log_id)
             stream.ending = internal(log_id)
         if stream.ending is not None:

@@ -20,7 +20,6 @@ from typing import TypeVar, cast
 import structlog
 from google.rpc import status_pb2
 from grpc_status import rpc_status
-from ulid import ULID
 
 from recollect_server.domain.errors import (
     IndexUnavailable,
@@ -31,6 +30,7 @@ from recollect_server.domain.errors import (
     TooManySubscribers,
     Unauthenticated,
 )
+from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.telemetry import UNMEASURED, Count, Telemetry
 from recollect_server.services.streaming.watching import Watched, Watcher
 from recollect_server.transport.errors import internal, status_of
@@ -472,7 +472,7 @@ class Streams:
             stream.ending = status_of(error)
         except Exception:
             # the end of the error table: what nobody foresaw ends this stream and no other
-            log_id = str(ULID())
+            log_id = new_ulid()
             log.exception("fault", watcher=type(stream.watcher).__name__, log_id=log_id)
             stream.ending = internal(log_id)
         stream.over = True

@@ -9,7 +9,6 @@ if a crash came between.
 from collections.abc import Iterable
 
 import structlog
-from ulid import ULID
 
 from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import (
@@ -33,6 +32,7 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.domain.routing import place_of
@@ -234,7 +234,7 @@ class Commands:
     def _begin(
         self, call: CommandCall, beginning: Beginning, run: CommandRun, model: str
     ) -> Replied:
-        conversation_id = f"conv-{ULID()}"
+        conversation_id = f"conv-{new_ulid()}"
         channel, participants, party, pinned = (
             beginning.channel,
             beginning.participants,

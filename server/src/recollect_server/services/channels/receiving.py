@@ -10,7 +10,6 @@ whatever else it says: providers deliver again with other times, names and heade
 from dataclasses import replace
 
 import structlog
-from ulid import ULID
 
 from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import Command, parse
@@ -23,6 +22,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import (
     NO_HEADERS,
@@ -251,7 +251,7 @@ class Receiving:
     def _begin(
         self, inbound: Inbound, headers: Headers, request: RequestKey, claim: Claim
     ) -> Stored:
-        conversation_id, now = f"conv-{ULID()}", self._space.clock()
+        conversation_id, now = f"conv-{new_ulid()}", self._space.clock()
         how = _beginning(inbound)
         began = Began(
             conversation_id, how.channel, now, how.participants, how.party, pinned=how.pinned

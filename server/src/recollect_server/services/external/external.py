@@ -6,8 +6,6 @@ to be asked once, not once a line.
 
 from dataclasses import dataclass, replace
 
-from ulid import ULID
-
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import (
@@ -35,7 +33,7 @@ from recollect_server.domain.external import (
 )
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import is_conversation_id, is_escalation_id
+from recollect_server.domain.ids import is_conversation_id, is_escalation_id, new_ulid
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, Passages, plain
@@ -163,7 +161,7 @@ class External:
             )
             stored, claim = self._with_party(channel, party)
             claim = replace(claim, request=f"delivery {channel} {provider_message_id}")
-            name = stored.communication.id if stored else f"ext-{ULID()}"
+            name = stored.communication.id if stored else f"ext-{new_ulid()}"
             with self._space.exclusive(conversation=name):
                 if stored is None:
                     began = CommunicationBegan(name, channel, party, message.timestamp)
@@ -216,7 +214,7 @@ class External:
         contents.append(message)
         if communication.trust is Trust.UNTRUSTED and not communication.open:
             opened = EscalationOpened(
-                f"esc-{ULID()}", sequence, question_about(communication, message), now
+                f"esc-{new_ulid()}", sequence, question_about(communication, message), now
             )
             escalation = Escalation(opened.id, communication.id, sequence, opened.question, now)
             contents.append(opened)
@@ -356,7 +354,7 @@ class External:
             if request and (before := self._before(request)):
                 return before.communication
             stored, claim = self._with_party(channel, party)
-            name = stored.communication.id if stored else f"ext-{ULID()}"
+            name = stored.communication.id if stored else f"ext-{new_ulid()}"
             with self._space.exclusive(conversation=name):
                 if stored is None:
                     now = self._space.clock()

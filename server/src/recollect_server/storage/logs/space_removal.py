@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from ulid import ULID
 
+from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import open_transcript, sync_folder
@@ -41,7 +41,7 @@ def remove_space(data_dir: Path, name: str, now: int) -> SpaceReceipt:
     """Remove a space with everything in its folder, durably. Nobody has it open, and nobody may
     open it meanwhile. Raises OSError.
     """
-    going = data_dir / f"{_GOING}{name}.{ULID()}"
+    going = data_dir / f"{_GOING}{name}.{new_ulid()}"
     hit("space.begun")
     (data_dir / name).rename(going)
     hit("space.renamed")
