@@ -3,6 +3,7 @@
 import re
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.storage.index.file import Seal, read_seal
 from recollect_server.transport.listening import CannotListen
 
+from tests import with_token
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.server.conftest import Connect, Service, code_of, server_process, user
 
@@ -190,3 +192,47 @@ def test_a_caller_that_gives_up_costs_nothing_but_its_own_answer(
     again = service.conversations.AppendTurn(request)
     assert again.messages[0].sequence == 2
     assert service.get(conversation_id).message_count == 1
+
+
+def test_git_does_not_offer_a_new_data_folder_for_commit_and_nothing_else_is_hidden(
+    start_server: Start, connect: Connect, tmp_path: Path
+) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=repository, check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "-q")
+    server = start_server(data_dir=repository / ".recollect")
+    connect(server).conversation_of("zebra")
+    assert git("status", "--porcelain") == ""
+    server.stop()
+    (server.data_dir / ".gitignore").write_text("mine")
+    start_server(data_dir=server.data_dir).stop()
+    assert (server.data_dir / ".gitignore").read_text() == "mine"
+    # a folder that has a project's own files is not hidden
+    (repository / "main.py").touch()
+    start_server(data_dir=repository).stop()
+    assert not (repository / ".gitignore").exists()
+    assert "main.py" in git("status", "--porcelain")
+
+
+def test_a_start_writes_what_it_locks_and_looks_at_and_no_more(
+    start_server: Start,
+) -> None:
+    server = start_server()
+    written = sorted(
+        str(path.relative_to(server.data_dir))
+        for path in server.data_dir.rglob("*")
+        if path.is_file() and not path.name.endswith(("-wal", "-shm"))
+    )
+    assert written == [
+        ".gitignore",
+        "default/conversations/conversations.db",
+        "recollect.format",
+        "recollect.lock",
+        *["tokens.jsonl"] * with_token.ON,
+    ]

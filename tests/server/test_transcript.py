@@ -132,6 +132,7 @@ def test_nothing_but_what_the_design_names_lies_in_the_folder(
         for path in server.data_dir.rglob("*")
         if path.is_file()
     ) == [
+        ".gitignore",
         f"default/conversations/{conversation_id}.jsonl",
         "default/conversations/conversations.db",
         "default/conversations/conversations.db.seal",

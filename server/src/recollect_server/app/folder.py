@@ -21,6 +21,9 @@ from recollect_server.storage.logs.store import LogUnavailable
 log = structlog.get_logger("recollect.folder")
 
 LOCK = "recollect.lock"
+_GITIGNORE = ".gitignore"
+# in a folder that no server has used yet: of an embedded client, and of commands beside the server
+_BEFOREHAND = {".embedded", "tokens.jsonl", "audit.jsonl", "recollect.yaml"}
 
 
 class CannotStart(Exception):
@@ -136,6 +139,7 @@ class FolderLock:
                 self._folder = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 closing.callback(os.close, self._folder)
                 _lock_folder(self._folder)
+                _hide_from_git(data_dir, self._folder)
                 self._handle = open_transcript(self._path, os.O_RDWR | os.O_CREAT)
                 closing.callback(os.close, self._handle)
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,6 +220,19 @@ class FolderLock:
         with suppress(OSError):
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, text, 0)
+
+
+def _hide_from_git(data_dir: Path, handle: int) -> None:
+    """Keep git from offering conversations for commit, in a folder that is new. One that has files
+    already may have others' beside the server's.
+    """
+    if set(os.listdir(handle)) <= _BEFOREHAND:
+        with suppress(OSError):  # whatever refuses it refuses what matters more
+            made = open_transcript(data_dir / _GITIGNORE, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                os.write(made, b"# Made by Recollect: conversations are not for commit.\n*\n")
+            finally:
+                os.close(made)
 
 
 def _lock_folder(handle: int) -> None:
