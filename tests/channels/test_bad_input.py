@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from recollect.v1 import channel_service_pb2 as api
 from recollect.v1.channel_pb2 import (
     CliOrigin,
@@ -157,20 +156,6 @@ def test_an_identity_that_is_wrong_is_refused(
         failure = failure_of(call)
         assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", named)
     assert kept_by(post, server) == files
-
-
-@pytest.mark.parametrize("channel", ["whatsapp", "signal", "sms"])
-def test_an_owner_has_no_phone_number_without_a_digit(
-    server: RunningServer, post: Post, channel: str
-) -> None:
-    files = kept_by(post, server)
-    request = api.AddOwnerIdentityRequest(channel=channel, identity="abc")
-    failure = failure_of(lambda: post.stub.AddOwnerIdentity(request))
-    assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("identity",))
-    assert kept_by(post, server) == files
-    for identity in ("+44 20 7946 0000", "US.1349120865530274", "120363@lid"):
-        request = api.AddOwnerIdentityRequest(channel=channel, identity=identity)
-        assert post.stub.AddOwnerIdentity(request).identity.channel == channel
 
 
 def test_links_that_are_wrong_are_refused(server: RunningServer, post: Post) -> None:

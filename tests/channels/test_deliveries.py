@@ -1,6 +1,22 @@
 """Deliveries that come twice, at once, or after a delete: stored once and answered alike."""
 
-from tests.channels.conftest import ALEX, Post, Reach, home
+from itertools import chain
+from typing import Any
+
+import pytest
+from recollect_server.storage.logs.record import seal, unseal
+
+from tests.channels.conftest import (
+    ALEX,
+    ALEX_MAIL,
+    SAM,
+    STRANGER,
+    Post,
+    Reach,
+    Response,
+    home,
+    reply,
+)
 from tests.conftest import MovableClock, Start
 from tests.server.conftest import at_once, delete_index, files_with, kept_by, moment
 
@@ -14,8 +30,111 @@ def test_a_provider_delivers_a_message_three_times(post: Post, clock: MovableClo
     )
     changed = post.whatsapp("Only once, edited", delivery="wamid.1")
     assert (first.duplicate, again.duplicate, changed.duplicate) == (False, True, True)
-    assert first.conversation == again.conversation == changed.conversation
+    assert first.conversation == again.conversation
+    # an answer holds nothing that its caller did not send: here another text
+    assert (home(changed), list(changed.conversation.messages)) == (home(first), [])
     assert post.said(home(first)) == ["Only once", "And then this"]
+
+
+def test_one_id_of_several_senders_or_places_is_as_many_messages(post: Post) -> None:
+    """A sender of mail chooses its Message-ID, and messengers number the messages of each chat."""
+    post.own("whatsapp", SAM)
+    post.own("discord", "77")
+
+    def deliveries() -> list[tuple[str, Response]]:
+        mallory = "mallory@example.net"
+        return [
+            ("a", post.mail("a", "<m1@x>", delivery="<m1@x>")),
+            ("b", post.mail("b", "<m1@x>", delivery="<m1@x>", sender=mallory)),
+            ("c", post.mail("c", "<m2@x>", delivery="<m2@x>", sender=mallory)),
+            ("d", post.mail("d", "<m2@x>", delivery="<m2@x>")),
+            ("e", post.whatsapp("e", delivery="7")),
+            ("f", post.whatsapp("f", SAM, delivery="7")),
+            ("g", post.whatsapp("g", delivery="7", group="1@g.us")),
+            ("h", post.whatsapp("h", delivery="7", group="2@g.us")),
+            ("i", post.whatsapp("i", STRANGER, delivery="7")),
+            ("j", post.whatsapp("j", STRANGER, delivery="7", group="1@g.us")),
+            ("k", post.discord("k", delivery="7", dm_user_id="77")),
+            ("l", post.discord("l", delivery="7", channel_id="1")),
+            ("m", post.discord("m", delivery="7", thread_id="1")),
+            ("n", post.cli("n", delivery="7")),
+            ("o", post.cli("o", "other", delivery="7")),
+            ("p", post.deliver("telegram", "p", "1001", delivery="7")),
+            ("q", post.deliver("telegram", "q", "1002", delivery="7")),
+        ]
+
+    def texts(response: Response) -> list[str]:
+        if response.WhichOneof("outcome") == "external":
+            return [response.external.message.text]
+        return [it.content for it in response.conversation.messages]
+
+    first, again = deliveries(), deliveries()
+    assert [texts(it) for _, it in first] == [[text] for text, _ in first]
+    assert not any(it.duplicate for _, it in first)
+    assert [texts(it) for _, it in again] == [[text] for text, _ in again]
+    assert all(it.duplicate for _, it in again)
+    owners = {text for text, it in first if it.WhichOneof("outcome") == "conversation"}
+    assert owners == set("adefghklmno")
+    assert sorted(chain.from_iterable(post.everything().values())) == sorted(owners)
+
+
+@pytest.mark.files
+def test_what_a_version_before_stored_by_channel_and_id_alone_is_known_again(
+    start_server: Start, reach: Reach
+) -> None:
+    server = start_server()
+    post = reach(server)
+    post.own("whatsapp", ALEX)
+    post.own("whatsapp", SAM)
+    post.own("email", ALEX_MAIL)
+
+    def deliveries(sender: str = ALEX, mail: str = ALEX_MAIL, group: str = "1@g.us") -> list[bool]:
+        return [
+            post.whatsapp("Alone", sender, delivery="1").duplicate,
+            post.whatsapp("/history", sender, delivery="2").duplicate,
+            post.whatsapp("Together", sender, group, delivery="3").duplicate,
+            post.mail("By mail", "<m1@x>", delivery="<m1@x>", sender=mail).duplicate,
+            post.whatsapp("Of a stranger", f"{sender}9", delivery="4").duplicate,
+            post.whatsapp("Forgotten", sender, "3@g.us", delivery="5").duplicate,
+        ]
+
+    deliveries()
+    forgotten = next(it for it, texts in post.everything().items() if texts == ["Forgotten"])
+    server.stop()
+    for path in server.folder.glob("conv-*.jsonl"):
+        lines = map(unseal, path.read_bytes().splitlines())
+        path.write_bytes(b"".join(seal(_as_before(line)) for line in lines))
+    delete_index(server)
+    server = start_server()
+    post = reach(server)
+    post.delete(forgotten)
+    assert deliveries() == [True] * 6
+    before = post.everything()
+    # neither another sender nor another place is a repeat of them
+    assert deliveries(SAM, "mallory@example.net", "2@g.us")[:5] == [False] * 5
+    assert before == {name: texts for name, texts in post.everything().items() if name in before}
+
+
+def _as_before(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line as a version before wrote it: its delivery named the channel and the id."""
+    words = line.get("requestId", "").split(" ", 2)
+    return line | {"requestId": f"{words[0][1:]} {words[2]}"} if len(words) == 3 else line
+
+
+def test_a_repeat_with_other_words_is_answered_without_words(post: Post) -> None:
+    post.whatsapp("The door code is 4711")
+    commanded = post.whatsapp("/history", delivery="1")
+    assert "4711" in reply(commanded)
+    for text in ("/help", "What did I say?"):
+        other = post.whatsapp(text, delivery="1")
+        assert (other.duplicate, reply(other), home(other)) == (True, "", home(commanded))
+    stranger = post.whatsapp("A secret", STRANGER, delivery="2").external
+    other = post.whatsapp("What did I write?", STRANGER, delivery="2")
+    assert (other.duplicate, other.external.communication.id, "secret" in str(other)) == (
+        True,
+        stranger.communication.id,
+        False,
+    )
 
 
 def test_the_same_delivery_on_another_channel_is_another_message(post: Post) -> None:

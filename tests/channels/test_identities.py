@@ -1,9 +1,19 @@
 """Owners, and the addresses that belong to one person."""
 
+from functools import partial
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from recollect_server.domain.addresses import normal_address, normal_group, normal_message_ids
+from recollect.v1.external_communication_pb2 import TRUST_KNOWN
+from recollect.v1.external_communication_service_pb2 import RegisterContactRequest
+from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
+from recollect_server.domain.addresses import (
+    normal_address,
+    normal_group,
+    normal_message_ids,
+    spellings,
+)
 from recollect_server.storage.logs.record import seal, unseal
 
 from tests.cases import each
@@ -16,13 +26,20 @@ ADDRESSES = {
         "1555000": [
             "+1 555-000", "1555000", "1555000@s.whatsapp.net", "1555000@c.us", "001555000", "1555000:12@s.whatsapp.net",
             "1555000.0:3@S.WHATSAPP.NET", "whatsapp:+1555000", "(1) 555.000", " +1555000 ", "＋1 555 000", "tel:+1-555-000",
+            "\u202a+1 555\u2011000\u202c", "\u200e+1 555-000", "+1 555\u2013000", "\u2066+1\u00a0555-000\u2069", "+1 555\u2212000",
+            "\u0661\u0665\u0665\u0665\u0660\u0660\u0660", "+1\u00ad555\u200b000\ufeff",
         ],
+        "49301234567": ["+49 (0)30 1234567", "+49 30 1234567"],
+        "390612345678": ["+39 06 12345678", "+39 (0)6 12345678"],
+        "5491112345678": ["+54 9 11 1234-5678", "+54 11 15 1234 5678"],
         "98765@lid": ["98765@lid", "98765:4@LID"],
         "": ["", " ", "()", "+"],
     },
     "sms": {"4930": ["+49 30", "004930", "0000 4930"], "0493": ["0493"]},
     "email": {
-        "a@b.c": ["a@b.c", "A@B.C", '"Alex" <a@b.c>', "Alex <A@b.c>", "<a@b.c>", "mailto:a@b.c", "a@b.c (Alex)", " a@b.c "],
+        "a@b.c": [
+            "a@b.c", "A@B.C", '"Alex" <a@b.c>', "Alex <A@b.c>", "<a@b.c>", "mailto:a@b.c", "a@b.c (Alex)", " a@b.c ", "\u202aa@b.c\u202c", "\u200e<a@b.c>\u200f",
+        ],
         "a+tag@b.c": ["A+Tag@b.c"],
         "": ["", "alex", "@b.c", "a@", "<>", "a b@c"],
     },
@@ -62,11 +79,96 @@ def test_a_number_is_the_same_however_it_is_grouped(
 ) -> None:
     gaps = [data.draw(st.sampled_from(["", "", " ", "-", "."])) for _ in digits]
     written = prefix + "".join(digit + gap for digit, gap in zip(digits, gaps, strict=True))
-    assert (
-        normal_address("whatsapp", written)
-        == normal_address("whatsapp", f"{digits}@s.whatsapp.net")
-        == digits
+    forms = {normal_address("whatsapp", it) for it in (written, f"{digits}@s.whatsapp.net", digits)}
+    assert len(forms) == 1
+
+
+@hypothesis.given(address=st.from_regex(r"\A(52|54|55)[0-9]{8,12}\Z") | st.text(max_size=20))
+def test_all_spellings_of_a_number_have_the_same_spellings(address: str) -> None:
+    address = normal_address("whatsapp", address)
+    forms = spellings("whatsapp", address)
+    assert address in forms
+    assert {spellings("whatsapp", it) for it in forms} == {forms}
+
+
+def test_a_landline_is_no_spelling_of_a_mobile_number() -> None:
+    assert spellings("sms", "551133334444") == ("551133334444",)
+    assert spellings("sms", "5511933334444") == ("5511933334444",)
+    assert spellings("discord", "553188888888") == ("553188888888",)
+
+
+def test_an_owner_is_known_by_every_spelling_of_a_number(post: Post) -> None:
+    for declared, other in (
+        ("+55 31 98888-8888", "553188888888"),
+        ("+52 1 55 1234 5678", "525512345678"),
+        ("+54 11 1234-5678", "5491112345678@s.whatsapp.net"),
+    ):
+        address = post.own("whatsapp", declared, "Ana").identity
+        assert post.own("whatsapp", other).identity == address
+        first = home(post.whatsapp("One", declared, delivery="1"))
+        assert home(post.whatsapp("Two", other)) == first
+        assert post.whatsapp("One", other, delivery="1").duplicate
+        assert post.said(first) == ["One", "Two"]
+        assert post.found("two", participants=[declared]) == [first]
+        assert post.unlink("whatsapp", other).identity == address
+        assert post.disown("whatsapp", other).identity == address
+        stranger = post.whatsapp("Three", other).external.communication
+        assert post.whatsapp("Four", declared).external.communication.id == stranger.id
+
+
+def test_the_addresses_of_one_person_continue_one_conversation(post: Post) -> None:
+    post.own("whatsapp", "99887766@lid")
+    post.own("discord", "78", "Alex")
+    number, lid = home(post.whatsapp("One")), home(post.whatsapp("Two", "99887766@lid"))
+    assert lid != number
+    post.link("Alex", ("whatsapp", ALEX), ("whatsapp", "99887766@lid"))
+    # of two that were begun before, the newest goes on
+    assert home(post.whatsapp("Three")) == home(post.whatsapp("Four", "99887766@lid")) == lid
+    assert [post.get(it).pinned for it in (number, lid)] == [False, True]
+    new = home(post.whatsapp("/new"))
+    assert home(post.whatsapp("Five", "99887766@lid")) == home(post.whatsapp("Six")) == new
+    assert home(post.whatsapp("/new", "99887766@lid")) == (last := home(post.whatsapp("Seven")))
+    written = post.create("whatsapp", party={"contact": ALEX}, pinned=True).id
+    assert home(post.whatsapp("Eight", "99887766@lid")) == written
+    assert [post.get(it).pinned for it in (new, last, written)] == [False, False, True]
+    assert post.command(number, "/new").conversation.pinned is False
+    assert home(post.discord("Nine", "78", dm_user_id="78")) not in (new, last, written)
+    homes = at_once(
+        8, lambda it: home(post.whatsapp(f"At once {it}", (ALEX, "99887766@lid")[it % 2]))
     )
+    assert set(homes) == {written}
+    post.unlink("whatsapp", "99887766@lid")
+    assert home(post.whatsapp("Ten", "99887766@lid")) != written
+
+
+def test_an_address_that_nobody_can_have_is_refused_by_the_fields_name(post: Post) -> None:
+    """Kept as it stands, it would be of nobody, and its owner a stranger."""
+    contacts = ExternalCommunicationServiceStub(post.channel)
+    for channel, address in (
+        ("whatsapp", "Alex"),
+        ("whatsapp", "+1 555 CALL"),
+        ("whatsapp", "call 1555000"),
+        ("whatsapp", "120363@g.us"),
+        ("whatsapp", "alex@lid"),
+        ("sms", "1555000@lid"),
+        ("signal", "alex 1"),
+        ("email", "alex at example.org"),
+    ):
+        declared = RegisterContactRequest(channel=channel, party=address, trust=TRUST_KNOWN)
+        for field, call in (
+            ("identity", partial(post.own, channel, address)),
+            ("party", partial(contacts.RegisterContact, declared)),
+            ("party", partial(post.create, channel, party={"contact": address}, pinned=True)),
+        ):
+            if (channel, field) == ("sms", "party"):
+                continue  # a sender of sms may be a word
+            failure = failure_of(call)
+            assert (failure.code, list(failure.fields)) == ("INVALID_ARGUMENT", [field]), address
+    assert post.own("whatsapp", "US.1349120865530274").identity == "us.1349120865530274"
+    assert post.own("whatsapp", "120363@lid").identity == "120363@lid"
+    for address in ("1555001", "alex.01", "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"):
+        assert post.own("signal", address).identity == address
+    assert len(post.identities()) == 7
 
 
 @hypothesis.given(text=st.text())

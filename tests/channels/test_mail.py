@@ -199,3 +199,20 @@ def test_in_whatever_order_messages_arrive_those_of_one_thread_end_in_one_place(
         (True, True),
         (False, False),
     }
+
+
+def test_an_address_in_place_of_a_message_id_joins_no_threads(post: Post) -> None:
+    """Old mailers answer with the address of whom they answer."""
+    first = home(post.mail("The bill", "<a@mail>"))
+    for number, answers in enumerate(
+        (
+            "<alex@example.org>",
+            "alex@example.org",
+            'Your message of "Mon, 2 Jan" <agent@mail>',
+            "Agent <agent@mail>",
+        )
+    ):
+        mails = [home(post.mail("Re: a bill", f"<{number}.{it}@mail>", answers)) for it in range(2)]
+        assert len({first, *mails}) == 3, answers
+    assert home(post.mail("Paid", "<b@mail>", "Your message of Monday <a@mail>")) == first
+    assert home(post.mail("Really", "<c@mail>", "<b@mail>")) == first

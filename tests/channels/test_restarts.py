@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import orjson
 import pytest
+from recollect_server.storage.logs.received import key_of_delivery
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import RunningServer, Start
@@ -105,16 +106,17 @@ def test_a_first_message_is_one_write_and_whole_or_not_there(
 ) -> None:
     file = transcript(server, home(post.whatsapp("All in one", delivery="wamid.1")))
     began, message = (orjson.loads(line) for line in file.read_bytes().splitlines())
+    delivery = key_of_delivery("whatsapp", "1555000", "", "wamid.1")
     assert (began["type"], began["pinned"], began["batch"], began["requestId"]) == (
         "meta",
         True,
         [1, 2],
-        "whatsapp wamid.1",
+        delivery,
     )
     assert (message["type"], message["batch"], message["requestId"], message["turnNumber"]) == (
         "turn",
         [2, 2],
-        "whatsapp wamid.1",
+        delivery,
         1,
     )
 

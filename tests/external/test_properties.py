@@ -45,7 +45,7 @@ class Story:
     def __init__(self, start: Start, meet: Meet, data_dir: Path) -> None:
         self._start, self._meet, self._data_dir = start, meet, data_dir
         self._expected = {"ann": Expected(), "bob": Expected()}
-        self._numbers: set[int] = set()
+        self._delivered: set[tuple[str, int]] = set()
         self._count = 0
         self._begin()
 
@@ -54,14 +54,12 @@ class Story:
         self.outside: Outside = self._meet(self.server)
 
     def deliver(self, party: str, number: int) -> None:
-        """Deliver a message. Ids are the channel's: another party's message with the same id is
-        taken for the first one.
-        """
+        """Deliver a message. Another party's message with the same id is another one."""
         received = self.outside.write(f"Message {number}", party=party, delivered=f"id-{number}")
-        assert received.duplicate == (number in self._numbers)
+        assert received.duplicate == ((party, number) in self._delivered)
         if received.duplicate:
             return
-        self._numbers.add(number)
+        self._delivered.add((party, number))
         expected = self._expected[party]
         expected.name = received.communication.id
         expected.texts.append(f"Message {number}")

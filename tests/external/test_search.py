@@ -174,7 +174,11 @@ def as_before(path: Path) -> None:
             str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({table})")
         )
         connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - names from above
-        connection.execute(f"INSERT INTO main.{table}({columns}) SELECT {columns} FROM now.{table}")  # noqa: S608
+        # a delivery had its channel, and was none of a party
+        source = f"now.{table}"
+        if table == "external_deliveries":
+            source += " JOIN now.external_communications USING (number)"
+        connection.execute(f"INSERT INTO main.{table}({columns}) SELECT {columns} FROM {source}")  # noqa: S608
     connection.execute("DELETE FROM identity WHERE name = 'inode'")
     connection.close()
     before.replace(path)

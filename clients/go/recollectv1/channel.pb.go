@@ -432,7 +432,7 @@ type StoredInConversation struct {
 
 	// The conversation that the message joined.
 	Conversation *Conversation `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
-	// The messages as stored.
+	// The messages as stored. None in the answer to a repeat with another text.
 	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 }
 

@@ -31,13 +31,16 @@ type ReceiveRequest struct {
 
 	// The channel. It must match `origin` if that is set. Required.
 	Channel string `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	// The provider's id of this message, unique on the channel. A repeat is answered and not stored,
-	// for ever, also after a restart or with a new index. 1 to 998 characters. Required. It replaces
-	// a `request_id`, except that a repeat may have another payload: providers deliver again with
-	// other times, names and headers, and it is the same message.
+	// The provider's id of this message, unique among those of its sender in its place: the group,
+	// channel, thread or session of `origin`. Put the chat into it where a provider numbers each chat
+	// and `origin` cannot name the chat. A repeat is answered and not stored, for ever, also after a
+	// restart or with a new index. 1 to 998 characters. Required. It replaces a `request_id`, except
+	// that a repeat may have another payload: providers deliver again with other times, names and
+	// headers, and it is the same message.
 	ProviderMessageId string `protobuf:"bytes,2,opt,name=provider_message_id,json=providerMessageId,proto3" json:"provider_message_id,omitempty"`
 	// The sender as the channel names it, in any usual form: `+1 555-000`, `1555000@s.whatsapp.net`,
-	// `"Alex" <a@b.c>`. The caller vouches for it: the server does not check where an e-mail comes
+	// `"Alex" <a@b.c>`. A number is one address with and without Brazil's ninth digit, Mexico's 1 and
+	// Argentina's 9. The caller vouches for it: the server does not check where an e-mail comes
 	// from. At most 320 characters. Required except on `web` and `cli`, where it is the owner.
 	Sender string `protobuf:"bytes,3,opt,name=sender,proto3" json:"sender,omitempty"`
 	// The text. The whole request is at most 1 MiB (setting `max_message_bytes`). Required without an
@@ -243,7 +246,8 @@ type ReceiveResponse struct {
 	//	*ReceiveResponse_External
 	Outcome isReceiveResponse_Outcome `protobuf_oneof:"outcome"`
 	// True if this provider's message had been received before; the outcome is that of the first
-	// time.
+	// time. It shows only what the caller sent again: if the text or the attachments are others,
+	// `messages`, the reply of a command, and a third party's text and escalation are left out.
 	Duplicate bool `protobuf:"varint,4,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
 }
 
@@ -474,8 +478,9 @@ type AddOwnerIdentityRequest struct {
 
 	// The channel. Required.
 	Channel string `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	// The address on it, in any usual form. 1 to 320 characters. Required.
-	// On whatsapp, signal and sms it has a digit.
+	// The address on it, in any usual form. 1 to 320 characters. Required. On `whatsapp`, `signal`
+	// and `sms` a phone number; on `whatsapp` also an id with its server or country, on `signal` a
+	// username or an account's id.
 	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The person it belongs to. At most 256 characters. Unset means that it stands alone, or keeps
 	// the person it has.

@@ -17,12 +17,16 @@ const _ = grpc.SupportPackageIsVersion7
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type ChannelServiceClient interface {
-	// Accept one inbound message, exactly once by its provider's id, and report its outcome.
+	// Accept one inbound message, exactly once by its sender, place and provider's id, and report its
+	// outcome.
 	//
 	// A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash
 	// command, unless it has attachments. Commands are answered and not stored: `/new`, `/model`,
 	// `/history`, `/clear`, `/help`. `/help` explains them; an unknown command is answered with that
 	// help. `/usr/bin is full` and `and/or` are messages.
+	//
+	// If the place's conversation is full (settings `max_conversation_messages` and
+	// `max_conversation_bytes`), the message begins the next one there.
 	//
 	// A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the
 	// message again later. A conversation that `web` names and that does not exist fails with
@@ -41,7 +45,8 @@ type ChannelServiceClient interface {
 	RemoveOwnerIdentity(ctx context.Context, in *RemoveOwnerIdentityRequest, opts ...grpc.CallOption) (*RemoveOwnerIdentityResponse, error)
 	// List the owner's addresses.
 	ListOwnerIdentities(ctx context.Context, in *ListOwnerIdentitiesRequest, opts ...grpc.CallOption) (*ListOwnerIdentitiesResponse, error)
-	// Declare that several addresses belong to one person. No transcript is merged. Fails with
+	// Declare that several addresses belong to one person. No transcript is merged: what comes in from
+	// any of them on one channel joins the newest of their pinned conversations there. Fails with
 	// ERROR_REASON_NOT_FOUND if one was not added.
 	LinkIdentities(ctx context.Context, in *LinkIdentitiesRequest, opts ...grpc.CallOption) (*LinkIdentitiesResponse, error)
 	// Detach an address from its person. Fails with ERROR_REASON_NOT_FOUND if the address was not
@@ -124,12 +129,16 @@ func (c *channelServiceClient) UnlinkIdentity(ctx context.Context, in *UnlinkIde
 // All implementations must embed UnimplementedChannelServiceServer
 // for forward compatibility
 type ChannelServiceServer interface {
-	// Accept one inbound message, exactly once by its provider's id, and report its outcome.
+	// Accept one inbound message, exactly once by its sender, place and provider's id, and report its
+	// outcome.
 	//
 	// A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash
 	// command, unless it has attachments. Commands are answered and not stored: `/new`, `/model`,
 	// `/history`, `/clear`, `/help`. `/help` explains them; an unknown command is answered with that
 	// help. `/usr/bin is full` and `and/or` are messages.
+	//
+	// If the place's conversation is full (settings `max_conversation_messages` and
+	// `max_conversation_bytes`), the message begins the next one there.
 	//
 	// A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the
 	// message again later. A conversation that `web` names and that does not exist fails with
@@ -148,7 +157,8 @@ type ChannelServiceServer interface {
 	RemoveOwnerIdentity(context.Context, *RemoveOwnerIdentityRequest) (*RemoveOwnerIdentityResponse, error)
 	// List the owner's addresses.
 	ListOwnerIdentities(context.Context, *ListOwnerIdentitiesRequest) (*ListOwnerIdentitiesResponse, error)
-	// Declare that several addresses belong to one person. No transcript is merged. Fails with
+	// Declare that several addresses belong to one person. No transcript is merged: what comes in from
+	// any of them on one channel joins the newest of their pinned conversations there. Fails with
 	// ERROR_REASON_NOT_FOUND if one was not added.
 	LinkIdentities(context.Context, *LinkIdentitiesRequest) (*LinkIdentitiesResponse, error)
 	// Detach an address from its person. Fails with ERROR_REASON_NOT_FOUND if the address was not

@@ -118,8 +118,10 @@ const (
 	// other spaces or for another conversation. Metadata: `scope` (the missing one; empty if the token
 	// has all that the call needs), `method`.
 	ErrorReason_ERROR_REASON_PERMISSION_DENIED ErrorReason = 27
-	// RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit. RetryInfo gives
-	// the time to retry. Metadata: `limit`, `of` (`token`, `space` or `peer`).
+	// RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit, and RetryInfo
+	// gives the time to retry; or the conversation has as many messages or bytes as one may have, and
+	// has no RetryInfo: begin another one. Metadata: `limit`, `of` (`token`, `space`, `peer` or
+	// `conversation`).
 	ErrorReason_ERROR_REASON_LIMIT_EXCEEDED ErrorReason = 28
 	// RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
 	// time to retry.

@@ -217,7 +217,7 @@ class StoredInConversation(_message.Message):
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """The messages as stored."""
+        """The messages as stored. None in the answer to a repeat with another text."""
 
     def __init__(
         self,

@@ -43,14 +43,17 @@ class ReceiveRequest(_message.Message):
     channel: _builtins.str
     """The channel. It must match `origin` if that is set. Required."""
     provider_message_id: _builtins.str
-    """The provider's id of this message, unique on the channel. A repeat is answered and not stored,
-    for ever, also after a restart or with a new index. 1 to 998 characters. Required. It replaces
-    a `request_id`, except that a repeat may have another payload: providers deliver again with
-    other times, names and headers, and it is the same message.
+    """The provider's id of this message, unique among those of its sender in its place: the group,
+    channel, thread or session of `origin`. Put the chat into it where a provider numbers each chat
+    and `origin` cannot name the chat. A repeat is answered and not stored, for ever, also after a
+    restart or with a new index. 1 to 998 characters. Required. It replaces a `request_id`, except
+    that a repeat may have another payload: providers deliver again with other times, names and
+    headers, and it is the same message.
     """
     sender: _builtins.str
     """The sender as the channel names it, in any usual form: `+1 555-000`, `1555000@s.whatsapp.net`,
-    `"Alex" <a@b.c>`. The caller vouches for it: the server does not check where an e-mail comes
+    `"Alex" <a@b.c>`. A number is one address with and without Brazil's ninth digit, Mexico's 1 and
+    Argentina's 9. The caller vouches for it: the server does not check where an e-mail comes
     from. At most 320 characters. Required except on `web` and `cli`, where it is the owner.
     """
     text: _builtins.str
@@ -128,7 +131,8 @@ class ReceiveResponse(_message.Message):
     DUPLICATE_FIELD_NUMBER: _builtins.int
     duplicate: _builtins.bool
     """True if this provider's message had been received before; the outcome is that of the first
-    time.
+    time. It shows only what the caller sent again: if the text or the attachments are others,
+    `messages`, the reply of a command, and a third party's text and escalation are left out.
     """
     @_builtins.property
     def conversation(self) -> _channel_pb2.StoredInConversation:
@@ -234,8 +238,9 @@ class AddOwnerIdentityRequest(_message.Message):
     channel: _builtins.str
     """The channel. Required."""
     identity: _builtins.str
-    """The address on it, in any usual form. 1 to 320 characters. Required.
-    On whatsapp, signal and sms it has a digit.
+    """The address on it, in any usual form. 1 to 320 characters. Required. On `whatsapp`, `signal`
+    and `sms` a phone number; on `whatsapp` also an id with its server or country, on `signal` a
+    username or an account's id.
     """
     person: _builtins.str
     """The person it belongs to. At most 256 characters. Unset means that it stands alone, or keeps

@@ -99,12 +99,16 @@ class ChannelServiceServicer(object):
     """
 
     def Receive(self, request, context):
-        """Accept one inbound message, exactly once by its provider's id, and report its outcome.
+        """Accept one inbound message, exactly once by its sender, place and provider's id, and report its
+        outcome.
 
         A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash
         command, unless it has attachments. Commands are answered and not stored: `/new`, `/model`,
         `/history`, `/clear`, `/help`. `/help` explains them; an unknown command is answered with that
         help. `/usr/bin is full` and `and/or` are messages.
+
+        If the place's conversation is full (settings `max_conversation_messages` and
+        `max_conversation_bytes`), the message begins the next one there.
 
         A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the
         message again later. A conversation that `web` names and that does not exist fails with
@@ -148,7 +152,8 @@ class ChannelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def LinkIdentities(self, request, context):
-        """Declare that several addresses belong to one person. No transcript is merged. Fails with
+        """Declare that several addresses belong to one person. No transcript is merged: what comes in from
+        any of them on one channel joins the newest of their pinned conversations there. Fails with
         ERROR_REASON_NOT_FOUND if one was not added.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

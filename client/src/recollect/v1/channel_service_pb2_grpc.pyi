@@ -46,12 +46,16 @@ class ChannelServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ChannelServiceAsyncStub: ...
     Receive: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.ReceiveRequest, _channel_service_pb2.ReceiveResponse]
-    """Accept one inbound message, exactly once by its provider's id, and report its outcome.
+    """Accept one inbound message, exactly once by its sender, place and provider's id, and report its
+    outcome.
 
     A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash
     command, unless it has attachments. Commands are answered and not stored: `/new`, `/model`,
     `/history`, `/clear`, `/help`. `/help` explains them; an unknown command is answered with that
     help. `/usr/bin is full` and `and/or` are messages.
+
+    If the place's conversation is full (settings `max_conversation_messages` and
+    `max_conversation_bytes`), the message begins the next one there.
 
     A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the
     message again later. A conversation that `web` names and that does not exist fails with
@@ -74,7 +78,8 @@ class ChannelServiceStub:
     ListOwnerIdentities: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.ListOwnerIdentitiesRequest, _channel_service_pb2.ListOwnerIdentitiesResponse]
     """List the owner's addresses."""
     LinkIdentities: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.LinkIdentitiesRequest, _channel_service_pb2.LinkIdentitiesResponse]
-    """Declare that several addresses belong to one person. No transcript is merged. Fails with
+    """Declare that several addresses belong to one person. No transcript is merged: what comes in from
+    any of them on one channel joins the newest of their pinned conversations there. Fails with
     ERROR_REASON_NOT_FOUND if one was not added.
     """
     UnlinkIdentity: _grpc.UnaryUnaryMultiCallable[_channel_service_pb2.UnlinkIdentityRequest, _channel_service_pb2.UnlinkIdentityResponse]
@@ -100,12 +105,16 @@ class ChannelServiceAsyncStub(ChannelServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Receive: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.ReceiveRequest, _channel_service_pb2.ReceiveResponse]  # type: ignore[assignment]
-    """Accept one inbound message, exactly once by its provider's id, and report its outcome.
+    """Accept one inbound message, exactly once by its sender, place and provider's id, and report its
+    outcome.
 
     A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash
     command, unless it has attachments. Commands are answered and not stored: `/new`, `/model`,
     `/history`, `/clear`, `/help`. `/help` explains them; an unknown command is answered with that
     help. `/usr/bin is full` and `and/or` are messages.
+
+    If the place's conversation is full (settings `max_conversation_messages` and
+    `max_conversation_bytes`), the message begins the next one there.
 
     A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the
     message again later. A conversation that `web` names and that does not exist fails with
@@ -128,7 +137,8 @@ class ChannelServiceAsyncStub(ChannelServiceStub):
     ListOwnerIdentities: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.ListOwnerIdentitiesRequest, _channel_service_pb2.ListOwnerIdentitiesResponse]  # type: ignore[assignment]
     """List the owner's addresses."""
     LinkIdentities: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.LinkIdentitiesRequest, _channel_service_pb2.LinkIdentitiesResponse]  # type: ignore[assignment]
-    """Declare that several addresses belong to one person. No transcript is merged. Fails with
+    """Declare that several addresses belong to one person. No transcript is merged: what comes in from
+    any of them on one channel joins the newest of their pinned conversations there. Fails with
     ERROR_REASON_NOT_FOUND if one was not added.
     """
     UnlinkIdentity: _aio.UnaryUnaryMultiCallable[_channel_service_pb2.UnlinkIdentityRequest, _channel_service_pb2.UnlinkIdentityResponse]  # type: ignore[assignment]
@@ -157,12 +167,16 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _channel_service_pb2.ReceiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_channel_service_pb2.ReceiveResponse, _abc.Awaitable[_channel_service_pb2.ReceiveResponse]]:
-        """Accept one inbound message, exactly once by its provider's id, and report its outcome.
+        """Accept one inbound message, exactly once by its sender, place and provider's id, and report its
+        outcome.
 
         A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash
         command, unless it has attachments. Commands are answered and not stored: `/new`, `/model`,
         `/history`, `/clear`, `/help`. `/help` explains them; an unknown command is answered with that
         help. `/usr/bin is full` and `and/or` are messages.
+
+        If the place's conversation is full (settings `max_conversation_messages` and
+        `max_conversation_bytes`), the message begins the next one there.
 
         A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the
         message again later. A conversation that `web` names and that does not exist fails with
@@ -215,7 +229,8 @@ class ChannelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _channel_service_pb2.LinkIdentitiesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_channel_service_pb2.LinkIdentitiesResponse, _abc.Awaitable[_channel_service_pb2.LinkIdentitiesResponse]]:
-        """Declare that several addresses belong to one person. No transcript is merged. Fails with
+        """Declare that several addresses belong to one person. No transcript is merged: what comes in from
+        any of them on one channel joins the newest of their pinned conversations there. Fails with
         ERROR_REASON_NOT_FOUND if one was not added.
         """
 

@@ -122,8 +122,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     has all that the call needs), `method`.
     """
     ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 28
-    """RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit. RetryInfo gives
-    the time to retry. Metadata: `limit`, `of` (`token`, `space` or `peer`).
+    """RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit, and RetryInfo
+    gives the time to retry; or the conversation has as many messages or bytes as one may have, and
+    has no RetryInfo: begin another one. Metadata: `limit`, `of` (`token`, `space`, `peer` or
+    `conversation`).
     """
     ERROR_REASON_TOO_MANY_SPACES: _ErrorReason.ValueType  # 29
     """RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
@@ -252,8 +254,10 @@ other spaces or for another conversation. Metadata: `scope` (the missing one; em
 has all that the call needs), `method`.
 """
 ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 28
-"""RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit. RetryInfo gives
-the time to retry. Metadata: `limit`, `of` (`token`, `space` or `peer`).
+"""RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit, and RetryInfo
+gives the time to retry; or the conversation has as many messages or bytes as one may have, and
+has no RetryInfo: begin another one. Metadata: `limit`, `of` (`token`, `space`, `peer` or
+`conversation`).
 """
 ERROR_REASON_TOO_MANY_SPACES: ErrorReason.ValueType  # 29
 """RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the

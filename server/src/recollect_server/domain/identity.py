@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from recollect_server.domain.addresses import normal_address
+from recollect_server.domain.addresses import normal_address, spellings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,20 @@ class People:
         self._identities: dict[tuple[str, str], Identity] = {}
 
     def find(self, channel: str, address: str) -> Identity | None:
-        """Return the identity of an address, or None."""
-        return self._identities.get((channel, address))
+        """Return the identity of an address, in whichever spelling it was added, or None."""
+        for form in spellings(channel, address):
+            if identity := self._identities.get((channel, form)):
+                return identity
+        return None
+
+    def addresses(self, channel: str, address: str) -> tuple[str, ...]:
+        """Return the addresses on a channel that are one person's with this one, itself among them,
+        in order and in all spellings.
+        """
+        identity = self.find(channel, address)
+        linked = self.listed(channel, identity.person) if identity and identity.person else ()
+        forms = {form for it in linked for form in spellings(channel, it.address)}
+        return tuple(sorted(forms.union(spellings(channel, address))))
 
     def listed(self, channel: str = "", person: str = "") -> tuple[Identity, ...]:
         """Return the identities on a channel, of a person, or all, by channel, then address."""
@@ -50,27 +62,28 @@ class People:
 
     def add(self, identity: Identity) -> Identity:
         """Add an identity. A known one keeps its person if no other is named."""
-        previous = self.find(identity.channel, identity.address)
-        if previous and not identity.person:
-            return previous
+        if previous := self.find(identity.channel, identity.address):
+            identity = replace(previous, person=identity.person or previous.person)
         self._identities[identity.channel, identity.address] = identity
         return identity
 
     def remove(self, channel: str, address: str) -> Identity | None:
         """Remove an identity and return it; None if there is none."""
-        return self._identities.pop((channel, address), None)
+        identity = self.find(channel, address)
+        return self._identities.pop((channel, identity.address)) if identity else None
 
     def link(self, person: str, them: Iterable[tuple[str, str]]) -> tuple[Identity, ...]:
         """Record that these addresses are a person's, and return all of that person's."""
-        for key in them:
-            if previous := self._identities.get(key):
-                self._identities[key] = replace(previous, person=person)
+        for channel, address in them:
+            if previous := self.find(channel, address):
+                self.add(replace(previous, person=person))
         return self.listed(person=person)
 
     def unlink(self, channel: str, address: str) -> Identity | None:
         """Remove an address from its person and return it; None if there is none."""
         if identity := self.find(channel, address):
-            identity = self._identities[channel, address] = replace(identity, person="")
+            identity = replace(identity, person="")
+            self._identities[channel, identity.address] = identity
         return identity
 
     def of(self, names: Iterable[str]) -> tuple[Identity, ...]:
@@ -83,7 +96,8 @@ class People:
         }
         alone: list[Identity] = []
         for identity in self._identities.values():
-            if any(normal_address(identity.channel, name) == identity.address for name in given):
+            forms = spellings(identity.channel, identity.address)
+            if any(normal_address(identity.channel, name) in forms for name in given):
                 persons.add(identity.person)
                 alone.append(identity)
         of_persons = {it for it in self._identities.values() if it.person and it.person in persons}

@@ -7,7 +7,7 @@ needed to know it again. On e-mail the ids that its messages name do: see `mail_
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from recollect_server.domain.addresses import (
     EMAIL,
     WEB,
+    is_address,
     normal_address,
     normal_group,
     normal_message_ids,
@@ -118,6 +119,15 @@ def place_of(channel: str, party: Party) -> Place:
     return Place(channel, party.contact, party.group_id, party.thread_id)
 
 
+def places_of(channel: str, party: Party, addresses: Iterable[str]) -> tuple[Place, ...]:
+    """Return the places of a contact who has these addresses on a channel."""
+    is_direct = party.thread_id == f"discord:dm:{party.contact}"
+    return tuple(
+        Place(channel, it, party.group_id, f"discord:dm:{it}" if is_direct else party.thread_id)
+        for it in addresses
+    )
+
+
 def party_of(inbound: Inbound) -> Party:
     """Return the party of a conversation started by this message."""
     party = _party_of(inbound)
@@ -148,6 +158,19 @@ def _party_of(inbound: Inbound) -> Party:
         case "web":
             return Party()
     return Party(inbound.sender)
+
+
+def delivery_place(inbound: Inbound) -> str:
+    """Return the place that a provider numbers a message in, beside its sender; empty where it has
+    none. On e-mail it has none: a repeat may come with other headers.
+    """
+    match inbound.origin:
+        case EmailOrigin():
+            return ""
+        case WebOrigin(conversation_id=name):
+            return name
+    party = _party_of(inbound)
+    return party.group_id or party.thread_id
 
 
 def provenance_of(inbound: Inbound) -> Provenance:
@@ -194,7 +217,7 @@ def pinned_party(channel: str, party: Party) -> Party | str:
     if channel == WEB:
         return "has no places of its own: what comes in joins the most recent conversation"
     contact = normal_address(channel, party.contact)
-    if party.contact and not contact:
+    if party.contact and not is_address(channel, contact):
         return f"names a contact that is no address on {channel}"
     match channel:
         case "whatsapp" if party.group_id:
@@ -241,16 +264,24 @@ class Headers:
 NO_HEADERS = Headers()
 
 
-def headers_of(mail: EmailOrigin) -> Headers:
-    """Return the headers of an inbound message."""
+def headers_of(mail: EmailOrigin, is_address: Callable[[str], bool]) -> Headers:
+    """Return the headers of an inbound message.
+
+    Old mailers answer with the address of whom they answer in place of the id. One that `is_address`
+    knows is dropped; behind words, as in `Your message of Monday <…>`, what stands there finds a
+    conversation and leads to none from then on.
+    """
     headers: dict[str, Any] = {"message_id": normal_message_ids(mail.message_id)[0]}
-    if answered := normal_message_ids(mail.in_reply_to):
+    answered = [it for it in normal_message_ids(mail.in_reply_to) if not is_address(it)][:1]
+    has_words = mail.in_reply_to.count("<") > 0 and not mail.in_reply_to.strip().startswith("<")
+    if answered and not has_words:
         headers["in_reply_to"] = answered[0]
-    if references := normal_message_ids(*mail.references):
-        headers["references"] = list(references)
+    if references := [it for it in normal_message_ids(*mail.references) if not is_address(it)]:
+        headers["references"] = references
     if mail.subject:
         headers["subject"] = mail.subject
-    return Headers(mail_ids(headers), {_HEADERS: headers})
+    ids = tuple(dict.fromkeys((*mail_ids(headers), *answered)))
+    return Headers(ids, {_HEADERS: headers})
 
 
 def mail_ids(headers: dict[str, Any]) -> tuple[str, ...]:

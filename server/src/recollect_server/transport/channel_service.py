@@ -2,12 +2,11 @@
 
 from recollect.v1 import channel_service_pb2 as api
 
-from recollect_server.domain.addresses import is_phone_channel
 from recollect_server.domain.time import Clock
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.transport.checks import MAX_NAME, Checks, Limits
-from recollect_server.transport.checks_channel import check_address, check_inbound
+from recollect_server.transport.checks_channel import check_address, check_declared, check_inbound
 from recollect_server.transport.convert import fill_conversation
 from recollect_server.transport.convert_channel import identity_to, inbound_from, received_to
 from recollect_server.transport.handling import Call
@@ -54,9 +53,7 @@ class ChannelHandlers:
         """Add an address of the owner."""
         checks = Checks()
         address = check_address(checks, "", request.channel, request.identity)
-        if address and is_phone_channel(request.channel) and not any(map(str.isdigit, address)):
-            reason = "has no digit, and so is no phone number"
-            checks.refuse("identity", f"{reason}: nobody on {request.channel} has this address")
+        check_declared(checks, "identity", request.channel, address)
         checks.request_id(request.request_id)
         checks.text("person", request.person, most=MAX_NAME)
         checks.done()

@@ -6,6 +6,8 @@ from recollect.v1 import channel_service_pb2 as api
 from recollect_server.domain.addresses import (
     MAX_DISPLAY_NAME,
     OWNERS_ALONE,
+    WHATSAPP,
+    is_address,
     normal_address,
     normal_message_ids,
 )
@@ -28,6 +30,19 @@ def check_address(checks: Checks, path: str, channel: str, text: str) -> str:
     if text and not address:
         checks.refuse(f"{path}identity", f"is no address on {channel}")
     return address
+
+
+def check_declared(checks: Checks, field: str, channel: str, address: str) -> None:
+    """Check that somebody may have a normalised address, for it is kept until it is removed; an
+    empty one, or one with NUL, is refused elsewhere.
+    """
+    if address and "\0" not in address and not is_address(channel, address):
+        checks.refuse(
+            field,
+            f"is no address that somebody has on {channel}: a phone number"
+            + (", or an id with its country or server" if channel == WHATSAPP else "")
+            + (", a username with its number, or an account's id" if channel == "signal" else ""),
+        )
 
 
 def check_inbound(checks: Checks, request: api.ReceiveRequest, limits: Limits, now: int) -> str:

@@ -13,6 +13,7 @@ from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
+from recollect_server.transport.checks_channel import check_declared
 from recollect_server.transport.convert import optional_milliseconds
 from recollect_server.transport.convert_external import (
     TRUSTS,
@@ -139,6 +140,8 @@ class ExternalCommunicationHandlers:
         party = normal_address(request.channel, request.party)
         if request.party and not party:
             checks.refuse("party", f"is no address on {request.channel}")
+        if request.channel != "sms":  # there a sender may be a word
+            check_declared(checks, "party", request.channel, party)
         trust, scopes = _trust_from(checks, request)
         communication = self._external.register(
             request.channel, party, trust, scopes, request.request_id

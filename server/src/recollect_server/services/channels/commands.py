@@ -35,7 +35,7 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.spoken import speaker
-from recollect_server.domain.routing import place_of
+from recollect_server.domain.routing import Place
 from recollect_server.domain.text import counted
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversation_notes import ConversationNotes
@@ -258,14 +258,13 @@ class Commands:
         return "\n".join(shown) or _NOTHING
 
 
-def claimed(channel: str, party: Party, mails: Iterable[str]) -> list[str]:
-    """Return the names of the places where a conversation of a channel begins: of several processes
-    one begins it.
+def claimed(place: Place, mails: Iterable[str]) -> list[str]:
+    """Return the names under which a conversation begins at a place: of several processes one
+    begins it.
     """
-    if channel == EMAIL:
+    if place.channel == EMAIL:
         return [f"mail {it}" for it in mails]
-    place = place_of(channel, party)
-    return [f"place {place.name}"] if place.known or channel == WEB else []
+    return [f"place {place.name}"] if place.known or place.channel == WEB else []
 
 
 def _choice(models: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ import threading
 
 import structlog
 
-from recollect_server.domain.addresses import OWNERS_ALONE, normal_address
+from recollect_server.domain.addresses import OWNERS_ALONE, normal_address, spellings
 from recollect_server.domain.errors import IdentityNotFound, RequestIdReused
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.identity import Identity, IdentityChange, People
@@ -62,6 +62,11 @@ class Identities:
         """Return whether an address on a channel is the owner's. The address is normalised."""
         return channel in OWNERS_ALONE or self._people.find(channel, address) is not None
 
+    def addresses(self, channel: str, address: str) -> tuple[str, ...]:
+        """Return the addresses on a channel that are one person's with this one: see `People`."""
+        with self._guard:
+            return self._people.addresses(channel, address)
+
     def listed(self, channel: str, person: str) -> _Answer:
         """Return the identities on a channel or of a person (empty: all), by channel, then
         address.
@@ -99,7 +104,13 @@ class Identities:
             return chosen
         with self._guard:
             identities = self._people.of(chosen.participants)
-        return chosen.with_identities(tuple((it.channel, it.address) for it in identities))
+        return chosen.with_identities(
+            tuple(
+                (it.channel, form)
+                for it in identities
+                for form in spellings(it.channel, it.address)
+            )
+        )
 
     def _record(
         self, event: str, them: list[tuple[str, str]], person: str, request_id: str

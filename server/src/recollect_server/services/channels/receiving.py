@@ -1,19 +1,25 @@
-"""Takes in what comes over a channel: once, by its provider's id; from an owner to its
-conversation, from anyone else apart.
+"""Takes in what comes over a channel: once, by its sender, place and provider's id; from an owner
+to its conversation, from anyone else apart.
 
-The provider's id stands in the line that a message wrote, as a `requestId` made of channel, space
-and id (a caller's own has no space). So a repeat is known for ever, also with a new index, and also
-once the conversation is deleted: then a ledger has the id's hash. A repeat is the same message
-whatever else it says: providers deliver again with other times, names and headers.
+The three stand in the line that a message wrote, as its `requestId` (see `key_of_delivery`). So a
+repeat is known for ever, also with a new index, and also once the conversation is deleted: then a
+ledger has their hash. A repeat is the same message whatever else it says: providers deliver again
+with other times, names and headers. Its answer shows no words that its caller did not send.
 """
 
 from dataclasses import replace
 
 import structlog
 
-from recollect_server.domain.addresses import EMAIL, WEB
+from recollect_server.domain.addresses import EMAIL, OWNERS_ALONE, WEB, normal_address, spellings
 from recollect_server.domain.commands import Command, parse
-from recollect_server.domain.conversation import Began, CommandRun, Continued, Conversation
+from recollect_server.domain.conversation import (
+    Began,
+    CommandRun,
+    Continued,
+    Conversation,
+    Party,
+)
 from recollect_server.domain.errors import (
     ConversationNotFound,
     InvalidField,
@@ -29,11 +35,14 @@ from recollect_server.domain.routing import (
     EmailOrigin,
     Headers,
     Inbound,
+    Place,
     WebOrigin,
+    delivery_place,
     headers_of,
     mail_number,
     party_of,
     place_of,
+    places_of,
     provenance_of,
 )
 from recollect_server.domain.time import arrival
@@ -54,7 +63,11 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import Committed, RequestKey, placed
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import contents_of, messages_of
-from recollect_server.storage.logs.received import hash_of_delivery, key_of_delivery
+from recollect_server.storage.logs.received import (
+    former_key_of_delivery,
+    hash_of_delivery,
+    key_of_delivery,
+)
 from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 log = structlog.get_logger("recollect.channels")
@@ -104,19 +117,19 @@ class Receiving:
 
     def receive(self, inbound: Inbound) -> Received:
         """Store an inbound message whose sender is normalised, and return the outcome."""
-        request = RequestKey(
-            key_of_delivery(inbound.channel, inbound.provider_message_id), _WHATEVER
-        )
+        sender = spellings(inbound.channel, inbound.sender)[0]
+        place, delivered = delivery_place(inbound), inbound.provider_message_id
+        request = RequestKey(key_of_delivery(inbound.channel, sender, place, delivered), _WHATEVER)
         outcome: Outcome
         with self._space.exclusive(request=request.id):
-            previous = self._known(request)
+            previous = self._known(request) or self._known_before(inbound)
             if previous is None:
                 if not self._identities.is_owner(inbound.channel, inbound.sender):
                     return self._receive_external(inbound)
                 if before := self._delivered_elsewhere(inbound, request):
                     return before
                 command = None if inbound.attachments else parse(inbound.text)
-                headers = _headers(inbound)
+                headers = self._headers(inbound)
                 with self._ordered(inbound, headers, command):
                     outcome = (
                         self._run(inbound, headers, command, request)
@@ -127,6 +140,8 @@ class Receiving:
                 outcome = self._again(previous)
         if isinstance(outcome, Replied):
             self._commands.finish(outcome.run, outcome.conversation.id)
+        if previous is not None:
+            outcome = _as_sent(outcome, inbound)
         return Received(outcome, duplicate=previous is not None)
 
     def run_command(
@@ -149,12 +164,7 @@ class Receiving:
                 if not isinstance(before, Replied):  # deleted since
                     raise ConversationNotFound(previous.conversation_id)
                 replied = before
-            elif (
-                request
-                and self._space.index.routing.delivered_elsewhere(
-                    hash_of_delivery(request.id), "", ""
-                )[0]
-            ):
+            elif request and self._space.index.routing.is_forgotten(hash_of_delivery(request.id)):
                 raise ConversationNotFound(conversation_id)
             else:
                 replied = self._run_in(
@@ -166,9 +176,7 @@ class Receiving:
     # Third parties --------------------------------------------------------------------------------
 
     def _receive_external(self, inbound: Inbound) -> Received:
-        if not self._space.index.routing.delivered_elsewhere(
-            "", inbound.channel, inbound.provider_message_id
-        )[1]:
+        if not self._delivered_outside(inbound):
             # a repeat is the provider's doing, not the sender's
             self._senders.admit(inbound.channel, inbound.sender)
         received = self._external.receive(
@@ -180,21 +188,26 @@ class Receiving:
             inbound.time,
             provenance_of(inbound),
         )
-        return Received(received, received.duplicate)
+        return Received(_as_sent(received, inbound), received.duplicate)
+
+    def _delivered_outside(self, inbound: Inbound) -> external.Received | None:
+        origin = provenance_of(inbound)
+        return self._external.delivered(
+            inbound.channel, inbound.sender, origin.group, inbound.provider_message_id
+        )
 
     def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> Received | None:
         """Return the outcome of an owner's message that is deleted since, or that came before the
         sender was known as an owner.
         """
-        key = hash_of_delivery(request.id)
-        forgotten, outside = self._space.index.routing.delivered_elsewhere(
-            key, inbound.channel, inbound.provider_message_id
-        )
-        if outside and (
-            received := self._external.delivered(inbound.channel, inbound.provider_message_id)
-        ):
-            return Received(received, duplicate=True)
-        return Received(None, duplicate=True) if forgotten else None
+        if received := self._delivered_outside(inbound):
+            return Received(_as_sent(received, inbound), duplicate=True)
+        # what was deleted in a version before is known by channel and id alone
+        former = former_key_of_delivery(inbound.channel, inbound.provider_message_id)
+        is_forgotten = self._space.index.routing.is_forgotten
+        if any(is_forgotten(hash_of_delivery(key)) for key in (request.id, former)):
+            return Received(None, duplicate=True)
+        return None
 
     # Repeats --------------------------------------------------------------------------------------
 
@@ -204,6 +217,34 @@ class Receiving:
         """
         self._space.flush_request(request.id)
         return self._space.requests.find(request)
+
+    def _known_before(self, inbound: Inbound) -> KnownRequest | None:
+        """Return the earlier record of an owner's message that a version before stored under its
+        channel and id alone, if sender and place are the same.
+        """
+        former = former_key_of_delivery(inbound.channel, inbound.provider_message_id)
+        earlier = self._known(RequestKey(former, _WHATEVER))
+        outcome = self._again(earlier) if earlier else None
+        if outcome is None:
+            return None
+        channel, senders = inbound.channel, outcome.conversation.participants
+        if isinstance(outcome, Stored):
+            senders = tuple(it.sender for it in outcome.messages)
+        addresses = spellings(channel, inbound.sender)
+        is_senders = channel in OWNERS_ALONE or any(
+            normal_address(channel, it) in addresses for it in senders
+        )
+        return earlier if is_senders and self._is_held_at(outcome.conversation, inbound) else None
+
+    def _is_held_at(self, conversation: Conversation, inbound: Inbound) -> bool:
+        """Return whether a conversation is one of the place where a message was written."""
+        channel = inbound.channel
+        if channel == WEB:
+            return not _is_named(inbound) or delivery_place(inbound) == conversation.id
+        return channel == EMAIL or (
+            channel == conversation.channel
+            and self._place(inbound) == self._places(channel, conversation.party)[0]
+        )
 
     def _again(self, previous: KnownRequest) -> Stored | Replied | None:
         try:
@@ -221,19 +262,17 @@ class Receiving:
     # Messages -------------------------------------------------------------------------------------
 
     def _store(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
-        places = claimed(inbound.channel, party_of(inbound), headers.ids)
+        places = claimed(self._place(inbound), headers.ids)
         claim = NO_CLAIM
         while True:
-            threads = self._threads(headers)
-            conversation_id = min(threads) if threads else self._route(inbound)
-            if conversation_id is not None:
+            if conversations := self._conversations_of(inbound, headers):
                 try:
-                    stored = self._append(conversation_id, inbound, headers, request)
+                    stored = self._append(conversations[0], inbound, headers, request)
                 except ConversationNotFound:
                     if _is_named(inbound):
                         raise  # else it is being deleted just now
                 else:
-                    self._join(threads - {conversation_id}, conversation_id)
+                    self._join(conversations[1:], conversations[0])
                     return stored
             if claim is not NO_CLAIM or (claim := self._space.claim(places)) is NO_CLAIM:
                 return self._begin(inbound, headers, request, claim)
@@ -267,22 +306,49 @@ class Receiving:
 
     # Where to -------------------------------------------------------------------------------------
 
-    def _route(self, inbound: Inbound) -> str | None:
-        """Return the conversation that a message joins where no thread decides it."""
+    def _conversations_of(self, inbound: Inbound, headers: Headers) -> list[str]:
+        """Return the conversation that a message joins, and behind it those that turn out to be one
+        with it only now; none if it begins one.
+
+        Of an e-mail's threads, by the ids that its headers name, it joins the one that began first;
+        of those of one person's addresses the newest.
+        """
         if inbound.channel == WEB:
             if _is_named(inbound):
                 assert isinstance(inbound.origin, WebOrigin)
-                return inbound.origin.conversation_id
+                return [inbound.origin.conversation_id]
             newest = self._space.index.conversations.select(Filter(channels=(WEB,)), 1)
-            return newest[0].conversation.id if newest else None
-        place = place_of(inbound.channel, party_of(inbound))
-        return self._space.routes.pinned(place) if place.known else None
+            return [it.conversation.id for it in newest]
+        if headers.ids:
+            return sorted(self._space.routes.threads(map(mail_number, headers.ids)))
+        return self._pinned(self._places(inbound.channel, party_of(inbound)))
 
-    def _threads(self, headers: Headers) -> set[str]:
-        """Return the conversations of an e-mail's thread, by the ids that its headers name; none on
-        other channels. Several if these threads turn out to be one only now.
+    def _pinned(self, places: tuple[Place, ...]) -> list[str]:
+        """Return the conversations that are pinned at places of one person, newest first."""
+        pinned = {self._space.routes.pinned(place) for place in places if place.known}
+        return sorted((it for it in pinned if it is not None), reverse=True)
+
+    def _places(self, channel: str, party: Party) -> tuple[Place, ...]:
+        """Return the places of a party: where it is a contact, those of all addresses of that
+        person on the channel, in one order whichever of them is asked for.
         """
-        return self._space.routes.threads(map(mail_number, headers.ids)) if headers.ids else set()
+        if not party.contact or channel == EMAIL:
+            return (place_of(channel, party),)
+        return places_of(channel, party, self._identities.addresses(channel, party.contact))
+
+    def _place(self, inbound: Inbound) -> Place:
+        """Return the place whose name stands for all places of a message's sender."""
+        return self._places(inbound.channel, party_of(inbound))[0]
+
+    def _headers(self, inbound: Inbound) -> Headers:
+        if not isinstance(inbound.origin, EmailOrigin):
+            return NO_HEADERS
+
+        def is_address(name: str) -> bool:
+            address = normal_address(EMAIL, name)
+            return address == inbound.sender or self._identities.is_owner(EMAIL, address)
+
+        return headers_of(inbound.origin, is_address)
 
     def _ordered(self, inbound: Inbound, headers: Headers, command: Command | None) -> Lock:
         """Return the lock that orders the messages of a place, for a `with`.
@@ -290,12 +356,12 @@ class Receiving:
         On e-mail a message is ordered by the ids that it names. A command there may end any thread.
         """
         if inbound.channel != EMAIL:
-            return self._space.exclusive(place=place_of(inbound.channel, party_of(inbound)).name)
+            return self._space.exclusive(place=self._place(inbound).name)
         return self._space.exclusive(all_mails=command is not None, mails=headers.ids)
 
-    def _join(self, others: set[str], conversation_id: str) -> None:
-        """Join threads that turn out to be one: later messages for the others go to
-        `conversation_id`, the conversation that began first.
+    def _join(self, others: list[str], conversation_id: str) -> None:
+        """Join conversations that turn out to be one: later messages for the others go to
+        `conversation_id`.
         """
         for other in others:
             try:
@@ -310,9 +376,9 @@ class Receiving:
     def _run(
         self, inbound: Inbound, headers: Headers, command: Command, request: RequestKey
     ) -> Replied:
-        claim = self._space.claim(claimed(inbound.channel, party_of(inbound), headers.ids))
-        threads = self._threads(headers)
-        said_in = min(threads) if threads else self._route(inbound)
+        claim = self._space.claim(claimed(self._place(inbound), headers.ids))
+        conversations = self._conversations_of(inbound, headers)
+        said_in = conversations[0] if conversations else None
         beginning = _beginning(inbound)
         if said_in is not None:
             try:
@@ -330,31 +396,50 @@ class Receiving:
     def _run_in(self, conversation_id: str, call: CommandCall, speaks_from: str) -> Replied:
         conversation = self._space.read(conversation_id).conversation
         check_writable(conversation, [speaks_from])
-        channel, place = conversation.channel, place_of(conversation.channel, conversation.party)
+        channel = conversation.channel
+        places = self._places(channel, conversation.party)
+        place = places[0]
         beginning = Beginning(
             channel, conversation.participants, conversation.party, place.known or channel == EMAIL
         )
         is_email = channel == EMAIL
         with self._space.exclusive(all_mails=is_email, place="" if is_email else place.name):
-            places = claimed(channel, conversation.party, call.mail)
-            call = replace(call, claim=self._space.claim(places))
-            in_use = (
-                self._space.routes.pinned(place)
-                if place.known
-                else self._space.routes.successor(conversation_id)
-            )
+            call = replace(call, claim=self._space.claim(claimed(place, call.mail)))
+            successor = self._space.routes.successor
+            pinned = self._pinned(places) if place.known else [successor(conversation_id)]
+            in_use = pinned[0] if pinned else None
             # it keeps its place: a new one begins beside it
             if in_use not in (None, conversation_id):
                 beginning = replace(beginning, pinned=False)
             return self._commands.run(call, conversation_id, beginning)
 
 
+def _as_sent(outcome: Outcome, inbound: Inbound) -> Outcome:
+    """Return the outcome of a repeat without texts that its caller did not send: where its words or
+    files are others, the message is not shown.
+    """
+    match outcome:
+        case Stored(messages=messages):
+            shown = [
+                it
+                for it in messages
+                if it.redaction
+                or (it.content, it.attachments) == (inbound.text, inbound.attachments)
+            ]
+            return replace(outcome, messages=shown)
+        case Replied(run=run) if run.text != inbound.text:
+            return replace(outcome, text="")
+        case external.Received(message=message) if (message.text, message.attachments) != (
+            inbound.text,
+            inbound.attachments,
+        ):
+            return external.without_text(outcome)
+        case _:
+            return outcome
+
+
 def _is_named(inbound: Inbound) -> bool:
     return isinstance(inbound.origin, WebOrigin) and bool(inbound.origin.conversation_id)
-
-
-def _headers(inbound: Inbound) -> Headers:
-    return headers_of(inbound.origin) if isinstance(inbound.origin, EmailOrigin) else NO_HEADERS
 
 
 def _beginning(inbound: Inbound) -> Beginning:

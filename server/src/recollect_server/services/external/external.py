@@ -6,6 +6,7 @@ to be asked once, not once a line.
 
 from dataclasses import dataclass, replace
 
+from recollect_server.domain.addresses import spellings
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import (
@@ -45,6 +46,7 @@ from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import newest_within
+from recollect_server.storage.logs.received import key_of_delivery
 from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 PageEnd = tuple[int, str]
@@ -137,18 +139,19 @@ class External:
         time: int | None,
         origin: Provenance = DIRECT,
     ) -> Received:
-        """Store a message of a third party exactly once by channel and provider's id, and ask the
-        owner if trust requires it.
+        """Store a message of a third party exactly once by channel, party, group and provider's id,
+        and ask the owner if trust requires it.
 
         `party` is normalised by the caller; `time` is in milliseconds, None for now. The arguments
         are validated already. Raises StorageUnavailable, IndexUnavailable: then the message may be
         stored or not, and the provider delivers it again.
         """
         with self._space.exclusive(
-            delivery=f"{channel} {provider_message_id}", party=f"{channel} {party}"
+            delivery=f"{channel} {provider_message_id}", party=_one_name(channel, party)
         ):
             self._store.catch_up()
-            if (before := self.delivered(channel, provider_message_id)) is not None:
+            before = self.delivered(channel, party, origin.group, provider_message_id)
+            if before is not None:
                 return before
             now = self._space.clock()
             message = ExternalMessage(
@@ -160,7 +163,10 @@ class External:
                 origin=origin,
             )
             stored, claim = self._with_party(channel, party)
-            claim = replace(claim, request=f"delivery {channel} {provider_message_id}")
+            delivery = key_of_delivery(
+                channel, _one_name(channel, party), origin.group, provider_message_id
+            )
+            claim = replace(claim, request=f"delivery {delivery}")
             name = stored.communication.id if stored else f"ext-{new_ulid()}"
             with self._space.exclusive(conversation=name):
                 if stored is None:
@@ -173,14 +179,18 @@ class External:
                     stored.communication, stored, [], message, stored.lines + 1, now, claim
                 )
 
-    def delivered(self, channel: str, provider_message_id: str) -> Received | None:
+    def delivered(
+        self, channel: str, party: str, group: str, provider_message_id: str
+    ) -> Received | None:
         """Return the outcome of a message when its provider delivered it; None if it was not
-        received as a third party's.
+        received as a third party's, from there.
 
         Raises StorageUnavailable, IndexUnavailable.
         """
         self._store.catch_up()
-        row = self._space.index.external.delivered(channel, provider_message_id)
+        row = self._space.index.external.delivered(
+            channel, spellings(channel, party), group, provider_message_id
+        )
         if row is None:
             return None
         name, place = row
@@ -348,8 +358,7 @@ class External:
         """
         payload = {"channel": channel, "party": party, "trust": trust.value, "scopes": scopes}
         request = key_of("RegisterContact", request_id, payload)
-        place = f"{channel} {party}"
-        with self._space.exclusive(request=request_id, party=place):
+        with self._space.exclusive(request=request_id, party=_one_name(channel, party)):
             self._store.catch_up()
             if request and (before := self._before(request)):
                 return before.communication
@@ -368,11 +377,12 @@ class External:
     def _with_party(self, channel: str, party: str) -> tuple[StoredCommunication | None, Claim]:
         """Return the communication with a party; None with the claim of who begins it."""
         find, claim = self._space.index.external.with_party, NO_CLAIM
-        stored = find(channel, party)
+        addresses = spellings(channel, party)
+        stored = find(channel, addresses)
         if stored is None and self._space.is_shared:
-            claim = self._space.claim([f"party {channel} {party}"])
+            claim = self._space.claim([f"party {_one_name(channel, party)}"])
             self._store.catch_up()
-            stored = find(channel, party)
+            stored = find(channel, addresses)
         return stored, (NO_CLAIM if stored else claim)
 
     def _trust(
@@ -473,6 +483,24 @@ class External:
         return (
             self._store.as_it_was(record.conversation_id, record.last_sequence) if record else None
         )
+
+
+def without_text(received: Received) -> Received:
+    """Return the outcome of a repeat for a caller who sent other words: without the stored ones."""
+    message = received.message
+    bare = ExternalMessage(
+        message.direction,
+        "",
+        message.timestamp,
+        message.sequence,
+        provider_message_id=message.provider_message_id,
+    )
+    return replace(received, message=bare, escalation=None)
+
+
+def _one_name(channel: str, party: str) -> str:
+    """Return the name of a party on a channel, whichever spelling its address has."""
+    return f"{channel} {spellings(channel, party)[0]}"
 
 
 def _snippet(passages: Passages, message: ExternalMessage) -> str:

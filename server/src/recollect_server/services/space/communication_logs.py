@@ -16,7 +16,7 @@ from recollect_server.domain.external import (
 )
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
-from recollect_server.storage.index.external_rows import StoredCommunication
+from recollect_server.storage.index.external_rows import StoredCommunication, place_name
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import LOST_CHANNEL
@@ -32,10 +32,15 @@ class CommunicationReading(Reading[Communication]):
     messages_read: list[tuple[Line, ExternalMessage]] = field(default_factory=list)
     wordless: list[int] = field(default_factory=list)
     """Lines whose words the index has otherwise."""
-    deliveries: dict[str, int] = field(default_factory=dict)
+    deliveries: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The line of each delivery, by its place and the provider's id."""
     repeated: list[tuple[int, int]] = field(default_factory=list)
     """Lines with what another line before has, which was delivered once."""
     escalations: dict[str, Escalation] = field(default_factory=dict)
+
+    @property
+    def _channel(self) -> str:
+        return self.state.channel if self.state else LOST_CHANNEL
 
     def add(self, line: Line) -> None:
         """Add a whole line."""
@@ -49,12 +54,12 @@ class CommunicationReading(Reading[Communication]):
                     and not self.contents.external.has_words(self.number, message)
                 ):
                     self.wordless.append(line.sequence)
-                if message.provider_message_id in self.deliveries:
-                    self.repeated.append(
-                        (line.sequence, self.deliveries[message.provider_message_id])
-                    )
-                elif message.provider_message_id:
-                    self.deliveries[message.provider_message_id] = line.sequence
+                if message.provider_message_id:
+                    place = place_name(self._channel, message.origin.group)
+                    delivery = (place, message.provider_message_id)
+                    before = self.deliveries.setdefault(delivery, line.sequence)
+                    if before != line.sequence:
+                        self.repeated.append((line.sequence, before))
             case EscalationOpened() as it if self.state:
                 self.escalations[it.id] = Escalation(
                     it.id, self.state.id, it.sequence, it.question, it.time
@@ -72,8 +77,7 @@ class CommunicationReading(Reading[Communication]):
     def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
         """Yield messages, words, deliveries and escalations that the index has otherwise."""
         external = contents.external
-        channel = self.state.channel if self.state else LOST_CHANNEL
-        expected = [external.row_of(number, channel, *read) for read in self.messages_read]
+        expected = [external.row_of(number, self._channel, *read) for read in self.messages_read]
         if external.rows(number) != expected:
             yield "its messages stand in the index otherwise"
         if words and self.wordless:

@@ -165,7 +165,7 @@ def _new_deliveries(logs: LogStore, index: Index, conversation_id: str) -> list[
     if logs.sharing.is_deleted_with_space(conversation_id):
         return []  # a new ledger would let the space be there again
     catch_up_forgotten(logs, index)
-    return [it for it in hashes if not index.routing.delivered_elsewhere(it, "", "")[0]]
+    return [it for it in hashes if not index.routing.is_forgotten(it)]
 
 
 def catch_up_forgotten(logs: LogStore, index: Index) -> None:

@@ -268,11 +268,14 @@ class ExternalContents:
         """Return the row that a message must have."""
         return external_rows.row_of(number, channel, line, message)
 
-    def deliveries(self, number: int) -> dict[str, int]:
-        """Return the line of each delivery of a communication, by the provider's id."""
+    def deliveries(self, number: int) -> dict[tuple[str, str], int]:
+        """Return the line of each delivery of a communication, by its place and the provider's
+        id.
+        """
         with self._index.reading() as connection:
-            query = "SELECT provider_message_id, sequence FROM external_deliveries WHERE number = ?"
-            return {str(row[0]): int(row[1]) for row in connection.execute(query, (number,))}
+            query = "SELECT place, provider_message_id, sequence FROM external_deliveries WHERE number = ?"
+            rows = connection.execute(query, (number,))
+            return {(str(row[0]), str(row[1])): int(row[2]) for row in rows}
 
     def has_words(self, number: int, message: ExternalMessage) -> bool:
         """Return True if the index has the words of a message. Ask once for each."""

@@ -35,7 +35,7 @@ from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.requests import SeenNames
 from recollect_server.storage.index.words import Term
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.received import key_of_delivery
+from recollect_server.storage.logs.received import former_key_of_delivery
 
 _SELECT = f"SELECT {COMMUNICATIONS.select()} FROM external_communications"
 _ESCALATIONS = (
@@ -105,7 +105,7 @@ class ExternalIndex:
             if line.entry.stamp.request_id:
                 self._names.add(line.entry.stamp.request_id)
             if isinstance(message := line.entry.content, ExternalMessage):
-                self._names.add(key_of_delivery(after.channel, message.provider_message_id))
+                self._names.add(former_key_of_delivery(after.channel, message.provider_message_id))
         return self._database.write(
             lambda connection, _: take_in(connection, before, after, lines, time, log=log)
         )
@@ -118,11 +118,15 @@ class ExternalIndex:
             row = connection.execute(f"{_SELECT} WHERE id = ?", (communication_id,)).fetchone()
             return None if row is None else _stored_of(row)
 
-    def with_party(self, channel: str, party: str) -> StoredCommunication | None:
-        """Return the communication with a party on a channel, or None."""
+    def with_party(self, channel: str, addresses: tuple[str, ...]) -> StoredCommunication | None:
+        """Return the communication with a party on a channel, or None. Of several, which versions
+        before began for one number in two spellings, a blocked one counts.
+        """
         with self._database.reading(settled=False) as connection:
             row = connection.execute(
-                f"{_SELECT} WHERE party = ? AND channel = ? ORDER BY id LIMIT 1", (party, channel)
+                f"{_SELECT} WHERE party IN (SELECT value FROM json_each(?)) AND channel = ?"
+                " ORDER BY trust = ? DESC, id LIMIT 1",
+                (dump_json(addresses), channel, Trust.BLOCKED.value),
             ).fetchone()
             return None if row is None else _stored_of(row)
 
@@ -143,15 +147,22 @@ class ExternalIndex:
 
     # Messages ------------------------------------------------------------------------------------
 
-    def delivered(self, channel: str, provider_message_id: str) -> tuple[str, Place] | None:
-        """Return the communication that has a provider's message, and where; or None."""
+    def delivered(
+        self, channel: str, addresses: tuple[str, ...], group: str, provider_message_id: str
+    ) -> tuple[str, Place] | None:
+        """Return the communication that has a message of a party, who wrote it in a group or, where
+        that is empty, alone, and where; or None.
+        """
+        if former_key_of_delivery(channel, provider_message_id) not in self._names:
+            return None
         with self._database.reading(settled=False) as connection:
             row = connection.execute(
-                "SELECT c.id, m.sequence, m.offset, m.length FROM external_deliveries d"
-                " JOIN external_communications c USING (number)"
+                "SELECT c.id, m.sequence, m.offset, m.length FROM external_communications c"
+                " JOIN external_deliveries d USING (number)"
                 " JOIN external_messages m ON m.number = d.number AND m.sequence = d.sequence"
-                " WHERE d.channel = ? AND d.provider_message_id = ?",
-                (channel, provider_message_id),
+                " WHERE c.channel = ? AND c.party IN (SELECT value FROM json_each(?))"
+                " AND d.place = ? AND d.provider_message_id = ?",
+                (channel, dump_json(addresses), place_name(channel, group), provider_message_id),
             ).fetchone()
             return None if row is None else (row[0], row[1:])
 

@@ -205,7 +205,7 @@ def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: 
             if delivery:
                 connection.execute(
                     "INSERT OR IGNORE INTO external_deliveries VALUES(?, ?, ?, ?)",
-                    (channel, delivery, number, line.sequence),
+                    (number, row.place, delivery, line.sequence),
                 )
         case EscalationOpened() as opened:
             escalation = Escalation(opened.id, "", opened.sequence, opened.question, opened.time)

@@ -459,6 +459,22 @@ def _earlier_origins(connection: apsw.Connection) -> None:
     """)
 
 
+def _deliveries_of_parties(connection: apsw.Connection) -> None:
+    """Give the deliveries of third parties the party and the place, beside which a provider's id
+    means nothing.
+    """
+    connection.execute("""
+        ALTER TABLE external_deliveries RENAME TO former_deliveries;
+        CREATE TABLE external_deliveries(
+            number INTEGER NOT NULL, place TEXT NOT NULL, provider_message_id TEXT NOT NULL, sequence INTEGER NOT NULL,
+            PRIMARY KEY(number, place, provider_message_id)) WITHOUT ROWID;
+        INSERT INTO external_deliveries
+            SELECT d.number, m.place, d.provider_message_id, d.sequence
+            FROM former_deliveries d JOIN external_messages m USING (number, sequence);
+        DROP TABLE former_deliveries;
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -481,6 +497,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _requests_used_again,
     _participants_by_key,
     _earlier_origins,
+    _deliveries_of_parties,
 )
 
 

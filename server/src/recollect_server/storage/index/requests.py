@@ -7,7 +7,7 @@ import apsw
 
 from recollect_server.storage.index.columns import REQUESTS, KnownRequest
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.logs.received import key_of_delivery
+from recollect_server.storage.logs.received import former_key_of_delivery
 
 _BITS = 32  # of the Bloom filters, for each name
 _LEAST_NAMES = 1 << 12  # 16 KiB: a server has many spaces, and most of them are small
@@ -80,7 +80,7 @@ class _Filter:
 
 def all_names(connection: apsw.Connection) -> SeenNames:
     """Return the names in the index: ids of requests, Message-IDs, hashes of forgotten deliveries,
-    keys of third parties' ones.
+    channels and ids of third parties' ones.
     """
     tables = ("requests", "forgotten", "external_deliveries", "mail")
     names = SeenNames(
@@ -91,9 +91,9 @@ def all_names(connection: apsw.Connection) -> SeenNames:
     ):
         names.add(text)
     for channel, delivered in connection.execute(
-        "SELECT channel, provider_message_id FROM external_deliveries"
+        "SELECT channel, provider_message_id FROM external_deliveries JOIN external_communications USING (number)"
     ):
-        names.add(key_of_delivery(channel, delivered))
+        names.add(former_key_of_delivery(channel, delivered))
     for (name,) in connection.execute("SELECT name FROM mail"):
         names.add(name)
     return names

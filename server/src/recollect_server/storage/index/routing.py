@@ -11,7 +11,6 @@ from recollect_server.domain.routing import Place
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import look
 from recollect_server.storage.index.requests import SeenNames
-from recollect_server.storage.logs.received import key_of_delivery
 
 _LEDGER = "forgotten_bytes"  # in `identity`: how much of the ledger is in the table
 _MAX_LIMITED = 1000  # senders that are named at the most
@@ -63,24 +62,13 @@ class Routing:
             ).get
             return following
 
-    def delivered_elsewhere(
-        self, key: str, channel: str, provider_message_id: str
-    ) -> tuple[bool, bool]:
-        """Return whether this message of a provider was in a conversation that was deleted, and
-        whether it came as a third party's.
-        """
-        if (
-            key not in self._names
-            and key_of_delivery(channel, provider_message_id) not in self._names
-        ):
-            return False, False
+    def is_forgotten(self, key: str) -> bool:
+        """Return whether this message of a provider was in a conversation that was deleted."""
+        if key not in self._names:
+            return False
         with self._database.reading(settled=False) as connection:
-            row = connection.execute(
-                "SELECT EXISTS(SELECT 1 FROM forgotten WHERE key = ?),"
-                " EXISTS(SELECT 1 FROM external_deliveries WHERE channel = ? AND provider_message_id = ?)",
-                (key, channel, provider_message_id),
-            ).get
-            return bool(row[0]), bool(row[1])
+            query = "SELECT EXISTS(SELECT 1 FROM forgotten WHERE key = ?)"
+            return bool(connection.execute(query, (key,)).get)
 
     def forget_deliveries(self, keys: Iterable[str], size: int) -> None:
         """Record messages whose conversation is deleted; the ledger has `size` bytes now."""

@@ -19,10 +19,18 @@ _LINE = 1000  # hashes of one line of the ledger
 _DELIVERED = re.compile(rb'"requestId":"[^"]* |"event":"command"')
 
 
-def key_of_delivery(channel: str, provider_message_id: str) -> str:
+def key_of_delivery(channel: str, sender: str, place: str, provider_message_id: str) -> str:
     """Return a delivery as the `requestId` of the lines that it wrote. No caller's request id has a
-    space.
+    space, and no channel an `@`.
+
+    Senders choose ids, and messengers number each chat, so an id says nothing without both.
     """
+    origin = hashlib.sha256(f"{sender}\0{place}".encode()).hexdigest()[:24]
+    return f"@{channel} {origin} {provider_message_id}"
+
+
+def former_key_of_delivery(channel: str, provider_message_id: str) -> str:
+    """Return a delivery as versions before wrote it, without its sender and place."""
     return f"{channel} {provider_message_id}"
 
 

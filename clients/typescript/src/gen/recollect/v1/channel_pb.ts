@@ -230,7 +230,7 @@ export type StoredInConversation = Message<"recollect.v1.StoredInConversation"> 
   conversation?: Conversation | undefined;
 
   /**
-   * The messages as stored.
+   * The messages as stored. None in the answer to a repeat with another text.
    *
    * @generated from field: repeated recollect.v1.Message messages = 2;
    */

@@ -37,10 +37,12 @@ export type ReceiveRequest = Message<"recollect.v1.ReceiveRequest"> & {
   channel: string;
 
   /**
-   * The provider's id of this message, unique on the channel. A repeat is answered and not stored,
-   * for ever, also after a restart or with a new index. 1 to 998 characters. Required. It replaces
-   * a `request_id`, except that a repeat may have another payload: providers deliver again with
-   * other times, names and headers, and it is the same message.
+   * The provider's id of this message, unique among those of its sender in its place: the group,
+   * channel, thread or session of `origin`. Put the chat into it where a provider numbers each chat
+   * and `origin` cannot name the chat. A repeat is answered and not stored, for ever, also after a
+   * restart or with a new index. 1 to 998 characters. Required. It replaces a `request_id`, except
+   * that a repeat may have another payload: providers deliver again with other times, names and
+   * headers, and it is the same message.
    *
    * @generated from field: string provider_message_id = 2;
    */
@@ -48,7 +50,8 @@ export type ReceiveRequest = Message<"recollect.v1.ReceiveRequest"> & {
 
   /**
    * The sender as the channel names it, in any usual form: `+1 555-000`, `1555000@s.whatsapp.net`,
-   * `"Alex" <a@b.c>`. The caller vouches for it: the server does not check where an e-mail comes
+   * `"Alex" <a@b.c>`. A number is one address with and without Brazil's ninth digit, Mexico's 1 and
+   * Argentina's 9. The caller vouches for it: the server does not check where an e-mail comes
    * from. At most 320 characters. Required except on `web` and `cli`, where it is the owner.
    *
    * @generated from field: string sender = 3;
@@ -183,7 +186,8 @@ export type ReceiveResponse = Message<"recollect.v1.ReceiveResponse"> & {
 
   /**
    * True if this provider's message had been received before; the outcome is that of the first
-   * time.
+   * time. It shows only what the caller sent again: if the text or the attachments are others,
+   * `messages`, the reply of a command, and a third party's text and escalation are left out.
    *
    * @generated from field: bool duplicate = 4;
    */
@@ -276,8 +280,9 @@ export type AddOwnerIdentityRequest = Message<"recollect.v1.AddOwnerIdentityRequ
   channel: string;
 
   /**
-   * The address on it, in any usual form. 1 to 320 characters. Required.
-   * On whatsapp, signal and sms it has a digit.
+   * The address on it, in any usual form. 1 to 320 characters. Required. On `whatsapp`, `signal`
+   * and `sms` a phone number; on `whatsapp` also an id with its server or country, on `signal` a
+   * username or an account's id.
    *
    * @generated from field: string identity = 2;
    */
@@ -562,12 +567,16 @@ export const UnlinkIdentityResponseSchema: GenMessage<UnlinkIdentityResponse> = 
  */
 export const ChannelService: GenService<{
   /**
-   * Accept one inbound message, exactly once by its provider's id, and report its outcome.
+   * Accept one inbound message, exactly once by its sender, place and provider's id, and report its
+   * outcome.
    *
    * A text that is one line of `/` and a word of letters, alone or followed by a space, is a slash
    * command, unless it has attachments. Commands are answered and not stored: `/new`, `/model`,
    * `/history`, `/clear`, `/help`. `/help` explains them; an unknown command is answered with that
    * help. `/usr/bin is full` and `and/or` are messages.
+   *
+   * If the place's conversation is full (settings `max_conversation_messages` and
+   * `max_conversation_bytes`), the message begins the next one there.
    *
    * A third party that writes too fast is refused with ERROR_REASON_RATE_LIMITED: deliver the
    * message again later. A conversation that `web` names and that does not exist fails with
@@ -626,7 +635,8 @@ export const ChannelService: GenService<{
     output: typeof ListOwnerIdentitiesResponseSchema;
   },
   /**
-   * Declare that several addresses belong to one person. No transcript is merged. Fails with
+   * Declare that several addresses belong to one person. No transcript is merged: what comes in from
+   * any of them on one channel joins the newest of their pinned conversations there. Fails with
    * ERROR_REASON_NOT_FOUND if one was not added.
    *
    * @generated from rpc recollect.v1.ChannelService.LinkIdentities

@@ -237,8 +237,10 @@ export enum ErrorReason {
   PERMISSION_DENIED = 27,
 
   /**
-   * RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit. RetryInfo gives
-   * the time to retry. Metadata: `limit`, `of` (`token`, `space` or `peer`).
+   * RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit, and RetryInfo
+   * gives the time to retry; or the conversation has as many messages or bytes as one may have, and
+   * has no RetryInfo: begin another one. Metadata: `limit`, `of` (`token`, `space`, `peer` or
+   * `conversation`).
    *
    * @generated from enum value: ERROR_REASON_LIMIT_EXCEEDED = 28;
    */
