@@ -15,6 +15,7 @@ from recollect_server.domain.commands import (
     parse,
 )
 
+from tests.anchors.conftest import set_anchor, values
 from tests.cases import each
 from tests.channels.conftest import ALEX, Post, Reach, here, home, reply
 from tests.conftest import MovableClock, RunningServer, Start
@@ -211,6 +212,22 @@ def test_clear_asks_first_and_then_removes_every_word(server: RunningServer, pos
     again = post.whatsapp("/clear confirm", delivery="clear-1")
     assert (again.duplicate, again.command_reply) == (True, cleared.command_reply)
     assert post.everything() == {home(cleared): ["Anew"]}
+
+
+def test_clear_says_what_was_learned_and_goes_with_the_conversation(post: Post) -> None:
+    name = home(post.whatsapp("/model haiku"))
+    for text in ("/clear", "/clear confirm"):
+        answer = post.whatsapp(text)
+        assert (reply(answer), home(answer)) == ("There is nothing to remove yet.", name)
+    message = post.whatsapp("I am Alex, and I live in Lisbon").conversation.messages[0]
+    for key, value in (("name", "Alex"), ("home", "Lisbon")):
+        set_anchor(post, key, value, (name, message.sequence))
+    goes = "1 message and 2 facts about you learned from it (home, name)."
+    assert goes in reply(post.whatsapp("/clear"))
+    cleared = post.whatsapp("/clear confirm")
+    assert goes in reply(cleared)
+    assert home(cleared) != name
+    assert values(post) == []
 
 
 def test_commands_are_the_same_words_on_every_channel(post: Post) -> None:

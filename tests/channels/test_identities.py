@@ -38,7 +38,8 @@ ADDRESSES = {
     "sms": {"4930": ["+49 30", "004930", "0000 4930"], "0493": ["0493"]},
     "email": {
         "a@b.c": [
-            "a@b.c", "A@B.C", '"Alex" <a@b.c>', "Alex <A@b.c>", "<a@b.c>", "mailto:a@b.c", "a@b.c (Alex)", " a@b.c ", "\u202aa@b.c\u202c", "\u200e<a@b.c>\u200f",
+            "a@b.c", "A@B.C", '"Alex" <a@b.c>', "Alex <A@b.c>", "<a@b.c>", "mailto:a@b.c", "a@b.c (Alex)", " a@b.c ",
+            "\u202aa@b.c\u202c", "\u200e<a@b.c>\u200f",
         ],
         "a+tag@b.c": ["A+Tag@b.c"],
         "": ["", "alex", "@b.c", "a@", "<>", "a b@c"],

@@ -267,9 +267,9 @@ NO_HEADERS = Headers()
 def headers_of(mail: EmailOrigin, is_address: Callable[[str], bool]) -> Headers:
     """Return the headers of an inbound message.
 
-    Old mailers answer with the address of whom they answer in place of the id. One that `is_address`
-    knows is dropped; behind words, as in `Your message of Monday <…>`, what stands there finds a
-    conversation and leads to none from then on.
+    Old mailers answer with the address of whom they answer in place of the id. One that
+    `is_address` knows is dropped; behind words, as in `Your message of Monday <…>`, what stands
+    there finds a conversation and leads to none from then on.
     """
     headers: dict[str, Any] = {"message_id": normal_message_ids(mail.message_id)[0]}
     answered = [it for it in normal_message_ids(mail.in_reply_to) if not is_address(it)][:1]

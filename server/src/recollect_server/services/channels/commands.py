@@ -48,6 +48,7 @@ from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 log = structlog.get_logger("recollect.commands")
 
+_NAMED_FACTS = 10  # facts that /clear names by their keys
 _SHOWN = 300  # characters of a message in a history
 
 
@@ -128,20 +129,16 @@ class Commands:
                     "A new conversation begins. The one before stays.",
                     model,
                 )
-            case Clear(confirmed=True) if said_in:
-                state = self._state(said_in)
-                text = (
-                    f"The conversation is removed for good ({_messages(state)}). A new one begins."
-                )
-                return self._anew(
-                    call, said_in, beginning, text, state.conversation.model, cleared=True
-                )
-            case Clear(confirmed=True):
-                return self._note(call, None, beginning, "There is nothing to remove yet.")
-            case Clear():
-                count = _messages(self._state(said_in)) if said_in else "no message yet"
-                text = f"This removes the conversation for good ({count}), and begins a new one. Say /clear confirm to do it."
-                return self._note(call, said_in, beginning, text)
+            case Clear(confirmed=confirmed):
+                removed = self._removed_by_clear(said_in) if said_in else ""
+                if not said_in or not removed:
+                    return self._note(call, said_in, beginning, "There is nothing to remove yet.")
+                if not confirmed:
+                    text = f"This removes the conversation for good: {removed}. A new one begins. Say /clear confirm to do it."
+                    return self._note(call, said_in, beginning, text)
+                text = f"The conversation is removed for good: {removed}. A new one begins."
+                model = self._state(said_in).conversation.model
+                return self._anew(call, said_in, beginning, text, model, cleared=True)
             case ShowModel():
                 model = self._state(said_in).conversation.model if said_in else ""
                 text = f"The model is {model or 'the default'}."
@@ -190,6 +187,16 @@ class Commands:
                     self._space.append(state, [Continued(conversation_id, self._space.clock())])
         except ConversationNotFound:
             log.info("ended_conversation_gone", conversation=run.before)
+
+    def _removed_by_clear(self, conversation_id: str) -> str:
+        """Return what goes with a conversation, counted; empty if there is nothing."""
+        messages = self._state(conversation_id).conversation.message_count
+        keys = sorted({it.key for it in self._space.anchors_of(conversation_id)})
+        shown = ", ".join(keys[:_NAMED_FACTS]) + (", …" if len(keys) > _NAMED_FACTS else "")
+        parts = [counted(messages, "message")] if messages else []
+        if keys:
+            parts.append(f"{counted(len(keys), 'fact')} about you learned from it ({shown})")
+        return " and ".join(parts)
 
     def _state(self, conversation_id: str) -> ConversationState:
         with self._space.writing(conversation_id) as state:
@@ -272,10 +279,6 @@ def _choice(models: tuple[str, ...]) -> str:
 
 
 _NOTHING = "Nothing was said in this conversation yet."
-
-
-def _messages(state: ConversationState) -> str:
-    return counted(state.conversation.message_count, "message")
 
 
 def _line(message: Message) -> str:

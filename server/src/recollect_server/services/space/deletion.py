@@ -20,7 +20,7 @@ from contextlib import suppress
 import orjson
 import structlog
 
-from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.conversation import AnchorSet, Conversation
 from recollect_server.domain.errors import (
     ConversationNotFound,
     ConversationPinned,
@@ -32,6 +32,7 @@ from recollect_server.services.space.answered_requests import request_of_delete
 from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
     KEEP_ANCHORS,
+    anchors_of,
     count_deleted,
     finish_delete,
     settle_anchors,
@@ -252,6 +253,14 @@ class Deletions:
                 raise ConversationPinned(conversation_id)
             if anchors not in (KEEP_ANCHORS, DELETE_ANCHORS):
                 self._settle_anchors(conversation_id, state.number, anchors)
+
+    def anchors(self, conversation_id: str) -> list[AnchorSet]:
+        """Return the anchors that a delete removes with a conversation."""
+        with self._locks.conversations.hold(conversation_id):
+            number = self._states.get(conversation_id).number
+            return anchors_of(
+                self._anchors, self._projection.index, self._store, conversation_id, number
+            )
 
     def _begin(
         self,

@@ -53,11 +53,7 @@ def settle_anchors(
         return
     with file.lock:
         contents = [entry.content for entry in file.entries]
-        own = [
-            it
-            for it in contents
-            if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
-        ]
+        own = _anchors_set(file, conversation_id)
         from_messages = _anchors_found(file, index, logs, conversation_id, number)
         if not own and not from_messages:
             return
@@ -75,6 +71,26 @@ def settle_anchors(
             )
 
         file.rewrite(alone, [Entry(anchor) for anchor in new])
+
+
+def anchors_of(
+    file: AnchorLedger, index: Index, logs: LogStore, conversation_id: str, number: int | None
+) -> list[AnchorSet]:
+    """Return the anchors that go with a conversation, unless they are kept: those that callers set
+    from it, and those that were found in it.
+    """
+    with file.lock:
+        return [
+            *_anchors_set(file, conversation_id),
+            *_anchors_found(file, index, logs, conversation_id, number),
+        ]
+
+
+def _anchors_set(file: AnchorLedger, conversation_id: str) -> list[AnchorSet]:
+    contents = [entry.content for entry in file.entries]
+    return [
+        it for it in contents if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
+    ]
 
 
 def _anchors_found(

@@ -436,6 +436,10 @@ class Space:
         """Raise what `delete` would refuse a conversation with, and change nothing."""
         self._deletions.check(conversation_id, anchors, force=force)
 
+    def anchors_of(self, conversation_id: str) -> list[AnchorSet]:
+        """Return the anchors that a delete removes with a conversation, unless it keeps them."""
+        return self._deletions.anchors(conversation_id)
+
     def redact(
         self,
         conversation_id: str,
