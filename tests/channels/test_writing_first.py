@@ -177,3 +177,23 @@ def test_without_pinned_a_create_takes_no_place(post: Post) -> None:
     before = home(post.whatsapp("Hello"))
     assert not post.create("whatsapp", party=Party(contact="1555000")).pinned
     assert home(post.whatsapp("Again")) == before
+
+
+def test_a_conversation_that_the_agent_begins_has_the_name_that_is_known(post: Post) -> None:
+    post.whatsapp("Hello", sender_name="Alex Reed")
+    post.whatsapp("Hello", "+1 777", sender_name="Sam")
+    mobile = ("+55 31 98888-8888", "553188888888")  # one number, in two spellings
+    post.whatsapp("Hello", mobile[1], sender_name="Ana")
+    for contact, name in (
+        (ALEX, "Alex Reed"),
+        ("+1 777", "Sam"),
+        (mobile[0], "Ana"),
+        ("+1 778", ""),
+    ):
+        party = Party(contact=contact)
+        conversations = [post.create("whatsapp", party=party, pinned=it) for it in (False, True)]
+        assert [it.party.contact_name for it in conversations] == [name, name]
+    given = post.create("whatsapp", party=Party(contact=ALEX, contact_name="Mum"), pinned=True)
+    assert given.party.contact_name == "Mum"
+    imported = post.create("whatsapp", party=Party(contact=ALEX), create_time=moment(1))
+    assert imported.party.contact_name == ""

@@ -35,7 +35,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             *("max_open_spaces", "max_suspended_spaces", "threads", "write_threads"),
             *("search_threads", "search_timeout", "max_message_bytes", "max_batch_bytes"),
-            "max_answer_bytes",
+            *("max_conversation_messages", "max_conversation_bytes", "max_answer_bytes"),
         ),
     ),
     "streaming": (

@@ -19,6 +19,7 @@ log = structlog.get_logger("recollect.settings")
 
 LIVE = frozenset(
     {
+        *("max_conversation_messages", "max_conversation_bytes"),
         *("update_retention", "max_updates", "search_timeout", "slow_call", "log_level"),
         *("max_working_turns", "max_working_tokens", "context_warm_turns", "recency_weight"),
         *("similarity_weight", "anchor_weight", "recency_decay", "context_conversation_share"),

@@ -23,6 +23,7 @@ from recollect_server.app.space_handlers import (
 )
 from recollect_server.app.space_jobs import SpaceJobs
 from recollect_server.app.stores import Stores
+from recollect_server.domain.conversation import Capacity
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
@@ -341,6 +342,9 @@ class OpenSpace:
             unverified=self.recovered.suspects,
             lock_order=shared.lock_order,
             admit_conversation=lambda: self.quota.admit(conversations=1),
+            capacity=shared.live.view(
+                lambda now: Capacity(now.max_conversation_messages, now.max_conversation_bytes)
+            ),
             moment=moment or (logs.sharing.moment() if logs.sharing else ""),
             telemetry=shared.telemetry,
         )

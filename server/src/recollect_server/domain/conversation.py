@@ -324,6 +324,27 @@ Content = Began | Message | Event
 """Entries of a conversation's log."""
 
 
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The most messages and bytes that a conversation may have; 0: no limit."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def exceeded(self, count: int, size: int, added: int) -> str:
+        """Return the name of the setting that refuses so many more messages to a conversation;
+        empty if none does.
+        """
+        if self.messages and added and count + added > self.messages:
+            return "max_conversation_messages"
+        if self.bytes and added and size >= self.bytes:
+            return "max_conversation_bytes"
+        return ""
+
+
+UNBOUNDED = Capacity()
+
+
 def fold(before: Conversation | None, content: object) -> Conversation | None:
     """Return the state after one entry. Entries before `Began` are skipped (their file lost its
     first line).

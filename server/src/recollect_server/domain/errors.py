@@ -15,6 +15,7 @@ RecollectError
 ├── NoBackupFolder          calls make no backups: no folder is set, or the logs are in none
 ├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload
+├── ConversationFull        it has as many messages or bytes as are allowed
 ├── TurnOutOfDate           the write was based on an older turn
 ├── ConversationReadOnly    a channel's pinned conversation, written to from another channel
 ├── ConversationPinned      a delete of a pinned conversation without force
@@ -170,6 +171,19 @@ class RequestIdReused(RecollectError):
             " another request"
         )
         self.request_id = request_id
+
+
+class ConversationFull(RecollectError):
+    """The conversation has as many messages or bytes as one may have. Nothing was stored."""
+
+    def __init__(self, conversation_id: str, limit: str) -> None:
+        super().__init__(
+            f"{conversation_id} reached the limit {limit}: begin a new conversation, or have the"
+            " limit raised"
+        )
+        self.conversation_id = conversation_id
+        self.limit = limit
+        self.of = "conversation"
 
 
 class TurnOutOfDate(RecollectError):

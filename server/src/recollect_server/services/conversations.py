@@ -1,12 +1,14 @@
 """Conversations: begin, write, read, name and list them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 import structlog
 
+from recollect_server.domain.addresses import normal_address, spellings
 from recollect_server.domain.conversation import (
     Began,
     Content,
@@ -145,6 +147,8 @@ class Conversations:
                 return repeated
             now = self._space.clock()
             time = now if create_time is None else create_time
+            if create_time is None and not conversation_id:  # an import keeps what it has
+                party = self._with_known_name(channel, party)
             given, conversation_id = conversation_id, conversation_id or f"conv-{new_ulid()}"
             arrived = arrival(time, 0, now)
             began = Began(
@@ -182,6 +186,24 @@ class Conversations:
 
             done = self._space.copy(conversation_id, fork_id, lines, request)
         return self._appended(done)
+
+    def _with_known_name(self, channel: str, party: Party) -> Party:
+        """Return a party whom an agent writes to first, by the name that it had last on the
+        channel, where the caller gives none.
+        """
+        if not party.contact or party.contact_name:
+            return party
+        addresses = spellings(channel, normal_address(channel, party.contact))
+        index = self._space.index
+        with suppress(IndexUnavailable):
+            for address in addresses:
+                chosen = Filter(channels=(channel,), party=Party(contact=address))
+                for row in index.conversations.select(chosen, 1):
+                    if name := row.conversation.party.contact_name:
+                        return replace(party, contact_name=name)
+            if stored := index.external.with_party(channel, addresses):
+                return replace(party, contact_name=stored.communication.party_name)
+        return party
 
     def _pinned_at(self, place: Place) -> set[str]:
         """Return the conversations that are pinned at a place: one, or two after a crash. Hold the

@@ -198,6 +198,16 @@ class Settings(BaseSettings):
     max_batch_bytes: int = Field(
         8 << 20, ge=1024, le=64 << 20, description="largest batch of messages"
     )
+    max_conversation_messages: int = Field(
+        0,
+        ge=0,
+        description="messages of a conversation, which takes no more; 0: no limit",
+    )
+    max_conversation_bytes: int = Field(
+        0,
+        ge=0,
+        description="size of a conversation's transcript from which on it takes no more messages; 0: no limit",
+    )
     max_answer_bytes: int = Field(
         4_000_000,
         ge=1024,

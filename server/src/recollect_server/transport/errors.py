@@ -93,6 +93,9 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.LimitExceeded: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_LIMIT_EXCEEDED, ("limit", "of")
     ),
+    errors.ConversationFull: Row(
+        StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_LIMIT_EXCEEDED, ("limit", "of")
+    ),
     errors.NoBackupFolder: Row(
         StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_NO_BACKUP_FOLDER
     ),

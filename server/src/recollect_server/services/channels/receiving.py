@@ -21,6 +21,7 @@ from recollect_server.domain.conversation import (
     Party,
 )
 from recollect_server.domain.errors import (
+    ConversationFull,
     ConversationNotFound,
     InvalidField,
     RequestIdReused,
@@ -263,19 +264,23 @@ class Receiving:
 
     def _store(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
         places = claimed(self._place(inbound), headers.ids)
-        claim = NO_CLAIM
+        claim, full = NO_CLAIM, list[str]()
         while True:
             if conversations := self._conversations_of(inbound, headers):
                 try:
                     stored = self._append(conversations[0], inbound, headers, request)
-                except ConversationNotFound:
+                except (ConversationNotFound, ConversationFull) as error:
                     if _is_named(inbound):
-                        raise  # else it is being deleted just now
+                        raise
+                    # else it is being deleted just now, or another one goes on for it
+                    full = conversations if isinstance(error, ConversationFull) else []
                 else:
                     self._join(conversations[1:], conversations[0])
                     return stored
             if claim is not NO_CLAIM or (claim := self._space.claim(places)) is NO_CLAIM:
-                return self._begin(inbound, headers, request, claim)
+                stored = self._begin(inbound, headers, request, claim)
+                self._join(full, stored.conversation.id)
+                return stored
 
     def _append(
         self, conversation_id: str, inbound: Inbound, headers: Headers, request: RequestKey

@@ -4,12 +4,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
-from recollect_server.domain.conversation import AnchorSet, Began, Content, Conversation
+from recollect_server.domain.conversation import (
+    UNBOUNDED,
+    AnchorSet,
+    Began,
+    Capacity,
+    Content,
+    Conversation,
+)
 from recollect_server.domain.errors import (
     ConversationExists,
+    ConversationFull,
     ConversationNotFound,
     StorageUnavailable,
 )
+from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Message
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
@@ -71,6 +80,7 @@ class Space:
         unverified: Iterable[str] = (),
         lock_order: LockOrder | None = None,
         admit_conversation: Callable[[], None] = lambda: None,
+        capacity: Live[Capacity] | None = None,
         moment: str = "",
         telemetry: Telemetry = UNMEASURED,
         reading: Callable[[], str] | None = None,
@@ -78,12 +88,14 @@ class Space:
         """`unverified` conversations are compared with the index before it is believed.
 
         `lock_order` checks the order in which locks are taken. `admit_conversation` is called
-        before a conversation begins, and may raise LimitExceeded. `moment`: of a store that
-        processes share, one before the index was brought up. `reading`: somebody else is making the
-        index from the logs just now, and this says how far; then nothing may be written here.
+        before a conversation begins, and may raise LimitExceeded; `capacity` bounds each. `moment`:
+        of a store that processes share, one before the index was brought up. `reading`: somebody
+        else is making the index from the logs just now, and this says how far; then nothing may be
+        written here.
         """
         self._reading = reading
         self._admit_conversation = admit_conversation
+        self._capacity = capacity or Holder(UNBOUNDED)
         self.clock = clock
         self.telemetry = telemetry
         self._store = store
@@ -301,7 +313,7 @@ class Space:
 
         The first says that it began; a message brings its sequence and turn. `is_named`: the caller
         chose the id. `claim`: of the place where it begins (see `claim`). Raises ConversationExists
-        if that is taken, LimitExceeded, StorageUnavailable.
+        if that is taken, LimitExceeded, ConversationFull, StorageUnavailable.
         """
         assert isinstance(contents[0], Began)
         conversation_id = contents[0].id
@@ -309,6 +321,7 @@ class Space:
             if is_named:
                 self._free_name(conversation_id)
             self._admit_conversation()
+            self._check_capacity(conversation_id, 0, 0, contents)
             return self._writes.begin(conversation_id, contents, request, claim)
 
     def copy(
@@ -363,11 +376,20 @@ class Space:
     ) -> Committed:
         """Append lines behind the state that `writing` gave, all or none, durable on return.
 
-        Messages bring their sequence, which must be what follows. Raises StorageUnavailable; then
-        messages are pending and may be written later, and an event is not written. An index that
-        fails does not fail this: the lines are indexed later.
+        Messages bring their sequence, which must be what follows. Raises ConversationFull;
+        StorageUnavailable: then messages are pending and may be written later, and an event is not
+        written. An index that fails does not fail this: the lines are indexed later.
         """
+        count = state.conversation.message_count
+        self._check_capacity(state.conversation.id, count, state.size, contents)
         return self._writes.append(state, contents, request, draft_id)
+
+    def _check_capacity(
+        self, conversation_id: str, count: int, size: int, contents: Sequence[Content]
+    ) -> None:
+        added = sum(isinstance(it, Message) for it in contents)
+        if limit := self._capacity.now.exceeded(count, size, added):
+            raise ConversationFull(conversation_id, limit)
 
     def record(
         self,
