@@ -1,9 +1,11 @@
 """The commands that look after a data folder where it stands: verify, rebuild, stats."""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -212,6 +214,47 @@ def test_verify_finds_nothing_wrong_with_words_longer_than_the_index_keeps(
     server.stop()
     result = on(server, "verify")
     assert (result.exit_code, result.stdout) == (0, "4 conversations, 4 messages, 0 problems\n")
+
+
+def texts_of_any_characters(count: int) -> Iterator[str]:
+    """Yield texts with every accent that the tokenizer takes off, alone and between others, and
+    with any other characters.
+    """
+    chance = random.Random(1)  # noqa: S311 - a test's choices
+    accents = [chr(code) for code in range(0x300, 0x370)]
+    yield " ".join(["hello", *accents, "there", *(f"a{it} {it}b" for it in accents)])
+    every = [*range(1, 0xD800), *range(0xE000, 0x110000)]
+    for _ in range(count):
+        drawn = (chr(it) for it in chance.choices(every, k=20))
+        mixed = [*drawn, *chance.choices([*accents, "e", "0", " ", "\u200d"], k=20)]
+        chance.shuffle(mixed)
+        yield "".join(["x", *mixed])
+
+
+def test_verify_finds_nothing_wrong_with_words_of_any_characters(
+    server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    texts = list(texts_of_any_characters(150))
+    connect(server).append(connect(server).create().id, *map(user, texts))
+    with server.app.spaces.use("default") as space:
+        for number, text in enumerate(texts):
+            space.external.receive("whatsapp", "+15550001111", f"wamid-{number}", text, (), None)
+    server.stop()
+    clean = (0, "1 conversation, 151 messages, 1 external communication, 0 problems\n")
+
+    def verified() -> tuple[int, str]:
+        result = on(server, "verify")
+        return result.exit_code, result.stdout
+
+    assert verified() == clean
+    assert on(server, "rebuild").exit_code == 0
+    assert verified() == clean
+    (server.folder / "conversations.db.seal").unlink()  # as after a kill: the start compares
+    again = start_server()
+    assert not again.app.recovered.rebuilt
+    assert connect(again).found("hello \u0301 there")
+    again.stop()
+    assert verified() == clean
 
 
 def test_verify_finds_nothing_wrong_with_two_folders_put_into_one_whose_request_ids_overlap(

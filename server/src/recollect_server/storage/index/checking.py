@@ -29,8 +29,9 @@ from recollect_server.storage.logs.lines import Line
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 
-# bytes: a word that is cut may end within a character
-_WORDS = "SELECT CAST(term AS BLOB), doc, offset FROM {}_occurrences"
+# As bytes: a word that is cut may end within a character. The empty word, which a lone accent is,
+# comes as NULL.
+_WORDS = "SELECT CAST(coalesce(term, '') AS BLOB), doc, offset FROM {}_occurrences"
 _message_of = MESSAGES.reader()
 _external_message_of = EXTERNAL_MESSAGES.reader()
 
