@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from recollect import Client, Message
+from recollect import CheckpointRecord, Client, DeadlineExceeded, Message, RecollectError
 from recollect_server.app import LOCK
 
 from tests.client_cli.conftest import Recollect
@@ -207,6 +207,41 @@ def test_the_clients_import_reads_the_pipe_that_a_shell_opens_for_it(
         os.close(reading)
     assert ended.returncode == 0
     assert [it.message_count for it in client.conversations.list()] == [1]
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_what_is_no_file_in_place_of_a_log_is_refused_by_every_call_and_holds_nobody(
+    server: RunningServer, ids: list[str], start_server: Start, plant: Plant
+) -> None:
+    with Client(server.target) as client:
+        client.checkpoints.put_records("run", [CheckpointRecord("key", b"value")])
+    path = server.folder / f"{ids[0]}.jsonl"
+    thread = next((server.data_dir / "default" / "threads").glob("*.jsonl"))
+    for each in (path, thread):
+        each.unlink()
+        plant(each)
+    with Client(server.target, timeout=20, retry=None) as client:
+        calls: list[Callable[[], object]] = [
+            lambda: client.conversations.redact_message(ids[0], turn_number=1),
+            lambda: client.conversations.append_turn(ids[0], [Message.user("on")]),
+            lambda: client.conversations.fork(ids[0]),
+            lambda: client.checkpoints.put_records("run", [CheckpointRecord("key", b"new")]),
+        ]
+        for call in calls:
+            with pytest.raises(RecollectError) as raised:
+                call()
+            assert not isinstance(raised.value, DeadlineExceeded), raised.value
+        assert client.conversations.get(ids[1]).message_count == 1
+    server.stop()
+    again = start_server(listen=f"{LOOPBACK}:0")
+    with Client(again.target, timeout=20) as client:
+        assert client.conversations.get(ids[1]).message_count == 1
+    again.stop()
+    verified = command("verify", "--data-dir", server.data_dir)
+    assert verified.exit_code == 1
+    for each in (path, thread):
+        named = f"{each.parent.name}/{each.name} is not read: it is no regular file"
+        assert named in verified.stdout, verified.stdout + verified.stderr
 
 
 @pytest.mark.parametrize("plant", PLANTS)

@@ -162,7 +162,6 @@ def test_a_first_line_need_not_say_everything(
 UNREADABLE = {
     '{"type":"turn","content":"no role","timestamp":"2024-05-01T10:00:00Z","turnNumber":1}': "role is missing",
     '{"type":"turn","role":"user","content":"no time","turnNumber":1}': "timestamp is missing",
-    '{"type":"turn","role":"user","content":"no turn","timestamp":"2024-05-01T10:00:00Z"}': "turnNumber is missing",
     '{"type":"turn","role":"system","content":"x","timestamp":"2024-05-01T10:00:00Z","turnNumber":1}': "not a valid Role",
     '{"type":"turn","role":"user","content":"x","timestamp":"2024-05-01T10:00:00","turnNumber":1}': "has no time zone",
     '{"type":"turn","role":"user","content":"x","timestamp":"2024-05-01T10:00:00Z","turnNumber":0}': "turns count from 1",
@@ -203,6 +202,66 @@ def test_lines_that_cannot_be_read_stay_and_are_counted_and_named(
         ]
         assert reason in said_of_it
     assert f"{len(UNREADABLE)} problems" in output
+
+
+def test_lines_of_the_first_format_are_read_with_what_they_say(
+    server: RunningServer, start_server: Start, connect: Connect
+) -> None:
+    server.stop()
+    time = {"timestamp": "2024-05-01T11:00:00Z"}
+
+    def turn(role: str, content: str) -> dict[str, Any]:
+        return {"type": "turn", "role": role, "content": content} | time
+
+    data = plain(
+        META,
+        turn("user", "Is the disk full?"),
+        turn("assistant", "Yes: zebra."),
+        {"type": "meta_update", "title": "Full Disk", "topics": ["disk"]},
+        turn("user", "Rotate the logs."),
+        {"type": "title_assigned", "title": "Logs", "topics": ["logs"]} | time,
+        {"type": "close", "reason": "idle", "model": "opus"} | time,
+        event("close"),
+    )
+    put(server, data)
+    running = start_server()
+    assert running.app.recovered.damaged == 0
+    service = connect(running)
+    conversation = service.get(NAME)
+    assert (conversation.title, list(conversation.topics), conversation.model) == (
+        "Logs",
+        ["disk"],  # by hand
+        "opus",
+    )
+    stored = service.append(NAME, user("Thanks."))
+    assert (conversation.turn_count, stored.turn_number) == (2, 3)
+    turns = [(it.turn_number, it.content) for it in service.load(NAME).messages]
+    assert turns == [
+        (1, "Is the disk full?"),
+        (1, "Yes: zebra."),
+        (2, "Rotate the logs."),
+        (3, "Thanks."),
+    ]
+    [result] = service.search("rotate").results
+    assert (result.conversation_id, result.turn_range.first) == (NAME, 2)
+    running.stop()
+    assert on(running, "verify").exit_code == 0
+
+
+def test_a_transcript_whose_name_is_no_id_is_named_by_a_start_and_by_verify(
+    server: RunningServer, start_server: Start
+) -> None:
+    server.stop()
+    put(server, plain(META, said(1, "hello")), "2024-05-01-disk")
+    with capture_logs() as logs:
+        start_server().stop()
+    named = (
+        "conversations/2024-05-01-disk.jsonl is not read: its name is no id: `recollect import`"
+        " takes it in"
+    )
+    assert [it["reason"] for it in logs if it["event"] == "not_a_log"] == [named]
+    verified = on(server, "verify")
+    assert (verified.exit_code, named in verified.stdout) == (1, True)
 
 
 @pytest.mark.parametrize("tail", ["half a li", '{"type":"turn","ro', "x" * 300])

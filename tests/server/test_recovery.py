@@ -124,18 +124,6 @@ def test_files_that_are_no_transcripts_do_not_keep_a_server_from_starting(
     assert answers(connect(start_server()), QUERIES) == before
 
 
-def test_a_transcript_under_another_name_is_a_conversation_of_that_name(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect
-) -> None:
-    conversation_id = service.conversation_of("one zebra")
-    server.stop()
-    copied = f"{conversation_id[:-3]}0ZZ"
-    shutil.copy(transcript(server, conversation_id), server.folder / f"{copied}.jsonl")
-    again = connect(start_server())
-    assert set(again.found("zebra")) == {conversation_id, copied}
-    assert [message.content for message in again.load(copied).messages] == ["one zebra"]
-
-
 def test_a_second_server_on_the_same_folder_is_refused_and_harms_nothing(
     service: Service, server: RunningServer, start_server: Start
 ) -> None:

@@ -79,7 +79,8 @@ def test_a_transcript_is_byte_for_byte_what_the_design_says(
         f'{{"type":"event","event":"abbreviation","text":"newer","writer":"caller","timestamp":"{NOW}"',
     ]
     assert transcript(server, conversation_id).read_bytes() == b"".join(
-        sealed(line) for line in expected
+        sealed(f'{line},"at":"{number}.{zlib.crc32(conversation_id.encode()):08x}"')
+        for number, line in enumerate(expected, 1)
     )
 
 

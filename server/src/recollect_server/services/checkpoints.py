@@ -311,10 +311,10 @@ class Checkpoints:
                     requests[f"{stamp.request_id} {stamp.request_hash}"] = None
                 continue
             alone = Entry(content, Stamp(stamp.request_id, stamp.request_hash))
-            yield encoded([alone], lines)[1][0]
+            yield encoded([alone], lines, log=name)[1][0]
             lines += 1
         mark = RecordsRemoved(self._clock(), tuple(requests)[-_MAX_REQUESTS:])
-        yield encoded([Entry(mark)], lines)[1][0]
+        yield encoded([Entry(mark)], lines, log=name)[1][0]
 
     def _append(
         self,
@@ -323,7 +323,7 @@ class Checkpoints:
         contents: Sequence[AnyContent],
         request: RequestKey | None,
     ) -> None:
-        lines, data = encoded(entries_of(contents, request), *state.end)
+        lines, data = encoded(entries_of(contents, request), *state.end, name)
         try:
             self._store.append(name, state.end, data)
         except LogConflict:

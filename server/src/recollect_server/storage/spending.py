@@ -6,6 +6,7 @@ from pathlib import Path
 import orjson
 
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.storage.logs.files import open_transcript, read_file
 
 NAME = "spending.json"
 
@@ -19,7 +20,7 @@ class SpendingFile:
     def last(self) -> tuple[str, int, int, float]:
         """Return the day with its calls, tokens and US dollars; an empty day if there is none."""
         try:
-            record = orjson.loads(self._path.read_bytes())
+            record = orjson.loads(read_file(self._path))
             return (
                 str(record["day"]),
                 int(record["calls"]),
@@ -34,9 +35,7 @@ class SpendingFile:
         data = orjson.dumps({"day": day, "calls": calls, "tokens": tokens, "cost": cost})
         temporary = self._path.with_name(f"{NAME}.new")
         try:
-            handle = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600
-            )
+            handle = open_transcript(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             temporary.replace(self._path)

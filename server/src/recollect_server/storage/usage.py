@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import structlog
 
-from recollect_server.storage.logs.files import open_transcript
+from recollect_server.storage.logs.files import open_transcript, read_file
 
 log = structlog.get_logger("recollect.usage")
 
@@ -55,7 +55,7 @@ class UsageFile:
     def read(self) -> Usage:
         """Return the usage in the file; none if there is no file, or not one that can be read."""
         try:
-            fields = orjson.loads(self._path.read_bytes())
+            fields = orjson.loads(read_file(self._path))
             return Usage(
                 int(fields["day"]),
                 {(of, name): int(count) for of, name, count in fields["bytes"]},

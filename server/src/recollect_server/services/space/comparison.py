@@ -108,6 +108,8 @@ def see(logs: Logs[State], reading: Reading[State], line: Line, name: str) -> No
     reading.state = logs.folded(reading.state, line, name)
     if line.entry is None:
         return
+    if line.entry.mark:
+        reading.see_number(line.sequence, int(line.entry.mark.partition(".")[0]))
     if line.entry.stamp.request_id:
         reading.requests.setdefault(line.entry.stamp.request_id, line.entry.stamp.request_hash)
     reading.messages += isinstance(line.entry.content, logs.message)

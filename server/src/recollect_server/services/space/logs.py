@@ -18,6 +18,7 @@ import structlog
 from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import IndexUnavailable, RecollectError, RequestIdReused
+from recollect_server.domain.text import counted
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
@@ -107,6 +108,18 @@ class Reading(ABC, Generic[State]):
     messages: int = 0
     requests: dict[str, str] = field(default_factory=dict)
     """Hash by id."""
+    gaps: list[str] = field(default_factory=list)
+    """Problems of places where lines are missing."""
+    shift: int = 0
+    """Lines that are missing so far, less those that people put in."""
+
+    def see_number(self, sequence: int, written: int) -> None:
+        """Note that a line was written as the line of another number than it has."""
+        missing = written - sequence - self.shift
+        if missing > 0:
+            verb = "is" if missing == 1 else "are"
+            self.gaps.append(f"{counted(missing, 'line')} {verb} missing before line {sequence}")
+        self.shift += missing
 
     @abstractmethod
     def add(self, line: Line) -> None:
@@ -200,7 +213,7 @@ class Logs(ABC, Generic[State]):
         processes (empty: there is one process). Raises LogConflict, RequestIdReused,
         LogUnavailable.
         """
-        lines, data = encoded(entries_of(contents, request, draft_id), *end)
+        lines, data = encoded(entries_of(contents, request, draft_id), *end, name)
         if request:
             claim = replace(claim, request=request_claim(request.id))
         try:

@@ -157,7 +157,7 @@ class Redactions:
             sequences = tuple(it.sequence for it in messages)
             after = erased(lines, raw, sequences, Redaction(by, time))
             entries = entries_of([MessagesRedacted(sequences, time, by)], request)
-            event, data = encoded(entries, state.lines, state.size)
+            event, data = encoded(entries, state.lines, state.size, conversation_id)
             self._projection.index.settle()  # what it lacks after a crash would have it made anew
             self._begin(conversation_id, [*after, *data], state.size, request)
             return self._finish(state, event[0], time, lines)

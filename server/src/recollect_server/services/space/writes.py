@@ -229,7 +229,9 @@ class Writes:
         if not messages:
             return StorageUnavailable(refusal)
         conversation = state.conversation
-        lines, data = encoded(entries_of(contents, request, draft_id), state.lines, state.size)
+        lines, data = encoded(
+            entries_of(contents, request, draft_id), state.lines, state.size, conversation.id
+        )
         end = replace(
             state,
             conversation=self._transcripts.behind(conversation, lines, conversation.id),

@@ -24,6 +24,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.verification import anchor_differences, vector_differences
 from recollect_server.storage.index.checking import Contents, WordsThen
 from recollect_server.storage.logs.anchors import forgotten_keys
+from recollect_server.storage.logs.ledger import ledgers
 from recollect_server.storage.logs.store import ANCHORS, LEDGERS, Kind, LogNotFound, LogStore
 from recollect_server.storage.vectors.checking import Outside, outside
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
@@ -152,7 +153,9 @@ class LiveVerification:
                             f"{ledger}: line {line.sequence} is of {it.conversation_id}, which has"
                             " no transcript"
                         )
-        return problems
+        for own in ledgers(self._store):
+            problems += [f"{own.name}: {it}" for it in own.misplaced()]
+        return problems + self._store.strays()
 
     def _leftovers(self) -> list[str]:
         messages, texts = Contents(self._space.index).of_nobody()
@@ -284,7 +287,7 @@ class LiveVerification:
                     see(logs, reading, line, name)
             except LogNotFound:
                 return [], 0
-            problems += reading.problems()
+            problems += [*reading.gaps, *reading.problems()]
             if reading.state is None:
                 problems.append("no line can be read")
             if stored.bytes < size:

@@ -136,6 +136,8 @@ def recover(
     Raises StorageUnavailable, IndexUnavailable.
     """
     logs.create()
+    for stray in logs.strays():
+        log.warning("not_a_log", reason=stray)
     index, closed = _open(logs)
     if index is not None:
         try:

@@ -19,7 +19,7 @@ from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.ledger import forgotten_ledger
+from recollect_server.storage.logs.ledger import forgotten_ledger, ledgers
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import forgotten_deliveries
 from recollect_server.storage.logs.store import ANCHORS, LEDGERS, Kind
@@ -109,6 +109,7 @@ def _verify(
     )
     done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)]
     done.problems += _ledgers(store, contents)
+    done.problems += store.strays()
     done.communications, _ = _verify_all(
         CommunicationLogs(store), contents, index, done, no_progress, _nothing_more
     )
@@ -165,7 +166,7 @@ def _verify_all(
                 wrong.append(line)
             else:
                 see(logs, reading, line, name)
-        wrong += reading.problems()
+        wrong += [*reading.gaps, *reading.problems()]
         wrong += ["no line can be read"] if reading.state is None else []
         messages += reading.messages
         if contents:
@@ -248,6 +249,8 @@ def _ledgers(logs: FolderStore, contents: Contents | None) -> Iterator[str]:
         path = logs.path(name)
         if path.exists():
             yield from (f"{path.name}: {it}" for it in logs.problems(name) if isinstance(it, str))
+    for ledger in ledgers(logs):
+        yield from (f"{logs.path(ledger.name).name}: {it}" for it in ledger.misplaced())
     forgotten = len(set(forgotten_deliveries(forgotten_ledger(logs))))
     if contents and contents.forgotten_deliveries() != forgotten:
         yield f"index: it knows {contents.forgotten_deliveries()} of {forgotten} forgotten messages"

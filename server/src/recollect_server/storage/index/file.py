@@ -3,6 +3,7 @@ one for the reads of each thread, and one from outside while a server has it.
 """
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import apsw
 import orjson
 
 from recollect_server.domain.deadline import UNLIMITED, Deadline
-from recollect_server.storage.logs.files import sync_folder
+from recollect_server.storage.logs.files import open_transcript, read_file, sync_folder
 
 T = TypeVar("T")
 
@@ -67,9 +68,9 @@ def read_seal(folder: Path) -> Seal:
     """
     path = folder / NAME
     try:
-        sealed = orjson.loads(path.with_name(NAME + SEAL).read_bytes())
+        sealed = orjson.loads(read_file(path.with_name(NAME + SEAL)))
         digest, recorded = sealed["digest"], sealed["file"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return Seal.MISSING
     if _log_size(path) or _digest(path) != digest:
         return Seal.BROKEN
@@ -82,7 +83,7 @@ def break_seal(folder: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with os.fdopen(open_transcript(path, os.O_RDONLY), "rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 

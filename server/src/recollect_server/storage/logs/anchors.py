@@ -76,7 +76,7 @@ class AnchorLedger:
         """Add a line, durable when it returns. Raises LogUnavailable; then nothing is added."""
         with self.lock:
             end = Position(self._lines[-1].sequence, self._lines[-1].end) if self._lines else START
-            lines, data = encoded([entry], *end)
+            lines, data = encoded([entry], *end, ANCHORS)
             request = entry.stamp.request_id
             try:
                 self._store.append(
@@ -143,7 +143,7 @@ class AnchorLedger:
                 before = self._lines[-1].end if self._lines else 0
                 self._store.replace(
                     ANCHORS,
-                    encoded(entries)[1],
+                    encoded(entries, log=ANCHORS)[1],
                     before,
                     request=request_claim(request) if request else "",
                     released=released,

@@ -34,6 +34,12 @@ def open_transcript(path: Path, flags: int) -> int:
     return handle
 
 
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a regular file. Raises OSError, as `open_transcript`."""
+    with os.fdopen(open_transcript(path, os.O_RDONLY), "rb") as file:
+        return file.read()
+
+
 def exposure(key: Path) -> str:
     """Return a warning if every user of the machine can read a file of keys; empty if not."""
     with suppress(OSError):

@@ -16,6 +16,7 @@ from recollect_server.domain.ids import (
     is_thread_log,
 )
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.logs.belonging import Belonging
 from recollect_server.storage.logs.files import (
     COPY,
     DELETING,
@@ -24,6 +25,7 @@ from recollect_server.storage.logs.files import (
     TORN,
     make_folder,
     open_transcript,
+    read_file,
     sync_folder,
 )
 from recollect_server.storage.logs.lines import Line, Place, line_of
@@ -51,6 +53,8 @@ _IS_NAME = {
     Kind.THREAD: is_thread_log,
 }
 _OTHERS = tuple(kind for kind in Kind if kind is not Kind.CONVERSATION)
+
+_FIRST_LINE = 16 << 10  # bytes that are read to learn whose log a file is
 
 KEPT = "kept"
 """File in the folder of a space that somebody made, and that stays without logs."""
@@ -141,12 +145,13 @@ class FolderStore:
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the whole lines behind a position, up to the byte `until`."""
         with _failing(log, "read"):
-            yield from scan(self.path(log), after.bytes, after.lines + 1, until)
+            lines = scan(self.path(log), after.bytes, after.lines + 1, until)
+            yield from self._belonging(log, after.lines).lines(lines)
 
     def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
         """Return the lines at places; neighbours are read in one go."""
         with _failing(log, "read"):
-            return read_places(self.path(log), places)
+            return [*self._belonging(log).lines(read_places(self.path(log), places))]
 
     def read_several(
         self, places: Mapping[str, Sequence[Place]]
@@ -171,9 +176,11 @@ class FolderStore:
                 raw = os.pread(handle, end.bytes - start, start).split(b"\n")[:-1]
             finally:
                 os.close(handle)
-        if start:
-            raw = raw[1:]  # its beginning is not here
-        return [line_of(text, end.lines - len(raw) + 1 + at, 0) for at, text in enumerate(raw)]
+            if start:
+                raw = raw[1:]  # its beginning is not here
+            first = end.lines - len(raw) + 1
+            lines = (line_of(text, number, 0) for number, text in enumerate(raw, first))
+            return [*self._belonging(log).lines(lines)]
 
     def is_boundary(self, log: str, position: Position) -> bool:
         """Return whether a line ends at a position."""
@@ -183,7 +190,7 @@ class FolderStore:
     def raw(self, log: str) -> bytes:
         """Return all bytes of a file, with nothing checked."""
         with _failing(log, "read"):
-            return self.path(log).read_bytes()
+            return read_file(self.path(log))
 
     def raw_lines(self, log: str) -> Iterator[bytes]:
         """Yield the lines of a file, undecoded and with their newlines."""
@@ -221,7 +228,9 @@ class FolderStore:
         with _failing(log, "read"):
             self._check()
             _beside(path, COPY).unlink(missing_ok=True)  # a crash kept it from taking the name
-            torn = repair_tail(path, self.torn_path(log), after.bytes, after.lines + 1, see)
+            check = self._belonging(log, after.lines).check
+            see_own = see and (lambda line: see(check(line)))
+            torn = repair_tail(path, self.torn_path(log), after.bytes, after.lines + 1, see_own)
         self._writer.forget(path)
         return torn
 
@@ -309,7 +318,12 @@ class FolderStore:
         """
         with _failing(log, "read"):
             path = self.path(log)
-            yield from look_through(path, path.stat().st_size if size is None else size)
+            check = self._belonging(log, 0).check
+            for it in look_through(path, path.stat().st_size if size is None else size):
+                line = it if isinstance(it, str) else check(it)
+                yield line
+                if isinstance(it, Line) and it.entry and isinstance(line, Line) and not line.entry:
+                    yield f"line {line.sequence} is damaged: {line.damage}"
 
     # Deleting -------------------------------------------------------------------------------------
 
@@ -445,6 +459,12 @@ class FolderStore:
 
     # Files ----------------------------------------------------------------------------------------
 
+    def _belonging(self, log: str, after: int | None = None) -> Belonging:
+        path = self.path(log)
+        return Belonging(
+            log, lambda: next(scan(path, until=_FIRST_LINE), None), lambda: scan(path), after
+        )
+
     def path(self, log: str) -> Path:
         """Return the path of a log's file. Raises ValueError for a text that is not the name of
         one: it could be a path.
@@ -468,6 +488,25 @@ class FolderStore:
         return [
             path.stat().st_size for folder in folders for path in folder.glob(f"*{SUFFIX}{TORN}")
         ]
+
+    def strays(self) -> list[str]:
+        """Return what stands in the folders as a log and is none, with why it is not read."""
+        found: list[str] = []
+        for kind in Kind:
+            folder, is_name = self.folder(kind), _IS_NAME[kind]
+            advice = ": `recollect import` takes it in" if kind is Kind.CONVERSATION else ""
+            with suppress(FileNotFoundError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if not entry.name.endswith(SUFFIX):
+                        continue
+                    reason = ""
+                    if not entry.is_file(follow_symlinks=False):
+                        reason = "it is no regular file"
+                    elif not is_name(entry.name.removesuffix(SUFFIX)):
+                        reason = f"its name is no id{advice}"
+                    if reason:
+                        found.append(f"{folder.name}/{entry.name} is not read: {reason}")
+        return sorted(found)
 
     def folder(self, kind: Kind) -> Path:
         """Return the folder of the logs of a kind."""
@@ -510,7 +549,7 @@ def _keep(path: Path, name: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        _write(name, [path.read_bytes()])
+        _write(name, [read_file(path)])
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:

@@ -9,7 +9,7 @@ forgotten (see `anchors`).
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -82,12 +82,35 @@ class Ledger(Generic[E]):
         return list(self._entries(raw)), len(raw)
 
     def _entries(self, raw: bytes) -> Iterator[E]:
-        for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n") if raw else (), start=1):
+        for number, line in enumerate(_lines(raw), start=1):
             try:
-                yield self._codec.entry(unseal(line), number)
+                yield self._entry(unseal(line), number)
             except (Damaged, ValueError, KeyError, TypeError, AttributeError) as damage:
                 reason = str(damage) if isinstance(damage, Damaged) else repr(damage)
                 log.warning("damaged_line", ledger=self.name, line=number, reason=reason)
+
+    def _entry(self, fields: dict[str, Any], number: int) -> E:
+        if fields["type"] != self._codec.head["type"]:
+            raise Damaged("it is a line of another ledger")
+        return self._codec.entry(fields, number)
+
+    def misplaced(self) -> Iterator[str]:
+        """Yield the lines that are whole, and say nothing that belongs here. Raises
+        LogUnavailable.
+        """
+        try:
+            raw = self._store.raw(self.name)
+        except LogNotFound:
+            return
+        for number, line in enumerate(_lines(raw), start=1):
+            try:
+                fields = unseal(line)
+            except (Damaged, ValueError):
+                continue  # whoever looks through the file names it
+            try:
+                self._entry(fields, number)
+            except (Damaged, ValueError, KeyError, TypeError, AttributeError):
+                yield f"line {number} is none of the {self.name}"
 
     def append(self, entry: E, after: int) -> int:
         """Add a line behind so many bytes, durable when it returns. Return the bytes with it.
@@ -113,6 +136,10 @@ class Ledger(Generic[E]):
                 if not left:
                     raise
         raise AssertionError("unreachable")
+
+
+def _lines(raw: bytes) -> list[bytes]:
+    return raw.removesuffix(b"\n").split(b"\n") if raw else []
 
 
 _IDENTITY = Codec(Identity, Field("channel", TEXT), Field("identity", TEXT, "address"))
@@ -166,3 +193,8 @@ _FORGOTTEN = Codec(Forgotten, Field("deliveries", TEXTS), head={"type": "forgott
 def forgotten_ledger(store: LogStore) -> Ledger[Forgotten]:
     """Return the ledger of messages that must not come back."""
     return Ledger(store, FORGOTTEN, _FORGOTTEN)
+
+
+def ledgers(store: LogStore) -> list[Ledger[Any]]:
+    """Return the ledgers of a space."""
+    return [identity_ledger(store), retention_ledger(store), forgotten_ledger(store)]

@@ -12,6 +12,7 @@ from recollect_server.storage.logs.record import (
     decode,
     encode,
     has_checksum,
+    mark_of,
     unseal,
 )
 
@@ -47,16 +48,16 @@ def line_of(raw: bytes, sequence: int, offset: int) -> Line:
 
 
 def encoded(
-    entries: Sequence[Entry], lines: int = 0, offset: int = 0
+    entries: Sequence[Entry], lines: int = 0, offset: int = 0, log: str = ""
 ) -> tuple[list[Line], list[bytes]]:
-    """Return entries as the lines behind so many lines and bytes, and the bytes of each. Messages
-    bring their sequence.
+    """Return entries as the lines behind so many lines and bytes of a log, and the bytes of each.
+    Messages bring their sequence. Without the log's name the lines have no mark of it.
     """
     made: list[Line] = []
     parts: list[bytes] = []
     for sequence, entry in enumerate(entries, start=lines + 1):
         assert not isinstance(entry.content, Message) or entry.content.sequence == sequence
-        data = encode(entry)
+        data = encode(entry, mark_of(log, sequence) if log else "")
         made.append(Line(sequence, offset, len(data), entry))
         parts.append(data)
         offset += len(data)

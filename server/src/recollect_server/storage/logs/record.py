@@ -23,6 +23,13 @@ _CHECKSUM_NAMES = frozenset({"crc", "cr", "cc", "rc"})
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_DEPTH = 64  # of a plain line; a message's metadata has at most 24 levels
 _TURN = number(MAX_LINES)
+_CLOSE = "close"
+# in the first format these were types, and no events
+_EVENTS_AS_TYPES = frozenset(
+    {"title_assigned", "compression", "abbreviation", "meta_update", _CLOSE}
+)
+MARK = "at"
+"""Member of a line that says which log's line it is, and the how manieth."""
 LOST_CHANNEL = "unknown"  # of a conversation whose first line is damaged, or does not say it
 
 
@@ -48,11 +55,20 @@ class Entry:
 
     content: AnyContent
     stamp: Stamp = Stamp()
+    mark: str | None = ""
+    """Mark of the log and the place that it was written for, as it was read (see `belonging`);
+    empty: it has none; None: nor a checksum.
+    """
 
 
-def encode(entry: Entry) -> bytes:
-    """Return an entry's line with its checksum and newline. Raises ValueError for text that is not
-    Unicode (lone surrogates).
+def mark_of(log: str, number: int) -> str:
+    """Return the mark of a line with this number of a log."""
+    return f"{number}.{crc32(log.encode()):08x}"
+
+
+def encode(entry: Entry, mark: str = "") -> bytes:
+    """Return an entry's line with its mark, its checksum and its newline. Raises ValueError for
+    text that is not Unicode (lone surrogates).
     """
     fields = fields_of(entry.content)
     stamp = entry.stamp
@@ -63,6 +79,8 @@ def encode(entry: Entry) -> bytes:
         fields["draftId"] = stamp.draft_id
     if stamp.batch[1] > 1:
         fields["batch"] = stamp.batch
+    if mark:
+        fields[MARK] = mark
     return seal(fields)
 
 
@@ -124,7 +142,8 @@ def decode(line: bytes, sequence: int) -> Entry:
         return _decode_plain(line, sequence)
     try:
         fields = unseal(line)
-        return Entry(content_of(fields, sequence), _stamp(fields))
+        mark = TEXT.read(fields.get(MARK, ""), MARK)
+        return Entry(content_of(fields, sequence), _stamp(fields), mark)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(
             f"the checksum fits and the content does not: {type(error).__name__} {error}"
@@ -161,9 +180,14 @@ def _decode_plain(line: bytes, sequence: int) -> Entry:
         match fields.get("type"):
             case "meta":
                 fields = {"id": "", "channel": LOST_CHANNEL, "created": _NOT_GIVEN} | fields
-            case "turn":
-                if _TURN.read(fields["turnNumber"], "turnNumber") == 0:
-                    raise ValueError("turnNumber is 0: turns count from 1")
+            case "turn" if "turnNumber" not in fields:
+                fields["turnNumber"] = 0  # `belonging` counts it
+            case "turn" if _TURN.read(fields["turnNumber"], "turnNumber") == 0:
+                raise ValueError("turnNumber is 0: turns count from 1")
+            case str(name) if name in _EVENTS_AS_TYPES:
+                fields = {"timestamp": _NOT_GIVEN} | fields | {"type": "event", "event": name}
+        if fields.get("event") == _CLOSE and fields.get("type") == "event":
+            fields["event"] = "meta_update"  # nothing is ever closed; it may name the conversation
         content = content_of(fields, sequence)
         stamp = _stamp(fields)
     except KeyError as error:
@@ -172,7 +196,7 @@ def _decode_plain(line: bytes, sequence: int) -> Entry:
         raise Damaged(f"{error}") from error
     if isinstance(content, Unknown | ExternalContent | ThreadContent):
         raise Damaged("it is of a type that is not known")
-    return Entry(content, stamp)
+    return Entry(content, stamp, None)
 
 
 _NOT_GIVEN = to_text(0)

@@ -22,7 +22,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.message import Message, Redaction
 from recollect_server.storage.logs.entries import ERASED, note_of
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.record import has_checksum, seal, unseal
+from recollect_server.storage.logs.record import MARK, has_checksum, seal, unseal
 
 ANY_HASH = "-"
 """Hash of a request whose payload is not known any more: it was redacted. A repeat is answered
@@ -31,9 +31,9 @@ whatever its payload is, for that could be guessed from a hash.
 
 _OF_MESSAGE = (
     "type", "role", "timestamp", "turnNumber", "usage", "cost", "channel", "toolCallId", "arrived",
-    "requestId", "requestHash", "draftId", "batch",
+    "requestId", "requestHash", "draftId", "batch", MARK,
 )  # fmt: skip
-_OF_EVENT = ("type", "timestamp", "modelUse", "requestId", "requestHash", "draftId", "batch")
+_OF_EVENT = ("type", "timestamp", "modelUse", "requestId", "requestHash", "draftId", "batch", MARK)
 _NOT_NAMED = "_"  # a tool's name: no shorter one is valid, and so it always fits
 
 

@@ -17,7 +17,7 @@ import orjson
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.files import open_transcript, sync_folder
+from recollect_server.storage.logs.files import open_transcript, read_file, sync_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import Kind
 
@@ -102,7 +102,7 @@ def _append(data_dir: Path, line: dict[str, Any]) -> None:
 
 def _lines(data_dir: Path) -> Iterator[dict[str, Any]]:
     try:
-        data = (data_dir / RECEIPTS).read_bytes()
+        data = read_file(data_dir / RECEIPTS)
     except FileNotFoundError:
         return
     for text in data.splitlines():

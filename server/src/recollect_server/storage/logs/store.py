@@ -458,6 +458,9 @@ class LogStore(Protocol):
     def deleted_length(self, log: str) -> int:
         """Return how many bytes a log has whose delete has begun."""
 
+    def strays(self) -> list[str]:
+        """Return what stands where logs are and is none, with why it is not read."""
+
     def torn_sizes(self) -> list[int]:
         """Return the sizes of the tails that were cut off and kept."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.logs.files import read_file
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import Kind, LogNotFound, LogUnavailable
 from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
@@ -47,7 +48,7 @@ class PostgresSpaces:
         """
         self._file = data_dir / f"postgres-{database.identity[:8]}.removals"
         try:
-            self._base = int(self._file.read_text())
+            self._base = int(read_file(self._file))
         except (OSError, ValueError):  # what is removed once more is indexed anew
             self._base = 0
 

@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.logs.belonging import Belonging
 from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.lines import Line, Place, line_of
@@ -112,8 +113,9 @@ class PostgresStore:
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`, read a page at a time."""
+        check = self._belonging(log, after.lines).check
         for sequence, offset, body in self._rows.lines(log, "read", after.bytes, until):
-            yield line_of(body, sequence, offset)
+            yield check(line_of(body, sequence, offset))
 
     def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
         """Return the lines at places."""
@@ -139,7 +141,8 @@ class PostgresStore:
             try:
                 if not bodies[log] or len(bodies[log]) < len({offset for _, offset, _ in own}):
                     self.length(log)  # raises LogNotFound
-                lines[log] = [_line_at(it, bodies[log]) for it in own]
+                there = (_line_at(it, bodies[log]) for it in own)
+                lines[log] = [*self._belonging(log).lines(there)]
             except LogUnavailable as error:
                 lines[log] = error
         return lines
@@ -147,10 +150,21 @@ class PostgresStore:
     def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
         """Return the last whole lines before `end`, as many as the bytes allow."""
         start = max(0, end.bytes - max_bytes)
-        return [
+        lines = (
             line_of(body, sequence, offset)
             for sequence, offset, body in self._rows.lines(log, "read", start, end.bytes)
-        ]
+        )
+        return [*self._belonging(log).lines(lines)]
+
+    def _belonging(self, log: str, after: int | None = None) -> Belonging:
+        def whole() -> Iterator[Line]:
+            return (
+                line_of(body, sequence, offset)
+                for sequence, offset, body in self._rows.lines(log, "read")
+            )
+
+        # No row changes its log, so the first one needs no look.
+        return Belonging(log, lambda: None, whole, after)
 
     def is_boundary(self, log: str, position: Position) -> bool:
         """Return whether a line ends at a position."""
@@ -306,6 +320,10 @@ class PostgresStore:
             is_name=True,
         )
         return [name for (name,) in rows]
+
+    def strays(self) -> list[str]:
+        """Return nothing: a row has the name of a log."""
+        return []
 
     def torn_sizes(self) -> list[int]:
         """Return nothing: an append is there whole or not at all."""
