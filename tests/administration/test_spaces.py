@@ -150,3 +150,47 @@ def test_an_administrator_of_a_space_makes_and_deletes_no_other(guarded: Guarded
     second = guarded.operator.admin.list_space_receipts(page_token=first.next_page_token)
     assert [it.name for page in (first, second) for it in page.receipts] == ["his", "hers"]
     assert "two" in {it.name for it in guarded.operator.admin.list_spaces().spaces}
+
+
+def test_a_folder_in_the_data_folder_that_is_no_space_is_taken_for_none_and_never_deleted(
+    start_server: Start, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    own = data / "backups"
+    server = start_server(data_dir=data, backup_dir=own)
+    with Client(server.target) as client:
+        client.conversations.create("web")
+        client.admin.backup()
+        with pytest.raises(InvalidArgument, match="something else in it"):
+            client.admin.create_space("backups")
+        with pytest.raises(InvalidArgument, match="something else in it"):
+            talk(server, "backups", "hello")
+        with pytest.raises(NotFound):
+            client.admin.delete_space("backups")
+        talk(server, "ada", "hello")
+        (server.data_dir / "ada" / "notes.txt").write_text("mine")
+        with pytest.raises(InvalidArgument, match=r"move .*notes\.txt"):
+            client.admin.delete_space("ada")
+        talk(server, "ada", "and on")
+        (server.data_dir / "ada" / "notes.txt").unlink()
+        assert client.admin.delete_space("ada").conversations == 2
+    assert list(own.iterdir())
+
+
+@pytest.mark.parametrize("linked", ["", "conversations"])
+def test_a_space_that_is_a_link_is_deleted_where_it_leads_and_servers_start(
+    start_server: Start, tmp_path: Path, linked: str
+) -> None:
+    server = start_server()
+    talk(server, "ada", "quixotriple")
+    server.stop()
+    path, elsewhere = server.data_dir / "ada" / linked, tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    server = start_server()
+    with Client(server.target) as client:
+        assert client.admin.delete_space("ada").conversations == 1
+    assert list(elsewhere.iterdir()) == []
+    server.stop()
+    with Client(start_server().target) as client:
+        assert names(client) == ["default"]

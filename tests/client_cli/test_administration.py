@@ -97,6 +97,7 @@ def test_rules_of_retention_are_listed_tried_and_their_receipts_printed(
     wrong = inside("admin", "retention", "preview", "--rules", "delete channel=web")
     assert (wrong.code, "needs one of idle" in wrong.err) == (USAGE, True)
     assert inside("admin", "retention", "preview", "--rules", " ; ").code == USAGE
+    inside("admin", "settings", "set", "retention_grace", "0s")
     inside("admin", "settings", "set", "retention", "delete channel=web idle=90d anchors=delete")
     rule = inside("admin", "retention", "rules").lines[0]
     assert (rule["channel"], rule["idleSeconds"]) == ("web", 90 * 86_400)

@@ -17,7 +17,8 @@ from tests.waiting import until
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 HOUR = 3600
-RULE = ("--retention", "delete idle=90m")  # half an hour more than the clocks are apart
+# half an hour more than the clocks are apart
+RULE = ("--retention", "delete idle=90m", "--retention-grace", "0s")
 LEASE = (
     "SELECT extract(epoch FROM until - now()), fence FROM recollect.leases"
     " WHERE purpose = 'retention'"

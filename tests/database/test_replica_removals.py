@@ -142,7 +142,9 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
     action: str,
 ) -> None:
     url = postgres.new_database()
-    one = start_server(store=url, data_dir=tmp_path / "one", retention=f"{action} idle=30d")
+    one = start_server(
+        store=url, data_dir=tmp_path / "one", retention_grace="0s", retention=f"{action} idle=30d"
+    )
     two = start_server(store=url, data_dir=tmp_path / "two")
     with Post(one.target) as first, Post(two.target) as second, Client(one.target) as client:
         assert first.pages() == [[]]

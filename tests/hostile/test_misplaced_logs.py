@@ -4,6 +4,7 @@ verification names it.
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -81,12 +82,12 @@ def test_logs_with_swapped_names_are_answered_under_neither_and_named(
     running = start_server()
     again = connect(running)
     for name, other in zip(names, ("bob", "ana"), strict=True):
-        assert f"zebra {other}" not in answer(lambda name=name: again.load(name))
+        assert f"zebra {other}" not in answer(partial(again.load, name))
     assert not [it for it in again.search("zebra").results if "zebra" in it.snippet]
     outside = Outside(running)
     for party, other in zip(parties, ("2", "1"), strict=True):
         name = party.communication.id
-        assert f"giraffe {other}" not in answer(lambda name=name: outside.get(name, page_size=9))
+        assert f"giraffe {other}" not in answer(partial(outside.get, name, page_size=9))
     with Client(running.target) as client:
         assert "b'q'" not in answer(lambda: client.checkpoints.get_records("p", ["key"]))
     running.stop()

@@ -7,6 +7,8 @@ import pytest
 from recollect import Client, InvalidArgument, NotFound
 from recollect.v1.anchor_pb2 import AnchorSource
 from recollect.v1.recall_service_pb2 import ListAnchorsRequest, SetAnchorRequest
+from recollect_server.domain.live import Holder
+from recollect_server.services.retention import RetentionGrace
 from recollect_server.settings import Settings, WrongSettings
 
 from tests.cases import each
@@ -49,7 +51,7 @@ def test_the_reason_says_how_long_a_conversation_was_idle(
 def test_idle_conversations_of_a_channel_go_and_the_others_stay(
     start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:
-    server = start_server(retention="delete channel=web idle=30d")
+    server = start_server(retention_grace="0s", retention="delete channel=web idle=30d")
     service = connect(server)
     stays = {begun(service, server, 29), begun(service, server, 400, "email")}
     old = begun(service, server, 30)
@@ -102,7 +104,7 @@ def test_a_preview_tries_rules_and_deletes_nothing(service: Service, server: Run
 def test_a_conversation_that_goes_on_stays_and_streams_and_anchors_follow(
     start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:
-    server = start_server(retention="delete idle=30d anchors=delete")
+    server = start_server(retention_grace="0s", retention="delete idle=30d anchors=delete")
     service = connect(server)
     goes_on, goes = begun(service, server, 20), begun(service, server, 20)
     source = AnchorSource(conversation_id=goes, sequence=2)
@@ -121,7 +123,7 @@ def test_a_conversation_that_goes_on_stays_and_streams_and_anchors_follow(
 
 
 def test_receipts_come_in_pages_the_newest_first(start_server: Start, connect: Connect) -> None:
-    server = start_server(retention="delete idle=1d")
+    server = start_server(retention_grace="0s", retention="delete idle=1d")
     service = connect(server)
     made = [begun(service, server, days) for days in (9, 8, 7)]
     until(lambda: not listed(service))
@@ -163,7 +165,7 @@ def test_a_server_that_is_killed_while_it_retires_goes_on_the_next_time(
     point: str, tmp_path: Path, start_server: Start
 ) -> None:
     data = tmp_path / "killed"
-    flags = ("--retention", "delete channel=web idle=1d")
+    flags = ("--retention", "delete channel=web idle=1d", "--retention-grace", "0s")
     with process(data) as server, connected(server.target) as service:
         names = [service.create(create_time=moment(1_600_000_000_000)).id for _ in range(2)]
         for name in names:
@@ -173,7 +175,9 @@ def test_a_server_that_is_killed_while_it_retires_goes_on_the_next_time(
         server.popen.wait()
     with process(data, point, "127.0.0.1:0", *flags) as server:
         assert server.was_killed
-    running = start_server(data_dir=data, retention="delete channel=web idle=1d")
+    running = start_server(
+        data_dir=data, retention_grace="0s", retention="delete channel=web idle=1d"
+    )
     with connected(running.target) as service:
         until(lambda: not listed(service))
     with Client(running.target) as client:
@@ -181,3 +185,46 @@ def test_a_server_that_is_killed_while_it_retires_goes_on_the_next_time(
     assert {it.conversation.conversation_id for it in receipts} == set(names)
     running.stop()  # the list is empty before the last delete has ended
     assert files_with(data, WORD) == []
+
+
+def test_nothing_goes_right_after_a_start_or_a_jump_of_the_clock_and_little_at_first() -> None:
+    clock, steady = MovableClock(), MovableClock(0)
+    minute = 60_000
+
+    def pass_time(minutes: int) -> None:
+        clock.move(minutes * minute)
+        steady.move(minutes * minute)
+
+    grace = RetentionGrace(Holder(600.0).view(float), clock, steady)
+    pass_time(9)
+    assert grace.allowed(20) == 0
+    pass_time(2)
+    assert grace.allowed(20) == 20
+    grace.count(90)
+    assert grace.allowed(20) == 10
+    pass_time(60)
+    assert grace.allowed(20) == 20
+    clock.move(400 * DAY)  # somebody put it on
+    assert grace.allowed(20) == 0
+    pass_time(16 * 60)
+    assert grace.allowed(20) == 0
+    clock.move(-400 * DAY)  # and back
+    assert grace.allowed(20) == 0
+    pass_time(11)
+    assert grace.allowed(200) == 100
+    assert RetentionGrace(Holder(0.0).view(float), clock, steady).allowed(20) == 20
+
+
+def test_a_server_that_starts_with_its_clock_ahead_deletes_nothing_at_once(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    server = start_server()
+    name = connect(server).conversation_of(f"{WORD} zebra")
+    server.stop()
+    clock.move(400 * DAY)
+    again = start_server(retention="delete idle=30d")
+    keeper = again.app.spaces.open_now()[0].jobs["retention-keeper"]
+    until(lambda: keeper.ran_at is not None)
+    assert listed(connect(again)) == {name}
+    with Client(again.target) as client:  # which a preview shows
+        assert len(client.admin.preview_retention().conversations) == 1

@@ -85,7 +85,7 @@ def problems(server: RunningServer) -> list[str]:
 def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
     start_server: Start, connect: Connect, clock: MovableClock
 ) -> None:
-    server = start_server(retention=RULE, embedder="onnx")
+    server = start_server(retention_grace="0s", retention=RULE, embedder="onnx")
     service = connect(server)
     old = begun(service, server, 29)
     service.abbreviate(old, "They planned a journey to Kyoto")
@@ -136,7 +136,7 @@ def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
 def test_rules_by_count_and_bytes_unindex_those_that_are_idle_for_longest(
     start_server: Start, connect: Connect
 ) -> None:
-    server = start_server(retention="unindex channel=web conversations=2")
+    server = start_server(retention_grace="0s", retention="unindex channel=web conversations=2")
     service = connect(server)
     made = [begun(service, server, days, f"{WORD} {days}") for days in (9, 8, 7, 6)]
     pinned = service.create("cli", pinned=True).id
@@ -165,7 +165,7 @@ def test_rules_by_count_and_bytes_unindex_those_that_are_idle_for_longest(
 
 @pytest.mark.files
 def test_a_new_index_leaves_it_out_and_is_verified(start_server: Start, connect: Connect) -> None:
-    server = start_server(retention=RULE)
+    server = start_server(retention_grace="0s", retention=RULE)
     service = connect(server)
     old = begun(service, server, 40)
     until(lambda: service.get(old).unindexed)
@@ -196,7 +196,7 @@ def test_a_new_index_leaves_it_out_and_is_verified(start_server: Start, connect:
 def test_long_ones_are_redacted_deleted_and_brought_back_without_their_words(
     start_server: Start, connect: Connect
 ) -> None:
-    server = start_server(retention=RULE)
+    server = start_server(retention_grace="0s", retention=RULE)
     service = connect(server)
     time = moment(server.clock.now - 40 * DAY)
     names = [service.create("web", create_time=time).id for _ in range(3)]
@@ -245,7 +245,7 @@ def test_one_that_is_recorded_as_unindexed_is_left_out_before_its_words_are_gone
 def test_of_a_long_one_no_word_stays_in_the_index_and_every_line_comes_back(
     start_server: Start, connect: Connect
 ) -> None:
-    server = start_server(retention=RULE)
+    server = start_server(retention_grace="0s", retention=RULE)
     service = connect(server)
     name = long_one(service, moment(server.clock.now - 40 * DAY))
     look_again(server)
@@ -272,7 +272,7 @@ def test_a_server_that_is_killed_in_between_finishes_with_its_next_start(
     point: str, tmp_path: Path, start_server: Start
 ) -> None:
     data = tmp_path / "killed"
-    flags = ("--retention", "unindex idle=1d")
+    flags = ("--retention", "unindex idle=1d", "--retention-grace", "0s")
     is_reindexed = point.startswith("reindex.")
     with process(data) as server, connected(server.target) as service:
         time = moment(1_600_000_000_000)
@@ -315,7 +315,7 @@ def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
     action = "delete" if deletes else "unindex"
     with monkeypatch.context() as patch:
         patch.setenv("RECOLLECT_EMBEDDER", "onnx")
-        flags = ("--retention", f"{action} channel=web idle=1d")
+        flags = ("--retention", f"{action} channel=web idle=1d", "--retention-grace", "0s")
         with process(data) as server, connected(server.target) as service:
             time = moment(1_600_000_000_000)
             name = service.create("web", create_time=time).id

@@ -266,6 +266,7 @@ def test_a_conversation_that_is_not_searched_says_so(stage: Stage, window: Brows
     page = window.tab("/?on=oldest")
     page.wait_for_selector(f"#row-{old.id}")
     assert "not searched" not in page.inner_text(f"#row-{old.id}")
+    stage.client.admin.set_setting("retention_grace", "0s")
     stage.client.admin.set_setting("retention", "unindex channel=oldest idle=30d")
 
     def is_unindexed() -> bool:

@@ -36,6 +36,7 @@ from recollect_server.app.tracing import tracing
 from recollect_server.domain import endpoints
 from recollect_server.domain.errors import (
     IndexUnavailable,
+    InvalidField,
     SpaceBeingDeleted,
     Stopping,
     StorageUnavailable,
@@ -55,6 +56,7 @@ from recollect_server.services.administration.verifications import VerificationA
 from recollect_server.services.audit import Audit
 from recollect_server.services.limits import Allowance, Allowances, Limiter
 from recollect_server.services.recall.models import EmbeddingModels
+from recollect_server.services.retention import RetentionGrace
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.spaces.lease import Lease
 from recollect_server.services.spaces.spaces import Spaces
@@ -217,6 +219,7 @@ def _start(
         workers,
         writer_of_notes(live, clock, pages.telemetry),
         limiter,
+        RetentionGrace(live.view(lambda now: now.retention_grace.total_seconds()), clock),
         lock_order,
         progress,
         compared_at_once,
@@ -370,6 +373,8 @@ def _default_space(spaces: Spaces[OpenSpace], settings: Settings) -> Lease[OpenS
     """Open the default space. Raises CannotStart if its store cannot be used."""
     try:
         return spaces.use(settings.space)
+    except InvalidField as error:
+        raise CannotStart(f"{error}: name another with --space") from error
     except StorageUnavailable as error:
         if not isinstance(error.__cause__, OSError | LogUnavailable):
             raise
@@ -496,6 +501,7 @@ def _flush(spaces: Spaces[OpenSpace]) -> None:
 def _open_space(shared: Shared, name: str) -> OpenSpace:
     """Open a space. Raises StorageUnavailable, IndexUnavailable, which name it."""
     try:
+        shared.stores.check_name(name)
         return OpenSpace(name, shared)
     except (OSError, LogUnavailable) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

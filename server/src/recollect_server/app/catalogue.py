@@ -67,7 +67,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "compaction_keep",
         ),
     ),
-    "retention": ("Retention", ("retention",)),
+    "retention": ("Retention", ("retention", "retention_grace")),
     "channels": (
         "Channels and third parties",
         ("models", "acknowledgement", "sender_rate", "sender_burst"),

@@ -107,6 +107,9 @@ class PostgresStores:
             " folder with `recollect-server migrate`"
         )
 
+    def check_name(self, space: str) -> None:
+        """Do nothing: what is in the database is a space."""
+
     def is_space(self, name: str) -> bool:
         """Return whether a space has a log in the database, was made, or has a local index."""
         if self._spaces.has(name):

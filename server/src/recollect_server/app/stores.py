@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from recollect_server.app.folder import CannotStart
+from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.live import Live
 from recollect_server.settings import Settings
 from recollect_server.settings.values import FOLDER, LogStoreName
-from recollect_server.storage.logs.folder import Check, FolderStore, spaces_in
+from recollect_server.storage.logs.folder import Check, FolderStore, foreign_in, spaces_in
 from recollect_server.storage.logs.moves import folder_refusal
 from recollect_server.storage.logs.space_removal import (
     SpaceReceipt,
@@ -56,6 +57,9 @@ class Stores(Protocol):
         """Return whether there is a space of a name, or something else in its place. Raises
         StorageUnavailable.
         """
+
+    def check_name(self, space: str) -> None:
+        """Raise InvalidField if something else than a space has the name."""
 
     def folder_of(self, space: str) -> FolderStore:
         """Return the folder of a space's logs. Raises NoBackupFolder if they are in none."""
@@ -132,6 +136,15 @@ class FolderStores:
         """Return whether there is anything of that name in the folder."""
         return os.path.lexists(self._data_dir / space)
 
+    def check_name(self, space: str) -> None:
+        """Raise InvalidField if there is a folder of the name that is not a space's: to open one
+        there would make all of it a space, which can be deleted.
+        """
+        if not self.is_space(space) and (foreign := foreign_in(self._data_dir / space)):
+            raise InvalidField.of(
+                "space", f"{space} is the name of a folder with something else in it: {foreign}"
+            )
+
     def is_space(self, name: str) -> bool:
         """Return whether there is the folder of a space."""
         return FolderStore.of(self._data_dir, name).root.is_dir()
@@ -142,6 +155,7 @@ class FolderStores:
 
     def make(self, name: str) -> bool:
         """Make the folder of a space. Raises OSError."""
+        self.check_name(name)
         folder = self.folder_of(name)
         is_new = not folder.root.is_dir()
         folder.create()
@@ -150,8 +164,12 @@ class FolderStores:
         return is_new
 
     def remove(self, name: str, now: int) -> SpaceReceipt:
-        """Remove the folder of a space. Raises OSError."""
+        """Remove the folder of a space. Raises InvalidField if something else is in it, OSError."""
         self._check()
+        if foreign := foreign_in(self._data_dir / name):
+            raise InvalidField.of(
+                "name", f"has something in its folder that is no part of a space: move {foreign}"
+            )
         return remove_space(self._data_dir, name, now)
 
     def receipts(self) -> list[SpaceReceipt]:

@@ -10,6 +10,8 @@ long as it is still idle. If another server writes to it or deletes it first, a 
 receipt, and `receipts` leaves both out.
 """
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -24,7 +26,9 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.filters import Filter
+from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
+from recollect_server.domain.time import Clock
 from recollect_server.services.space.deletion import NotConfirmed
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS, KEEP_ANCHORS
 from recollect_server.services.space.space import Space
@@ -34,10 +38,72 @@ from recollect_server.storage.logs.store import LogConflict, LogStore, Purpose
 
 log = structlog.get_logger("recollect.retention")
 
+_JUMP = 3_600_000
+"""Milliseconds that the clock is ahead of a steady one, from which somebody set it."""
+_LONGER = 100
+"""How many times as long as after a start the grace is after a jump of the clock ahead."""
+_FIRST, _MOST_AT_FIRST = 3_600_000, 100
+"""Milliseconds behind the grace in which no more conversations go."""
 _PART = 500  # conversations of one query
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
 _WITHDRAWN = ""
 """Rule of a line that withdraws the receipt before it of the same conversation."""
+
+
+class RetentionGrace:
+    """How much rules may delete or unindex now, in all spaces of a server.
+
+    A wrong clock makes every conversation idle for years. So nothing goes for a while after a
+    start, and for longer after the clock was put on; what goes first is little, for somebody to see
+    it. Safe to call from any thread.
+    """
+
+    def __init__(self, grace: Live[float], clock: Clock, steady: Clock | None = None) -> None:
+        """`grace` is in seconds; 0: everything goes at once. `steady` is a clock in milliseconds
+        that nobody sets, None: that of the machine.
+        """
+        self._grace = grace
+        self._clock = clock
+        self._steady = steady or _uptime
+        self._guard = threading.Lock()  # guards everything below
+        self._seen = self._clock(), self._steady()
+        self._since = self._seen[1]
+        """When the grace began, by the steady clock."""
+        self._times = 1
+        """How many times as long it is."""
+        self._count = 0
+        """Conversations that went behind it."""
+
+    def allowed(self, most: int) -> int:
+        """Return how many conversations may go now, at most so many."""
+        grace = self._grace.now * 1000
+        now, steady = self._clock(), self._steady()
+        with self._guard:
+            ahead = (now - self._seen[0]) - (steady - self._seen[1])
+            self._seen = now, steady
+            if not grace:
+                return most
+            if abs(ahead) > _JUMP:
+                self._since, self._count = steady, 0
+                self._times = _LONGER if ahead > 0 else 1
+                log.warning(
+                    "clock_was_set", seconds=ahead // 1000, waits=round(grace * self._times / 1000)
+                )
+            passed = steady - self._since - grace * self._times
+            if passed < 0:
+                return 0
+            return most if passed > _FIRST else min(most, max(0, _MOST_AT_FIRST - self._count))
+
+    def count(self, gone: int) -> None:
+        """Count conversations that went."""
+        with self._guard:
+            self._count += gone
+
+
+def _uptime() -> int:
+    """Return the milliseconds since the machine started, in which it slept or not."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return round(time.clock_gettime(clock) * 1000)
 
 
 class Retention:
@@ -50,9 +116,11 @@ class Retention:
         space: Space,
         rules: Callable[[], tuple[RetentionRule, ...]],
         receipts: Ledger[RetentionReceipt],
+        grace: RetentionGrace,
     ) -> None:
         """`rules` returns those about this space; the first that a conversation meets counts."""
         self._space = space
+        self._grace = grace
         self.rules = rules
         self._receipts = receipts
 
@@ -76,8 +144,12 @@ class Retention:
         return self._space.shared_work.alone(Purpose.RETENTION)
 
     def carry_out(self, limit: int) -> int:
-        """Delete or unindex at most `limit` of those that are due. Return how many were."""
+        """Delete or unindex at most `limit` of those that are due, or as many as the grace lets.
+        Return how many were.
+        """
         rules = {rule.text: rule for rule in self.rules()}
+        if not rules or not (limit := self._grace.allowed(limit)):
+            return 0
         self._space.follow()
         count = 0
         for retired in list(islice(self.due(), limit)):
@@ -114,6 +186,7 @@ class Retention:
                 )
                 raise
             count += 1
+            self._grace.count(1)
             log.info(
                 "conversation_retired", conversation=retired.conversation_id, rule=retired.rule
             )

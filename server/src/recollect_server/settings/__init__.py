@@ -402,6 +402,11 @@ class Settings(BaseSettings):
         description="rules that delete or unindex idle conversations, as `unindex idle=30d; delete"
         " space=alex conversations=10000 anchors=delete`; empty: none is ever touched",
     )
+    retention_grace: Duration = Field(
+        timedelta(minutes=10),
+        description="how long these rules wait after a start, and a hundred times as long after the"
+        " clock was put on; 0s: not at all",
+    )
     token_calls: float = Field(
         0, ge=0, description="calls a second of one token, unless the token says so; 0: no limit"
     )

@@ -34,6 +34,7 @@ from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_pl
 from recollect_server.storage.logs.repair import look_through, repair_tail
 from recollect_server.storage.logs.store import (
     FORGOTTEN,
+    LEDGERS,
     NO_CLAIM,
     START,
     Claim,
@@ -572,6 +573,22 @@ def _failing(log: str, action: str) -> Iterator[None]:
         raise LogNotFound(log, action, error.strerror or str(error)) from error
     except OSError as error:
         raise LogUnavailable(log, action, error.strerror or str(error)) from error
+
+
+def foreign_in(space: Path) -> str:
+    """Return the path of something in a space's folder that is no part of a space; empty if there
+    is none. Raises OSError.
+    """
+    kinds = {kind.value for kind in Kind}
+    ledgers = tuple(f"{name}{SUFFIX}" for name in LEDGERS)
+    with suppress(FileNotFoundError):
+        for path in sorted(space.iterdir()):
+            if path.name in kinds and path.is_dir():
+                if inner := next((it for it in sorted(path.iterdir()) if it.is_dir()), None):
+                    return str(inner)
+            elif path.name != KEPT and not path.name.startswith((*ledgers, "postgres-")):
+                return str(path)
+    return ""
 
 
 def spaces_in(data_dir: Path) -> list[str]:

@@ -6,13 +6,13 @@ next start ends what a crash interrupted.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.time import from_text, to_text
@@ -20,6 +20,8 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import open_transcript, read_file, sync_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import Kind
+
+log = structlog.get_logger("recollect.spaces")
 
 RECEIPTS = "deleted_spaces.jsonl"
 _GOING = ".deleted-"  # before the name of a space whose files are being removed
@@ -50,8 +52,14 @@ def remove_space(data_dir: Path, name: str, now: int) -> SpaceReceipt:
 
 
 def finish_removals(data_dir: Path, now: int) -> list[SpaceReceipt]:
-    """Remove what is left of spaces whose removal was interrupted. Raises OSError."""
-    return [_finish(data_dir, going, now) for going in sorted(data_dir.glob(f"{_GOING}*"))]
+    """Remove what is left of spaces whose removal was interrupted."""
+    finished: list[SpaceReceipt] = []
+    for going in sorted(data_dir.glob(f"{_GOING}*")):
+        try:
+            finished.append(_finish(data_dir, going, now))
+        except OSError as error:  # the others are served, and the next start tries again
+            log.error("space_not_removed", folder=going.name, reason=str(error))
+    return finished
 
 
 def receipts(data_dir: Path) -> list[SpaceReceipt]:
@@ -65,10 +73,26 @@ def _finish(data_dir: Path, going: Path, now: int) -> SpaceReceipt:
         line = _described(data_dir, going, now)
         _append(data_dir, line)
     hit("space.receipt_written")
-    shutil.rmtree(going)
+    _erase(going)
     hit("space.removed")
     sync_folder(data_dir)
     return _receipt(line)
+
+
+def _erase(folder: Path, depth: int = 0) -> None:
+    """Remove a folder with everything in it, also where it is a link or has links to folders: what
+    they lead to is a part of the space. An empty folder is left at a link's end. Raises OSError.
+    """
+    is_link = folder.is_symlink()
+    for path in list(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_dir() and not (path.is_symlink() and depth):
+            _erase(path, depth + 1)
+        else:
+            path.unlink()
+    if is_link:
+        folder.unlink()
+    else:
+        folder.rmdir()
 
 
 def _described(data_dir: Path, going: Path, now: int) -> dict[str, Any]:
