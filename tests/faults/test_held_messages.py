@@ -328,12 +328,15 @@ def test_a_transcript_that_something_else_changed_still_gets_what_is_held(
         == "UNAVAILABLE"
     )
     disk.mend()
-    path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[-1])
+    by_hand = (
+        b'{"type":"turn","role":"user","content":"by hand","timestamp":"2026-09-21T14:13:20Z"}'
+    )
+    path.write_bytes(path.read_bytes() + by_hand + b"\n")
     service.append(conversation_id, user("four"), request_id="r2")
     assert [text for _, _, text in said(service, conversation_id)] == [
         "one",
         "two",
-        "two",
+        "by hand",
         "three",
         "four",
     ]

@@ -1,6 +1,7 @@
 """Conversations that name and summarise themselves, through the running server."""
 
 import pytest
+from recollect import Client
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import insight_service_pb2 as insight_api
 from recollect.v1.insight_service_pb2_grpc import InsightServiceStub
@@ -98,6 +99,21 @@ def test_a_title_is_sought_anew_on_idle_once_ten_turns_have_passed(
     until(lambda: kinds(naming, conversation)[3:])
     assert kinds(naming, conversation)[3:] == ["abbreviation", "title_assigned"]
     assert "Pangolins" in service.get(conversation).title
+
+
+def test_the_turns_after_which_a_title_is_sought_anew_are_a_setting(
+    service: Service, naming: RunningServer, clock: MovableClock
+) -> None:
+    with Client(naming.target) as client:
+        client.admin.set_setting("title_turns", "2")
+    conversation = service.conversation_of(*TURNS)
+    until(lambda: service.get(conversation).title)
+    for number in (1, 2):
+        service.append(conversation, user(f"Pangolins eat ants, fact {number}."))
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(conversation).abbreviation)
+    assert kinds(naming, conversation)[-1] == "title_assigned"
+    assert kinds(naming, conversation).count("title_assigned") == 2
 
 
 def test_a_title_that_a_person_gave_is_never_changed(

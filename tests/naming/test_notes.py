@@ -135,20 +135,22 @@ def after(
 
 
 def test_a_title_comes_after_the_fifth_user_message_idle_or_not() -> None:
-    assert not title_due(conversation(4), 0, idle=True)
-    assert title_due(conversation(5), 0, idle=False)
+    assert not title_due(conversation(4), 0, idle=True, every_turns=10)
+    assert title_due(conversation(5), 0, idle=False, every_turns=10)
 
 
 def test_another_title_comes_ten_turns_after_the_last_and_only_on_idle() -> None:
     named = after(conversation(15), TitleAssigned("Server Setup", (), 0))
-    assert title_due(named, 5, idle=True)
-    assert not title_due(named, 5, idle=False)
-    assert not title_due(named, 6, idle=True)
+    assert title_due(named, 5, idle=True, every_turns=10)
+    assert not title_due(named, 5, idle=False, every_turns=10)
+    assert not title_due(named, 6, idle=True, every_turns=10)
+    assert title_due(named, 6, idle=True, every_turns=9)
+    assert not title_due(named, 5, idle=True, every_turns=0)
 
 
 def test_a_title_that_a_person_gave_stays() -> None:
     named = after(conversation(50), MetaUpdated(0, title="Mine", manually_named=True))
-    assert not title_due(named, 0, idle=True)
+    assert not title_due(named, 0, idle=True, every_turns=10)
 
 
 def test_notes_are_due_until_the_newest_turn_is_in_them_whole() -> None:

@@ -29,6 +29,8 @@ LIVE = frozenset(
         *(
             "acknowledgement",
             "retention",
+            "retention_grace",
+            "title_turns",
             "sender_rate",
             "sender_burst",
             "token_calls",

@@ -170,6 +170,7 @@ def _notes(
         writer.may_redo,
         offline=writer.offline,
         retry_after=sweep_interval,
+        title_turns=live.view(lambda now: now.title_turns),
     )
     tasks: list[Task] = [naming] if compaction is None else [naming, compaction]
     if space.is_shared:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.ids import is_space_name
 from recollect_server.domain.live import Live
 from recollect_server.settings import Settings
 from recollect_server.settings.values import FOLDER, LogStoreName
@@ -140,7 +141,9 @@ class FolderStores:
         """Raise InvalidField if there is a folder of the name that is not a space's: to open one
         there would make all of it a space, which can be deleted.
         """
-        if not self.is_space(space) and (foreign := foreign_in(self._data_dir / space)):
+        if not is_space_name(space) or self.is_space(space):
+            return  # the name of none is that of an empty one, in no folder of its own
+        if foreign := foreign_in(self._data_dir / space):
             raise InvalidField.of(
                 "space", f"{space} is the name of a folder with something else in it: {foreign}"
             )

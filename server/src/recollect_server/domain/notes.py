@@ -226,21 +226,22 @@ def _split(draft: Split | None) -> Split | None:
 
 FIRST_TITLE_TURNS = 5
 """The fifth user message opens the fifth turn: before that too little is known."""
-NEW_TITLE_TURNS = 10
-"""So many turns after the last title another one is sought, once the conversation is idle."""
 
 
-def title_due(conversation: Conversation, titled_turn: int, *, idle: bool) -> bool:
+def title_due(
+    conversation: Conversation, titled_turn: int, *, idle: bool, every_turns: int
+) -> bool:
     """Return whether a conversation should get a title now.
 
-    `titled_turn` was its newest turn when it got the last one (0: it has none). A title that a
-    person gave stays.
+    `titled_turn` was its newest turn when it got the last one (0: it has none). `every_turns` turns
+    after that another one is sought, once the conversation is idle; 0: never. A title that a person
+    gave stays.
     """
     if conversation.manually_named:
         return False
     if not conversation.title:
         return conversation.turn_count >= FIRST_TITLE_TURNS
-    return idle and conversation.turn_count - titled_turn >= NEW_TITLE_TURNS
+    return idle and 0 < every_turns <= conversation.turn_count - titled_turn
 
 
 def notes_due(conversation: Conversation) -> bool:

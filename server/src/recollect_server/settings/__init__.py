@@ -267,6 +267,12 @@ class Settings(BaseSettings):
         timedelta(minutes=10),
         description="a conversation gets notes after it was quiet for this long",
     )
+    title_turns: int = Field(
+        10,
+        ge=0,
+        description="turns after a title behind which an idle conversation gets another one; 0: it"
+        " keeps the first",
+    )
     sweep_interval: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
         timedelta(minutes=5), description="interval at which failed notes are retried; 1s or longer"
     )

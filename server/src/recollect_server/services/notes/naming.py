@@ -97,10 +97,11 @@ class Naming:
         *,
         offline: LanguageModel | None = None,
         retry_after: Live[int],
+        title_turns: Live[int],
     ) -> None:
         """`idle_timeout` and `retry_after`, the shortest wait for another try, are in milliseconds;
         `may_redo` tells whether offline notes may be written anew just now. `offline` writes where
-        the model is given up.
+        the model is given up. `title_turns` are those after which a title is looked at again.
         """
         self._space = space
         self._model = model
@@ -108,6 +109,7 @@ class Naming:
         self._may_redo = may_redo
         self._offline = offline
         self._retry_after = retry_after
+        self._title_turns = title_turns
 
     def due(self, limit: int) -> list[Waiting]:
         """Return up to `limit` conversations that wait now, the longest idle first. Raises
@@ -166,8 +168,8 @@ class Naming:
             conversation = material.conversation
             waiting = replace(waiting, redo=waiting.redo or self._is_redone(conversation))
             if not conversation.message_count or not (
-                self._wants_notes(conversation, waiting, self._model)
-                or self._wants_title(conversation, material, waiting, self._model)
+                self._wants_title(conversation, material, waiting, self._model)
+                or self._wants_notes(conversation, waiting, self._model)
             ):
                 self._space.index.notes.forget_wish(waiting.number)
                 return Outcome.NOTHING_DUE
@@ -234,7 +236,8 @@ class Naming:
             by.writer
         ):
             return False
-        if title_due(conversation, material.titled_turn, idle=waiting.idle):
+        every = self._title_turns.now
+        if title_due(conversation, material.titled_turn, idle=waiting.idle, every_turns=every):
             return True
         redo = waiting.redo and self._wants_notes(conversation, waiting, by)
         return redo and bool(conversation.title) and not conversation.manually_named
