@@ -1,5 +1,6 @@
 """`compose.yaml`: what it names is there, and its settings can be."""
 
+import re
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -8,6 +9,8 @@ import compose_spec
 import pytest
 import yaml
 from recollect_server.domain import endpoints
+from recollect_server.settings import Settings
+from recollect_server.settings.values import text_of
 
 from tests.deploy.conftest import DEPLOY, Load
 
@@ -59,6 +62,16 @@ def test_the_settings_of_a_service_can_be(name: str, load: Load) -> None:
     assert settings.insecure_plaintext
     published = services()["server"]["ports"]
     assert all(it.startswith("127.0.0.1:") for it in published)
+
+
+def test_the_guide_tunes_the_server_by_settings_that_there_are_with_their_defaults() -> None:
+    [file] = services()["server"]["env_file"]
+    guide = (DEPLOY.parent / "docs" / "operations" / "scale.md").read_text()
+    assert (file["required"], f"`{file['path']}`" in guide) == (False, True)
+    named = re.findall(r"`RECOLLECT_([A-Z_]+)` \((\w+)\)", guide)
+    assert len(named) > 5
+    for name, default in named:
+        assert text_of(Settings.model_fields[name.lower()].default) == default, name
 
 
 def test_who_waits_for_a_healthy_service_asks_an_address_that_it_listens_on(load: Load) -> None:
