@@ -49,9 +49,9 @@ def without_marks(data: bytes) -> bytes:
 def swap(folder: Path) -> None:
     """Exchange the names of the two logs in a folder."""
     one, other = sorted(folder.glob("*.jsonl"))
-    kept = one.read_bytes()
+    first = one.read_bytes()
     one.write_bytes(other.read_bytes())
-    other.write_bytes(kept)
+    other.write_bytes(first)
 
 
 @pytest.mark.parametrize("is_old", [False, True], ids=["marked", "of an earlier version"])

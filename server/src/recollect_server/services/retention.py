@@ -41,7 +41,7 @@ log = structlog.get_logger("recollect.retention")
 _JUMP = 3_600_000
 """Milliseconds that the clock is ahead of a steady one, from which somebody set it."""
 _LONGER = 100
-"""How many times as long as after a start the grace is after a jump of the clock ahead."""
+"""Factor of the grace after a jump of the clock ahead, beside that after a start."""
 _FIRST, _MOST_AT_FIRST = 3_600_000, 100
 """Milliseconds behind the grace in which no more conversations go."""
 _PART = 500  # conversations of one query
@@ -51,7 +51,7 @@ _WITHDRAWN = ""
 
 
 class RetentionGrace:
-    """How much rules may delete or unindex now, in all spaces of a server.
+    """Bound of what rules may delete or unindex now, in all spaces of a server.
 
     A wrong clock makes every conversation idle for years. So nothing goes for a while after a
     start, and for longer after the clock was put on; what goes first is little, for somebody to see
@@ -66,11 +66,11 @@ class RetentionGrace:
         self._clock = clock
         self._steady = steady or _uptime
         self._guard = threading.Lock()  # guards everything below
-        self._seen = self._clock(), self._steady()
-        self._since = self._seen[1]
-        """When the grace began, by the steady clock."""
+        self._last_times = self._clock(), self._steady()
+        self._since = self._last_times[1]
+        """Begin of the grace, by the steady clock."""
         self._times = 1
-        """How many times as long it is."""
+        """Factor of its length."""
         self._count = 0
         """Conversations that went behind it."""
 
@@ -79,8 +79,8 @@ class RetentionGrace:
         grace = self._grace.now * 1000
         now, steady = self._clock(), self._steady()
         with self._guard:
-            ahead = (now - self._seen[0]) - (steady - self._seen[1])
-            self._seen = now, steady
+            ahead = (now - self._last_times[0]) - (steady - self._last_times[1])
+            self._last_times = now, steady
             if not grace:
                 return most
             if abs(ahead) > _JUMP:
@@ -94,10 +94,10 @@ class RetentionGrace:
                 return 0
             return most if passed > _FIRST else min(most, max(0, _MOST_AT_FIRST - self._count))
 
-    def count(self, gone: int) -> None:
+    def count(self, conversations: int) -> None:
         """Count conversations that went."""
         with self._guard:
-            self._count += gone
+            self._count += conversations
 
 
 def _uptime() -> int:

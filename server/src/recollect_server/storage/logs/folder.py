@@ -492,7 +492,7 @@ class FolderStore:
 
     def strays(self) -> list[str]:
         """Return what stands in the folders as a log and is none, with why it is not read."""
-        found: list[str] = []
+        strays: list[str] = []
         for kind in Kind:
             folder, is_name = self.folder(kind), _IS_NAME[kind]
             advice = ": `recollect import` takes it in" if kind is Kind.CONVERSATION else ""
@@ -506,8 +506,8 @@ class FolderStore:
                     elif not is_name(entry.name.removesuffix(SUFFIX)):
                         reason = f"its name is no id{advice}"
                     if reason:
-                        found.append(f"{folder.name}/{entry.name} is not read: {reason}")
-        return sorted(found)
+                        strays.append(f"{folder.name}/{entry.name} is not read: {reason}")
+        return sorted(strays)
 
     def folder(self, kind: Kind) -> Path:
         """Return the folder of the logs of a kind."""

@@ -106,7 +106,7 @@ class Ledger(Generic[E]):
             try:
                 fields = unseal(line)
             except (Damaged, ValueError):
-                continue  # whoever looks through the file names it
+                continue  # named by a look through the file
             try:
                 self._entry(fields, number)
             except (Damaged, ValueError, KeyError, TypeError, AttributeError):
