@@ -11,8 +11,11 @@ A line that ends in nothing like a checksum is in the plain form, which people a
 write, with the same fields: it is taken at its word. What a few flipped bits leave of a checksum is
 still like one (`record.has_checksum`), so a damaged line of ours is never taken for a plain one. A
 plain line that cannot be read stays where it is, at the end of a file too: only what a write of
-ours may have left is cut off (`repair`). A line in the plain form needs what decides where it
-belongs, a message's `timestamp` and `turnNumber`; the first line may leave out all but its type.
+ours may have left is cut off (`repair`). A message in the plain form needs its `timestamp`, and may
+leave out its `turnNumber`; the first line may leave out all but its type.
+
+`"at"` before the checksum is the line's number and the CRC-32 of its log's name, as `7.1a2b3c4d`:
+`belonging` takes a line of another log, or one that stands twice, for damaged.
 
 A third party's transcript, `ext-….jsonl` in the folder beside, and the ledgers (`anchors.jsonl` and
 others) have the same lines.
