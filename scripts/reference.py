@@ -425,7 +425,9 @@ def _short(name: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the generated parts of the pages, or with `--check` say which are not current."""
+    """Write the generated parts of the pages and the OpenAPI document, or with `--check` say which
+    are not current.
+    """
     pages = [
         str(path.relative_to(ROOT))
         for path in sorted((ROOT / "docs").rglob("*.md"))
@@ -447,7 +449,8 @@ def main(arguments: Sequence[str]) -> int:
     if subprocess.run(cog, cwd=ROOT, check=False).returncode:
         print("The generated pages are not current: run `make docs` and commit.", file=sys.stderr)
         return 1
-    return 0
+    document = [sys.executable, "scripts/openapi.py", *arguments]
+    return subprocess.run(document, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The calls that the documentation makes with grpcurl and `buf curl`, made with both, and what it
-says that they print.
+"""The calls that the documentation makes with grpcurl, `buf curl` and curl, made with them, and
+what it says that they print.
 """
 
 import platform
@@ -19,14 +19,15 @@ from recollect import Client, Message
 
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.test_docs import PAGES
+from tests.web.conftest import Bridge
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sysconfig.get_path("scripts"))
-TOOLS = ("grpcurl", "buf")
+TOOLS = ("grpcurl", "buf", "curl")
 ID = re.compile(r"conv-[0-7][0-9A-HJKMNP-TV-Z]{25}")
 CURSOR = re.compile(r"\b[0-9a-f]{12}-\d+")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?Z)?")
-PLAIN, OVER_TLS = "127.0.0.1:50051", "127.0.0.1:50052"
+PLAIN, OVER_TLS, GATEWAY = "127.0.0.1:50051", "127.0.0.1:50052", "127.0.0.1:50080"
 """The addresses that the pages name."""
 
 pytestmark = pytest.mark.skipif(
@@ -44,9 +45,13 @@ class Shown:
     output: str
 
     def fits(self, text: str) -> bool:
-        """Tell whether a text is that, but for ids and times; `…` stands for any lines."""
-        parts = [re.escape(alike(it)) for it in re.split(r"^…\n", self.output, flags=re.MULTILINE)]
-        return re.fullmatch(r"(?:.*\n)*?".join(parts), alike(text)) is not None
+        """Tell whether a text is that, but for ids and times; `…` stands for any lines, and within
+        a line for any text.
+        """
+        left_out = {"…\n": r"(?:.*\n)*?", "…": r".*?"}
+        parts = re.split(r"(^…\n|…)", self.output, flags=re.MULTILINE)
+        expression = "".join(left_out.get(it) or re.escape(alike(it)) for it in parts)
+        return re.fullmatch(expression, alike(text)) is not None
 
 
 def alike(text: str) -> str:
@@ -103,9 +108,18 @@ def targets(start_server: Start, server: RunningServer, tmp_path: Path) -> dict[
     return {PLAIN: server.target, OVER_TLS: secure.target, "ca.pem": str(tmp_path / "ca.pem")}
 
 
+@pytest.fixture
+def gateway(server: RunningServer) -> Iterator[str]:
+    """Start the gateway of the server. Return its address."""
+    bridge = Bridge(server.target)
+    yield bridge.origin.removeprefix("http://")
+    bridge.stop()
+
+
 def run(command: list[str], shown: Shown | None = None) -> str:
     """Return what a command prints; of a stream, as much as is shown."""
-    command = [str(BIN / command[0]), *command[1:]]
+    own = [] if command[0] == "curl" else [str(BIN / command[0])]
+    command = [*own, *command[1:]] if own else [*command, "--silent", "--show-error"]
     if not command[-1].endswith("/StreamUpdates"):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode == 0) == (not done.stderr), done.stderr
@@ -128,9 +142,11 @@ def run(command: list[str], shown: Shown | None = None) -> str:
 
 @pytest.mark.parametrize("page", SHOWN)
 def test_each_command_of_a_page_prints_what_the_page_says(
-    targets: dict[str, str], page: str
+    request: pytest.FixtureRequest, targets: dict[str, str], page: str
 ) -> None:
     names: dict[str, str] = {}
+    if any(shown.words[0] == "curl" for shown in SHOWN[page]):
+        names[GATEWAY] = request.getfixturevalue("gateway")
     for shown in SHOWN[page]:
         command = shown.words
         for name, value in (targets | names).items():

@@ -1,9 +1,13 @@
 // Runs the cases of tests/conformance against a server: node build/test/conformance.js ADDRESS FILE.json …
+// An ADDRESS that is a URL is one of recollect-web, which is called by HTTP/1.1 in the PROTOCOL of the environment.
 // Exits with 0 if every case passed. tests/conformance/README.md defines the format.
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
+import type { Transport } from "@connectrpc/connect";
 import { fromJson, toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { RecollectError, type Recollect } from "../src/index.js";
+import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { createConnectTransport as createFetchTransport } from "@connectrpc/connect-web";
+import { Recollect, RecollectError } from "../src/index.js";
 import { connect } from "../src/node.js";
 import { methodOf, once } from "./dynamic.js";
 
@@ -193,9 +197,23 @@ function filled(value: JsonValue, values: JsonObject): JsonValue {
   return Object.fromEntries(Object.entries(value).map(([key, it]) => [key, filled(it, values)]));
 }
 
+function transportTo(baseUrl: string): Transport {
+  switch (process.env["PROTOCOL"]) {
+    case "connect-json":
+      return createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false });
+    case "connect-web":
+      return createFetchTransport({ baseUrl, useBinaryFormat: true });
+    case "grpc-web":
+      return createGrpcWebTransport({ baseUrl, httpVersion: "1.1" });
+    default:
+      throw new Error(`no PROTOCOL: ${process.env["PROTOCOL"]}`);
+  }
+}
+
 const [address, ...files] = process.argv.slice(2);
 // No retries: a case counts what each call does.
-const client = connect(address, { retry: false });
+const options = { retry: false, token: process.env["RECOLLECT_TOKEN"] } as const;
+const client = address?.startsWith("http") ? new Recollect(transportTo(address), options) : connect(address, options);
 let wrong = 0;
 for (const file of files) {
   for (const it of (JSON.parse(readFileSync(file, "utf8")) as { cases: Case[] }).cases) {

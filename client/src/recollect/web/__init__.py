@@ -1,3 +1,3 @@
-"""The page of Recollect: `recollect-web` serves its files and forwards its calls from the Connect
-protocol, which browsers speak, to gRPC.
+"""The page of Recollect, and its gateway: `recollect-web` serves the page's files, and forwards
+calls that come over HTTP, of the page and of programs with tokens, to gRPC.
 """

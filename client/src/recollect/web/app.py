@@ -1,4 +1,4 @@
-"""The application: the page's files, its sessions, its calls."""
+"""The application: the page's files, its sessions, its calls, and those of the gateway."""
 
 import asyncio
 import json
@@ -17,9 +17,12 @@ from starlette.routing import Route
 
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.startup import print_notice
+from recollect.web import protocols
 from recollect.web.files import PageFiles
-from recollect.web.forwarding import Forwarder, RequestRefused, read_body, refusal
-from recollect.web.protection import App, Protection
+from recollect.web.forwarding import Forwarder, read_body
+from recollect.web.gateway import Gateway
+from recollect.web.protection import DOCUMENT, TOKEN_KEY, App, Protection
+from recollect.web.protocols import RequestRefused
 from recollect.web.sessions import Session, Sessions
 
 MARK_SESSION = "session"
@@ -37,28 +40,31 @@ class Page:
 
     def __init__(
         self,
-        forwarder: Callable[[], Forwarder],
+        endpoint: Endpoint,
         sessions: Sessions,
         port: int,
         announce: Callable[[], None],
     ) -> None:
-        self._open = forwarder
+        self._endpoint = endpoint
         self._sessions = sessions
         self._announce = announce
         self._cookie = f"recollect-web-{port}"
         self._files = PageFiles()
+        self._methods = protocols.methods()
         self._forwarder: Forwarder
+        self._gateway: Gateway
 
     def app(self) -> Starlette:
         """Return the application."""
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> Any:
-            self._forwarder = self._open()
+            self._forwarder, self._gateway = Forwarder(self._endpoint), Gateway(self._endpoint)
             try:
                 yield
             finally:
                 await self._forwarder.close()
+                await self._gateway.close()
 
         return Starlette(
             routes=[
@@ -66,6 +72,7 @@ class Page:
                 Route("/session/sign-in", self._sign_in, methods=["POST"]),
                 Route("/session/sign-out", self._sign_out, methods=["POST"]),
                 Route("/{path:path}", self._call, methods=["POST"]),
+                Route(DOCUMENT, self._document, methods=["GET"]),
                 Route("/{path:path}", self._file, methods=["GET"]),
             ],
             lifespan=lifespan,
@@ -80,14 +87,23 @@ class Page:
             return Response(status_code=304, headers=headers)
         return Response(file.content, headers=headers)
 
+    async def _document(self, _: Request) -> Response:
+        return self._gateway.document()
+
     async def _call(self, request: Request) -> Response:
-        path = request.scope["path"]  # a URL that is parsed drops tabs and line breaks
-        if path not in self._forwarder.methods:
+        # a URL that is parsed drops tabs and line breaks
+        method = self._methods.get(request.scope["path"])
+        if method is None:
             return Response("there is no such call\n", 404)
+        if TOKEN_KEY in request.scope:  # whatever cookies come with it
+            return await self._gateway.answer(request, method, request.scope[TOKEN_KEY])
         session = self._session(request)
         if session is None:
             return _no_session()
-        return await self._forwarder.answer(request, path, session.token)
+        protocol = protocols.of_page(request.headers.get("content-type"), method)
+        if protocol is None:
+            return Response(f"the content type must be {protocols.expected(method)}\n", 415)
+        return await self._forwarder.answer(request, protocol, session.token)
 
     async def _open_session(self, request: Request) -> Response:
         """Exchange the key of the printed address for a cookie."""
@@ -96,10 +112,8 @@ class Page:
             return key
         cookie = self._sessions.exchange(key)
         if cookie is None:
-            return refusal(
-                "unauthenticated",
-                "this address was used before: open the newest one that recollect-web printed",
-                mark=MARK_SESSION,
+            return _unauthenticated(
+                "this address was used before: open the newest one that recollect-web printed"
             )
         self._announce()
         answer = Response(status_code=204, headers={"cache-control": "no-store"})
@@ -115,10 +129,11 @@ class Page:
         if isinstance(token, Response):
             return token
         if not _TOKEN.fullmatch(token):
-            return refusal("invalid_argument", "a token must be printable ASCII without spaces")
-        refused = await self._forwarder.check(token)
-        if refused is not None:
-            return refused
+            return _invalid("a token must be printable ASCII without spaces")
+        try:
+            await self._forwarder.check(token)
+        except RequestRefused as error:
+            return error.response()
         session.token = token
         return Response(status_code=204, headers={"cache-control": "no-store"})
 
@@ -135,11 +150,18 @@ class Page:
 
 
 def _no_session() -> Response:
-    return refusal(
-        "unauthenticated",
-        "this browser has no session: open the address that recollect-web printed",
-        mark=MARK_SESSION,
+    return _unauthenticated(
+        "this browser has no session: open the address that recollect-web printed"
     )
+
+
+def _unauthenticated(text: str) -> Response:
+    error = RequestRefused(None, "unauthenticated", text)
+    return error.response(**{"recollect-web": MARK_SESSION})
+
+
+def _invalid(text: str) -> Response:
+    return RequestRefused(None, "invalid_argument", text).response()
 
 
 async def _secret(request: Request, name: str) -> str | Response:
@@ -149,19 +171,25 @@ async def _secret(request: Request, name: str) -> str | Response:
     try:
         value = json.loads(await read_body(request, _MAX_SECRET))[name]
     except RequestRefused as error:
-        return refusal(error.code, str(error), status=error.status)
+        return error.response()
     except ClientDisconnect:
         return Response(status_code=499)
     except (ValueError, KeyError, TypeError, RecursionError):
         value = None
     if not isinstance(value, str):
-        return refusal("invalid_argument", f"the request must be an object with a text {name}")
+        return _invalid(f"the request must be an object with a text {name}")
     return value
 
 
-def serve(host: str, port: int, endpoint: Endpoint, until: Callable[[], Any] | None = None) -> None:
-    """Serve until a signal ends the process, or `until` returns. Raises OSError where the address
-    cannot be listened on.
+def serve(
+    host: str,
+    port: int,
+    endpoint: Endpoint,
+    origins: frozenset[str] = frozenset(),
+    until: Callable[[], Any] | None = None,
+) -> None:
+    """Serve until a signal ends the process, or `until` returns. Pages of `origins` may call the
+    gateway. Raises OSError where the address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as listening:
@@ -173,12 +201,12 @@ def serve(host: str, port: int, endpoint: Endpoint, until: Callable[[], Any] | N
             key = sessions.new_key()
             print_notice(f"{beginning}: http://{shown}:{port}/#key={key}")
 
-        page = Page(lambda: Forwarder(endpoint), sessions, port, announce)
+        page = Page(endpoint, sessions, port, announce)
         names = {shown, "localhost"} if host in ("127.0.0.1", "::1") else {shown}
         hosts = {f"{name}:{port}" for name in names}
         if port == 80:  # browsers leave the usual port out
             hosts |= names
-        app: App = Protection(page.app(), hosts)
+        app: App = Protection(page.app(), hosts, origins)
         announce("The page")
         config = uvicorn.Config(
             app,

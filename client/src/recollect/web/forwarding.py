@@ -1,11 +1,9 @@
-"""Calls of the page: from the Connect protocol to gRPC and back. Messages pass through as bytes."""
+"""Calls that come over HTTP, made over gRPC. Messages pass through as bytes, unless the caller
+speaks JSON.
+"""
 
 import asyncio
-import base64
-import importlib
-import json
-import pkgutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -13,109 +11,71 @@ import grpc.aio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-import recollect.v1
 from recollect import InvalidArgument
 from recollect._shared.channel import CHANNEL_OPTIONS
 from recollect._shared.endpoint import Endpoint, checked_space
-from recollect._shared.failures import DETAILS_KEY
-from recollect._shared.status import raw_details
+from recollect.v1.access_service_pb2 import WhoAmIResponse
+from recollect.web.protocols import Protocol, RequestRefused, StreamProtocol
 
 MAX_BODY = 9 * 1024 * 1024
-"""Bytes of a request: the largest that the server takes by default, and room for its envelope."""
+"""Bytes of a request of the page."""
 BODY_SECONDS = 20.0
 """The time that a request's body may take to arrive."""
 DEFAULT_SECONDS = 30.0
-_MAX_SECONDS = 600.0
-_PREFIX = 5
-"""Bytes before a message of a stream: one of flags, four of length."""
-_END = b"\x02"
-UNARY, STREAM = "application/proto", "application/connect+proto"
-
-# The codes of the Connect protocol, with the status of HTTP that each has.
-_HTTP_STATUS = {
-    "canceled": 499,
-    "unknown": 500,
-    "invalid_argument": 400,
-    "deadline_exceeded": 504,
-    "not_found": 404,
-    "already_exists": 409,
-    "permission_denied": 403,
-    "resource_exhausted": 429,
-    "failed_precondition": 400,
-    "aborted": 409,
-    "out_of_range": 400,
-    "unimplemented": 501,
-    "internal": 500,
-    "unavailable": 503,
-    "data_loss": 500,
-    "unauthenticated": 401,
-}
-
-
-class RequestRefused(Exception):
-    """A request is too large, too slow or not as the protocol has it."""
-
-    def __init__(self, status: int, code: str, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.code = code
-
-
-def methods() -> Mapping[str, bool]:
-    """Return every method of the contract by its path, true if it answers with a stream; and the
-    check of the server's health.
-    """
-    paths = {"/grpc.health.v1.Health/Check": False}
-    for module in pkgutil.iter_modules(recollect.v1.__path__):
-        if not module.name.endswith("_service_pb2"):
-            continue
-        file = importlib.import_module(f"recollect.v1.{module.name}").DESCRIPTOR
-        for service in file.services_by_name.values():
-            for method in service.methods:
-                paths[f"/{service.full_name}/{method.name}"] = method.server_streaming
-    return paths
 
 
 class Forwarder:
-    """The connection to the server, over which every browser's calls go."""
+    """A connection to the server, over which callers' calls go."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.methods = methods()
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        apart: bool = False,
+        when_refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`apart` keeps its connection from being shared, so that the server slows its callers
+        alone for wrong tokens. `when_refused` gets the token of each call that was refused for it.
+        """
         self._metadata = endpoint.metadata
         self._keeps_secrets = endpoint.keeps_secrets
+        self._when_refused = when_refused
+        options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", int(apart))]
         tls = endpoint.tls
         self._channel = (
-            grpc.aio.insecure_channel(endpoint.target, CHANNEL_OPTIONS)
+            grpc.aio.insecure_channel(endpoint.target, options)
             if tls is None
-            else grpc.aio.secure_channel(endpoint.target, tls.credentials(), CHANNEL_OPTIONS)
+            else grpc.aio.secure_channel(endpoint.target, tls.credentials(), options)
         )
 
     async def close(self) -> None:
         """End the connection and every call over it."""
         await self._channel.close()
 
-    async def answer(self, request: Request, path: str, token: str | None) -> Response:
-        """Return the answer to a call of the page. `token` replaces the one of the bridge."""
-        streams = self.methods[path]
-        expected = STREAM if streams else UNARY
-        if request.headers.get("content-type") != expected:
-            return Response(f"the content type must be {expected}\n", 415)
+    async def answer(
+        self, request: Request, protocol: Protocol, token: str | None, limit: int = MAX_BODY
+    ) -> Response:
+        """Return the answer to a call of `limit` bytes at most. `token` replaces the one of the
+        endpoint.
+        """
         try:
-            timeout = _timeout(request)
-            body = await read_body(request)
+            protocol.check(request.headers)
+            seconds = protocol.seconds(request.headers)
+            message = await protocol.message(await read_body(request, limit))
             metadata = self._with(request, token)
-            if streams:
-                return self._stream(path, _opened(body), timeout, metadata)
-            return await self._unary(request, path, body, timeout, metadata)
+            if isinstance(protocol, StreamProtocol) and protocol.method.streams:
+                return self._stream(protocol, message, seconds, metadata)
+            return await self._unary(request, protocol, message, seconds, metadata)
         except RequestRefused as error:
-            return refusal(error.code, str(error), status=error.status)
+            return protocol.refusal(error)
         except ClientDisconnect:
             return Response(status_code=499)
 
-    async def check(self, token: str) -> Response | None:
-        """Return the refusal of a token, None if the server takes it."""
+    async def check(self, token: str) -> WhoAmIResponse:
+        """Return what the server knows of a caller with a token. Raises RequestRefused."""
         if not self._keeps_secrets:
-            return refusal(
+            raise RequestRefused(
+                None,
                 "failed_precondition",
                 "this token would go to the server over the network in plain text: start"
                 " recollect-web with --ca, or with --insecure where the network itself is trusted",
@@ -123,22 +83,22 @@ class Forwarder:
         whoami: Any = self._channel.unary_unary("/recollect.v1.AccessService/WhoAmI")
         metadata = _replaced(self._metadata, "authorization", f"Bearer {token}")
         try:
-            await whoami(b"", timeout=DEFAULT_SECONDS, metadata=metadata)
+            answer = await whoami(b"", timeout=DEFAULT_SECONDS, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            return _failure(error)
-        return None
+            raise RequestRefused.by_server(error) from None
+        return WhoAmIResponse.FromString(answer)
 
     async def _unary(
         self,
         request: Request,
-        path: str,
-        body: bytes,
-        timeout: float | None,
+        protocol: Protocol,
+        message: bytes,
+        seconds: float | None,
         metadata: tuple[tuple[str, str], ...],
     ) -> Response:
-        seconds = DEFAULT_SECONDS if timeout is None else timeout
-        method: Any = self._channel.unary_unary(path)
-        call = method(body, timeout=seconds, metadata=metadata)
+        method: Any = self._channel.unary_unary(protocol.method.path)
+        timeout = DEFAULT_SECONDS if seconds is None else seconds
+        call = method(message, timeout=timeout, metadata=metadata)
         answer = asyncio.ensure_future(_outcome(call))
         disconnect = asyncio.ensure_future(_disconnected(request))
         try:
@@ -149,39 +109,46 @@ class Forwarder:
         finally:
             disconnect.cancel()
             answer.cancel()
-            call.cancel()  # ends the work for a page that went away; nothing otherwise
+            call.cancel()  # ends the work for a caller who went away; nothing otherwise
         if isinstance(outcome, grpc.aio.AioRpcError):
-            return _failure(outcome)
-        return Response(outcome, headers={"cache-control": "no-store"}, media_type=UNARY)
+            raise self._failure(outcome, metadata)
+        body = await protocol.answer(outcome)
+        return Response(body, headers={"cache-control": "no-store"}, media_type=protocol.kind)
 
     def _stream(
         self,
-        path: str,
-        body: bytes,
-        timeout: float | None,
+        protocol: StreamProtocol,
+        message: bytes,
+        seconds: float | None,
         metadata: tuple[tuple[str, str], ...],
     ) -> Response:
-        method: Any = self._channel.unary_stream(path)
-        call = method(body, timeout=timeout, metadata=metadata)
+        method: Any = self._channel.unary_stream(protocol.method.path)
+        call = method(message, timeout=seconds, metadata=metadata)
 
-        async def envelopes() -> AsyncIterator[bytes]:
-            end: dict[str, Any] = {}
+        async def parts() -> AsyncIterator[bytes]:
+            failure: RequestRefused | None = None
             try:
-                async for message in call:
-                    yield b"\0" + len(message).to_bytes(4, "big") + message
+                async for it in call:
+                    yield await protocol.part(it)
             except grpc.aio.AioRpcError as error:
-                end = {"error": _described(error)}
+                failure = self._failure(error, metadata)
             finally:
                 call.cancel()
-            text = json.dumps(end).encode()
-            yield _END + len(text).to_bytes(4, "big") + text
+            yield protocol.end(failure)
 
         return StreamingResponse(
-            envelopes(), headers={"cache-control": "no-store"}, media_type=STREAM
+            parts(), headers={"cache-control": "no-store"}, media_type=protocol.kind
         )
 
+    def _failure(
+        self, error: grpc.aio.AioRpcError, metadata: tuple[tuple[str, str], ...]
+    ) -> RequestRefused:
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            self._when_refused(dict(metadata).get("authorization", "").removeprefix("Bearer "))
+        return RequestRefused.by_server(error)
+
     def _with(self, request: Request, token: str | None) -> tuple[tuple[str, str], ...]:
-        """Return the metadata of a call: the bridge's, with the page's space and token."""
+        """Return the metadata of a call: the endpoint's, with the caller's space and token."""
         metadata = self._metadata
         if token is not None:
             metadata = _replaced(metadata, "authorization", f"Bearer {token}")
@@ -217,33 +184,6 @@ async def read_body(
     return b"".join(parts)
 
 
-def refusal(code: str, text: str, *, status: int | None = None, mark: str = "") -> Response:
-    """Return an error of the bridge's own, as the protocol has it."""
-    headers = {"cache-control": "no-store"}
-    if mark:
-        headers["recollect-web"] = mark
-    content = json.dumps({"code": code, "message": text})
-    return Response(content, status or _HTTP_STATUS[code], headers, "application/json")
-
-
-def _opened(body: bytes) -> bytes:
-    """Return the message in an envelope."""
-    if len(body) < _PREFIX or body[0] != 0 or int.from_bytes(body[1:5], "big") != len(body) - 5:
-        raise RequestRefused(400, "invalid_argument", "the request is no envelope of one message")
-    return body[_PREFIX:]
-
-
-def _timeout(request: Request) -> float | None:
-    text = request.headers.get("connect-timeout-ms")
-    if text is None:
-        return None
-    if not text.isdecimal() or not text.isascii() or len(text) > 10:
-        raise RequestRefused(
-            400, "invalid_argument", "connect-timeout-ms is a number of milliseconds"
-        )
-    return min(int(text) / 1000, _MAX_SECONDS)
-
-
 async def _outcome(call: Any) -> bytes | grpc.aio.AioRpcError:
     try:
         response: bytes = await call
@@ -253,35 +193,9 @@ async def _outcome(call: Any) -> bytes | grpc.aio.AioRpcError:
 
 
 async def _disconnected(request: Request) -> None:
-    """Wait until the browser went away."""
+    """Wait until the caller went away."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _failure(error: grpc.aio.AioRpcError) -> Response:
-    described = _described(error)
-    return Response(
-        json.dumps(described),
-        _HTTP_STATUS[described["code"]],
-        {"cache-control": "no-store"},
-        "application/json",
-    )
-
-
-def _described(error: grpc.aio.AioRpcError) -> dict[str, Any]:
-    """Return an error as the protocol has it: code, text, details."""
-    name = error.code().name.lower()
-    code = "canceled" if name == "cancelled" else name
-    described: dict[str, Any] = {"code": code, "message": error.details() or ""}
-    details = []
-    for key, value in error.trailing_metadata() or ():
-        if key == DETAILS_KEY and isinstance(value, bytes):
-            for kind, content in raw_details(value):
-                encoded = base64.b64encode(content).decode().rstrip("=")
-                details.append({"type": kind, "value": encoded})
-    if details:
-        described["details"] = details
-    return described
 
 
 def _replaced(

@@ -1,5 +1,6 @@
 """Checks of every request before it is answered, and the headers of every answer."""
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
@@ -23,19 +24,42 @@ _HEADERS = tuple(
         "permissions-policy": "camera=(), geolocation=(), microphone=()",
     }.items()
 )
+TOKEN_KEY = "recollect.token"  # noqa: S105 - a key of a request's scope
+"""The key of a request's scope under which the token is that it brought."""
+DOCUMENT = "/openapi.json"
+"""The path of the OpenAPI document, which any program may read."""
+_BEARER = re.compile(rb"bearer +([!-~]{1,512})", re.IGNORECASE)
+_CORS = (
+    (b"access-control-allow-methods", b"POST, GET"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, recollect-space, connect-protocol-version,"
+        b" connect-timeout-ms, grpc-timeout, x-grpc-web, x-user-agent",
+    ),
+    (b"access-control-max-age", b"7200"),
+)
+_EXPOSED = b"retry-after, grpc-status, grpc-message, grpc-status-details-bin"
 
 
 class Protection:
-    """Refuses requests that no page of this server sends, before anything else sees them.
+    """Refuses requests that neither a page of this server nor a program with a token sends, before
+    anything else sees them.
 
     A foreign page that had its own name resolved to this machine (DNS rebinding) passes every check
     of addresses, but its requests carry its own name as `Host`. A foreign page that calls this
     address carries its own `Origin`. Both headers must therefore be exactly ours, and there once.
+
+    A program sends no `Origin`: it brings a token instead, in a header that no form can set, and
+    that scripts of a foreign page may set only if this process allows it to their origin, as it
+    does to those that it was started for. `Host` must be ours with a token, too: a server without
+    tokens takes any.
     """
 
-    def __init__(self, app: App, hosts: Iterable[str]) -> None:
+    def __init__(self, app: App, hosts: Iterable[str], origins: Iterable[str] = ()) -> None:
+        """`origins` are those of the pages that may call with a token."""
         self._app = app
         self._hosts = {host.encode() for host in hosts}
+        self._origins = {origin.encode() for origin in origins}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Answer a request, or refuse it."""
@@ -45,34 +69,68 @@ class Protection:
         if scope["type"] != "http":
             return  # no WebSocket: the handshake is refused
 
+        origin = self._listed_origin(scope)
+        headers = [*_HEADERS]
+        if self._origins:
+            headers.append((b"vary", b"origin"))
+        if origin is not None:
+            headers.append((b"access-control-allow-origin", origin))
+            headers.append((b"access-control-expose-headers", _EXPOSED))
+
         async def with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                message["headers"] = [*message.get("headers", ()), *headers]
             await send(message)
 
-        refusal = self._refusal(scope)
+        authorizations = _values(scope, b"authorization")
+        bearer = _BEARER.fullmatch(authorizations[0]) if len(authorizations) == 1 else None
+        if bearer is not None and not scope["path"].startswith("/session/"):
+            scope[TOKEN_KEY] = bearer[1].decode()
+        refusal = self._refusal(scope, origin)
+        if refusal is None and scope["method"] == "OPTIONS":
+            await with_headers({"type": "http.response.start", "status": 204, "headers": [*_CORS]})
+            await with_headers({"type": "http.response.body", "body": b""})
+            return
         if refusal is None:
             await self._app(scope, receive, with_headers)
             return
         status, text = refusal
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-        await with_headers({"type": "http.response.start", "status": status, "headers": headers})
+        own = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+        await with_headers({"type": "http.response.start", "status": status, "headers": own})
         await with_headers({"type": "http.response.body", "body": text.encode()})
 
-    def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
-        """Return status and text for a request that is refused."""
+    def _listed_origin(self, scope: MutableMapping[str, Any]) -> bytes | None:
+        """Return the origin of a request, if it is of a page that may call with a token."""
+        origins = _values(scope, b"origin")
+        return origins[0] if len(origins) == 1 and origins[0] in self._origins else None
+
+    def _refusal(
+        self, scope: MutableMapping[str, Any], listed: bytes | None
+    ) -> tuple[int, str] | None:
+        """Return status and text for a request that is refused. `listed` is its origin, if that is
+        of a page that may call with a token.
+        """
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return 421, "wrong Host: open the address that recollect-web printed\n"
         origins = _values(scope, b"origin")
+        brings_token = TOKEN_KEY in scope
+        if listed is not None and (
+            brings_token or scope["method"] == "OPTIONS" or scope["path"] == DOCUMENT
+        ):
+            return None
         if scope["method"] in ("GET", "HEAD"):
             # A browser sends none with its own requests for files; another page's is foreign.
             if any(origin != b"http://" + hosts[0] for origin in origins):
                 return 403, "wrong Origin: this page serves nobody else\n"
         elif scope["method"] != "POST":
             return 405, "only GET and POST\n"
-        elif origins != [b"http://" + hosts[0]]:
-            return 403, "wrong Origin: this page serves nobody else\n"
+        elif origins != [b"http://" + hosts[0]] and not (brings_token and not origins):
+            return 403, (
+                "wrong Origin: this page serves nobody else. A program brings a token, as"
+                " `authorization: Bearer rcl_...`; --cors of recollect-web names the origins of pages"
+                " that may\n"
+            )
         # A link on a foreign page may open ours; nothing else may be asked for from there.
         opens = scope["method"] == "GET" and b"navigate" in _values(scope, b"sec-fetch-mode")
         sites = _values(scope, b"sec-fetch-site")

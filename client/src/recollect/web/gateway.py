@@ -1,0 +1,84 @@
+"""The gateway: calls of programs that bring a token of their own, and pages of other origins."""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import replace
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from recollect._shared.endpoint import Endpoint, host_and_port
+from recollect.web import protocols
+from recollect.web.forwarding import Forwarder
+from recollect.web.protocols import ForwardedMethod, RequestRefused
+
+_MAX_BODY = 18 * 1024 * 1024
+"""Bytes of a request: the largest that the server takes by default, and room for JSON."""
+_MAX_TOKENS = 1024
+"""Tokens that are remembered as accepted."""
+
+
+class Gateway:
+    """Calls that bring a token.
+
+    A token that the server has not accepted yet is shown to it over a connection of its own, before
+    the call's body is read. For wrong tokens the server slows the connection that brought them: so
+    a stranger slows neither the page nor callers whose token was accepted.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        # what this process may do is for the page alone
+        own = replace(endpoint, metadata=())
+        self._calls = Forwarder(own, apart=True, when_refused=self._forget)
+        self._checks = Forwarder(own, apart=True)
+        self._is_private = host_and_port(endpoint.target) is None
+        self._accepted: OrderedDict[bytes, None] = OrderedDict()
+        self._document = files(__package__).joinpath("openapi.json").read_bytes()
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._calls.close()
+        await self._checks.close()
+
+    def document(self) -> Response:
+        """Return the description of all calls for OpenAPI's tools."""
+        return Response(self._document, media_type="application/json")
+
+    async def answer(self, request: Request, method: ForwardedMethod, token: str) -> Response:
+        """Return the answer to a call."""
+        protocol = protocols.of_program(request.headers.get("content-type"), method)
+        if protocol is None:
+            kinds = "application/connect+json" if method.streams else "application/json"
+            text = f"the content type must be {kinds}, {protocols.expected(method)}"
+            return Response(f"{text} or application/grpc-web+proto\n", 415)
+        try:
+            await self._admit(token)
+        except RequestRefused as error:
+            return protocol.refusal(error)
+        return await self._calls.answer(request, protocol, token, _MAX_BODY)
+
+    async def _admit(self, token: str) -> None:
+        """Return if the server accepts a token. Raises RequestRefused."""
+        key = _hash(token)
+        if key in self._accepted:
+            self._accepted.move_to_end(key)
+            return
+        caller = await self._checks.check(token)
+        if self._is_private and not caller.token_id:
+            raise RequestRefused(
+                None,
+                "failed_precondition",
+                "the server asks for no token, because only its owner may connect to its socket: make"
+                " a token with `recollect-server token create`, and bring that",
+            )
+        self._accepted[key] = None
+        while len(self._accepted) > _MAX_TOKENS:
+            self._accepted.popitem(last=False)
+
+    def _forget(self, token: str) -> None:
+        self._accepted.pop(_hash(token), None)
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,328 @@
+"""Protocols of calls over HTTP: Connect and gRPC-Web, with messages in binary or in JSON."""
+
+import asyncio
+import base64
+import importlib
+import json
+import math
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import grpc
+import grpc.aio
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+import recollect.v1
+from recollect._shared.failures import DETAILS_KEY
+from recollect._shared.status import raw_details, read_details
+
+UNARY, STREAM = "application/proto", "application/connect+proto"
+"""The content types of the page's calls."""
+_PREFIX = 5
+"""Bytes before a message of a stream: one of flags, four of length."""
+_END, _TRAILERS = 0x02, 0x80
+"""Flags of the last part of a stream, of Connect and of gRPC-Web."""
+_MAX_SECONDS = 600.0
+_INLINE = 32 * 1024
+"""Bytes of a message that is converted at once. The conversion of a larger one would hold up the
+other callers.
+"""
+_GRPC_TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
+_GRPC_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_NO_STORE = {"cache-control": "no-store"}
+_PLAIN = "".join(chr(it) for it in range(0x20, 0x7F) if chr(it) != "%")
+"""Characters that `grpc-message` shows as they are."""
+
+# The codes of the Connect protocol, with the status of HTTP that each has.
+_HTTP_STATUS = {
+    "canceled": 499,
+    "unknown": 500,
+    "invalid_argument": 400,
+    "deadline_exceeded": 504,
+    "not_found": 404,
+    "already_exists": 409,
+    "permission_denied": 403,
+    "resource_exhausted": 429,
+    "failed_precondition": 400,
+    "aborted": 409,
+    "out_of_range": 400,
+    "unimplemented": 501,
+    "internal": 500,
+    "unavailable": 503,
+    "data_loss": 500,
+    "unauthenticated": 401,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedMethod:
+    """A method that may be called over HTTP."""
+
+    path: str
+    streams: bool
+    """True if it answers with a stream."""
+    request: type[Message] | None = None
+    """None for the health check, whose messages pass through as bytes alone."""
+    response: type[Message] | None = None
+
+
+def methods() -> Mapping[str, ForwardedMethod]:
+    """Return every method of the contract by its path, and the check of the server's health."""
+    health = ForwardedMethod("/grpc.health.v1.Health/Check", streams=False)
+    by_path = {health.path: health}
+    for module in pkgutil.iter_modules(recollect.v1.__path__):
+        if not module.name.endswith("_service_pb2"):
+            continue
+        file = importlib.import_module(f"recollect.v1.{module.name}").DESCRIPTOR
+        for service in file.services_by_name.values():
+            for method in service.methods:
+                path = f"/{service.full_name}/{method.name}"
+                messages = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+                by_path[path] = ForwardedMethod(path, method.server_streaming, *messages)
+    return by_path
+
+
+class RequestRefused(Exception):
+    """A call that failed: the server refused it, or it is too large, too slow or not as its
+    protocol has it.
+    """
+
+    def __init__(self, status: int | None, code: str, text: str, details: bytes = b"") -> None:
+        """`status` is that of HTTP, None for the one of the code; `details` an encoded
+        google.rpc.Status.
+        """
+        super().__init__(text)
+        self.status = status or _HTTP_STATUS[code]
+        self.code = code
+        self.details = details
+
+    @classmethod
+    def by_server(cls, error: grpc.aio.AioRpcError) -> "RequestRefused":
+        """Return a failure that the server answered."""
+        name = error.code().name.lower()
+        details = [
+            value
+            for key, value in error.trailing_metadata() or ()
+            if key == DETAILS_KEY and isinstance(value, bytes)
+        ]
+        code = "canceled" if name == "cancelled" else name
+        return cls(None, code, error.details() or "", b"".join(details[:1]))
+
+    def described(self) -> dict[str, Any]:
+        """Return the error as Connect has it: code, text, details."""
+        described: dict[str, Any] = {"code": self.code, "message": str(self)}
+        shown = self._shown_details()
+        details = []
+        for kind, content in raw_details(self.details):
+            detail = {"type": kind, "value": base64.b64encode(content).decode().rstrip("=")}
+            details.append(detail | ({"debug": shown[kind]} if kind in shown else {}))
+        if details:
+            described["details"] = details
+        return described
+
+    def _shown_details(self) -> dict[str, Any]:
+        """Return the details by their types in JSON, for callers who decode no messages."""
+        details = read_details(self.details)
+        shown: dict[str, Any] = {}
+        if details.reason:
+            shown["google.rpc.ErrorInfo"] = {
+                "reason": details.reason,
+                "domain": "recollect",
+                "metadata": details.metadata,
+            }
+        if details.violations:
+            violations = [
+                {"field": it.field, "description": it.description} for it in details.violations
+            ]
+            shown["google.rpc.BadRequest"] = {"fieldViolations": violations}
+        if details.retry_delay is not None:
+            shown["google.rpc.RetryInfo"] = {"retryDelay": f"{details.retry_delay:g}s"}
+        return shown
+
+    def response(self, **more: str) -> Response:
+        """Return the error as Connect has it where a call has one answer."""
+        headers = _NO_STORE | more
+        delay = read_details(self.details).retry_delay
+        if delay is not None:
+            headers["retry-after"] = str(math.ceil(delay))
+        content = json.dumps(self.described(), ensure_ascii=False) + "\n"
+        return Response(content, self.status, headers, "application/json")
+
+
+class Protocol:
+    """The protocol of one call, here Connect's for a call with one answer."""
+
+    encoding: ClassVar[str] = "content-encoding"
+    """The header that says how a request is compressed."""
+
+    def __init__(self, kind: str, method: ForwardedMethod) -> None:
+        self.kind = kind
+        self.method = method
+        self._is_json = kind.endswith("json")
+
+    def check(self, headers: Headers) -> None:
+        """Raise RequestRefused for what is not supported."""
+        if headers.get(self.encoding, "identity") != "identity":
+            raise RequestRefused(
+                None, "unimplemented", f"{self.encoding}: send the request without compression"
+            )
+        if headers.get("connect-protocol-version", "1") != "1":
+            raise RequestRefused(None, "invalid_argument", "connect-protocol-version must be 1")
+
+    def seconds(self, headers: Headers) -> float | None:
+        """Return the time that the caller gives the call, None if it says nothing. Raises
+        RequestRefused.
+        """
+        text = headers.get("connect-timeout-ms")
+        if text is None:
+            return None
+        if not text.isdecimal() or not text.isascii() or len(text) > 10:
+            raise RequestRefused(
+                None, "invalid_argument", "connect-timeout-ms is a number of milliseconds"
+            )
+        return min(int(text) / 1000, _MAX_SECONDS)
+
+    async def message(self, body: bytes) -> bytes:
+        """Return a request's message in binary. Raises RequestRefused."""
+        return await self._converted(self._parsed, body)
+
+    async def answer(self, message: bytes) -> bytes:
+        """Return the body of the one answer."""
+        return await self._converted(self._printed, message)
+
+    def refusal(self, error: RequestRefused) -> Response:
+        """Return the answer to a call that failed before it had one."""
+        return error.response()
+
+    async def _converted(self, convert: Callable[[bytes], bytes], content: bytes) -> bytes:
+        if not self._is_json:
+            return content
+        if len(content) <= _INLINE:
+            return convert(content)
+        return await asyncio.to_thread(convert, content)
+
+    def _parsed(self, text: bytes) -> bytes:
+        assert self.method.request is not None
+        message = self.method.request()
+        try:
+            if not text.lstrip().startswith(b"{"):
+                raise ValueError("it is no object")  # the parser takes [] for {}
+            json_format.Parse(text, message)
+        except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            raise RequestRefused(
+                None,
+                "invalid_argument",
+                f"the body is no {message.DESCRIPTOR.name} in JSON: {reason:.500}",
+            ) from None
+        return message.SerializeToString()
+
+    def _printed(self, content: bytes) -> bytes:
+        assert self.method.response is not None
+        message = self.method.response.FromString(content)
+        return json_format.MessageToJson(message, indent=None, ensure_ascii=False).encode() + b"\n"
+
+
+class StreamProtocol(Protocol):
+    """Connect's protocol for a stream."""
+
+    encoding = "connect-content-encoding"
+
+    async def message(self, body: bytes) -> bytes:
+        """Return the message in a request's envelope. Raises RequestRefused."""
+        length = int.from_bytes(body[1:_PREFIX], "big")
+        if len(body) < _PREFIX or body[0] != 0 or length != len(body) - _PREFIX:
+            raise RequestRefused(
+                None, "invalid_argument", "the request is no envelope of one message"
+            )
+        return await super().message(body[_PREFIX:])
+
+    async def part(self, message: bytes) -> bytes:
+        """Return one message of an answer in its envelope."""
+        return _envelope(0, await super().answer(message))
+
+    def end(self, error: RequestRefused | None) -> bytes:
+        """Return what ends an answer."""
+        end = {} if error is None else {"error": error.described()}
+        return _envelope(_END, json.dumps(end).encode())
+
+    async def answer(self, message: bytes) -> bytes:
+        """Return a whole answer of one message."""
+        return await self.part(message) + self.end(None)
+
+    def refusal(self, error: RequestRefused) -> Response:
+        """Return an answer that ends at once: streams have the status 200 however they end."""
+        return Response(self.end(error), headers=_NO_STORE, media_type=self.kind)
+
+
+class GrpcWeb(StreamProtocol):
+    """The gRPC-Web protocol, which frames a single answer as it does a stream."""
+
+    encoding = "grpc-encoding"
+
+    def seconds(self, headers: Headers) -> float | None:
+        """Return the time that the caller gives the call, None if it says nothing. Raises
+        RequestRefused.
+        """
+        text = headers.get("grpc-timeout")
+        if text is None:
+            return None
+        match = _GRPC_TIMEOUT.fullmatch(text)
+        if match is None:
+            raise RequestRefused(None, "invalid_argument", "grpc-timeout is a time such as 500m")
+        return min(int(match[1]) * _GRPC_UNITS[match[2]], _MAX_SECONDS)
+
+    def end(self, error: RequestRefused | None) -> bytes:
+        """Return the trailers of an answer."""
+        trailers = {"grpc-status": "0"}
+        if error is not None:
+            name = "CANCELLED" if error.code == "canceled" else error.code.upper()
+            trailers["grpc-status"] = str(grpc.StatusCode[name].value[0])
+            trailers["grpc-message"] = quote(str(error), safe=_PLAIN)
+            if error.details:
+                trailers[DETAILS_KEY] = base64.b64encode(error.details).decode().rstrip("=")
+        text = "".join(f"{name}: {value}\r\n" for name, value in trailers.items())
+        return _envelope(_TRAILERS, text.encode())
+
+
+def of_page(kind: str | None, method: ForwardedMethod) -> Protocol | None:
+    """Return the protocol of a call of the page, None if its content type is another."""
+    if kind != expected(method):
+        return None
+    return StreamProtocol(kind, method) if method.streams else Protocol(kind, method)
+
+
+def of_program(kind: str | None, method: ForwardedMethod) -> Protocol | None:
+    """Return the protocol of a call of a program, None if its content type is not known."""
+    media, _, parameters = (kind or "").lower().partition(";")
+    media = media.strip()
+    if parameters.replace(" ", "") not in ("", "charset=utf-8"):
+        return None
+    if media in ("application/grpc-web", "application/grpc-web+proto"):
+        return GrpcWeb(media, method)
+    if media in (UNARY, STREAM):
+        return of_page(media, method)
+    if method.request is None:
+        return None
+    if media == "application/json" and not method.streams:
+        return Protocol(media, method)
+    if media == "application/connect+json" and method.streams:
+        return StreamProtocol(media, method)
+    return None
+
+
+def expected(method: ForwardedMethod) -> str:
+    """Return the content type of a call of the page."""
+    return STREAM if method.streams else UNARY
+
+
+def _envelope(flags: int, content: bytes) -> bytes:
+    return bytes((flags,)) + len(content).to_bytes(4, "big") + content

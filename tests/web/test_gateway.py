@@ -1,0 +1,401 @@
+"""The gateway: what programs and pages of other origins may call, with a token of their own."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from recollect import Client, Message
+from recollect.v1.recall_service_pb2 import SearchRequest, SearchResponse
+from recollect_server import app
+from recollect_server.domain.time import system_clock
+from recollect_server.settings import Settings
+
+from tests.conformance.runner import FOLDER, cases
+from tests.credentials.conftest import grant, tokens_of
+from tests.programs import PAGE, ran
+from tests.typescript.conftest import built, node
+from tests.web.conftest import Answer, Bridge, Http
+
+ROOT = Path(__file__).parents[2]
+LISTED = "https://app.example"
+SEARCH = "RecallService/Search"
+JSON, PROTO = "application/json", "application/proto"
+
+
+@dataclass
+class Way:
+    """The way in for programs, to a server that asks for tokens."""
+
+    bridge: Bridge
+    target: str
+    tokens: Any
+    brain: str
+    reader: str
+    conversation: str
+
+    def __post_init__(self) -> None:
+        self.http = Http(self.bridge.port)
+
+    def call(self, method: str, body: Any, token: str = "", **headers: str | None) -> Answer:
+        """Make a call as a program does: without an origin, with a token."""
+        sent: dict[str, str | None] = {
+            "origin": None,
+            "content_type": JSON,
+            "authorization": f"Bearer {token or self.brain}",
+        }
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.http.send("POST", f"/recollect.v1.{method}", content, **sent | headers)
+
+
+@pytest.fixture(scope="module")
+def way(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+    """Start a server that asks for tokens and a gateway, for the tests of this module."""
+    data = tmp_path_factory.mktemp("gateway") / "data"
+    values = {"listen": "127.0.0.1:0", "data_dir": data, "auth": "required", "idle_timeout": "1h"}
+    server = app.start(Settings.load(None, values))
+    tokens = tokens_of(data, system_clock)
+    brain, reader = (
+        tokens.create(grant(kind, "default", "work"))[1] for kind in ("brain", "reader")
+    )
+    bridge = Bridge(server.address, RECOLLECT_WEB_CORS=LISTED)
+    with Client(server.address, token=brain) as client:
+        it = client.conversations.create("web").id
+        client.conversations.append_turn(it, [Message.user("We ship on Friday."), Message.assistant("Noted.")])  # fmt: skip
+    yield Way(bridge, server.address, tokens, brain, reader, it)
+    bridge.stop()
+    server.stop()
+
+
+def test_a_program_calls_in_json_and_in_binary(way: Way) -> None:
+    first = way.call(SEARCH, {"query": "when do we ship?"}, content_type=f"{JSON}; charset=UTF-8")
+    assert (first.status, first.headers["content-type"]) == (200, JSON)
+    assert first.headers["cache-control"] == "no-store"
+    (result,) = json.loads(first.body)["results"]
+    assert (result["conversationId"], result["turnRange"]) == (way.conversation, {"first": 1, "last": 1})  # fmt: skip
+    binary = way.call(SEARCH, SearchRequest(query="ship").SerializeToString(), content_type=PROTO)
+    assert SearchResponse.FromString(binary.body).results[0].conversation_id == way.conversation
+    # the space is that of the call, else the token's
+    other = way.call(SEARCH, {"query": "ship"}, recollect_space="work")
+    assert (other.status, json.loads(other.body).get("results")) == (200, None)
+    # what is long goes around the loop of the others, there and back
+    long = "é" * 60_000
+    create = {"channel": "long", "messages": [{"role": "ROLE_USER", "content": long}]}
+    stored = way.call("ConversationService/Create", create)
+    identity = json.loads(stored.body)["conversation"]["id"]
+    loaded = json.loads(way.call("ConversationService/Load", {"conversationId": identity}).body)
+    assert loaded["messages"][0]["content"] == long
+
+
+def test_errors_are_those_of_the_contract(way: Way) -> None:
+    wrong = way.call("ConversationService/Get", {"conversationId": "abc"})
+    error = json.loads(wrong.body)
+    assert (wrong.status, error["code"]) == (400, "invalid_argument")
+    shown = {it["type"]: it["debug"] for it in error["details"]}
+    assert shown["google.rpc.ErrorInfo"]["reason"] == "ERROR_REASON_INVALID_FIELD"
+    assert shown["google.rpc.BadRequest"]["fieldViolations"][0]["field"] == "conversation_id"
+    missing = {"conversationId": "conv-01HQ0000000000000000000000"}
+    assert way.call("ConversationService/Get", missing).status == 404
+    denied = way.call("ConversationService/Delete", missing, way.reader)
+    assert (denied.status, json.loads(denied.body)["code"]) == (403, "permission_denied")
+    late = way.call(SEARCH, {"query": "ship"}, connect_timeout_ms="0")
+    assert (late.status, json.loads(late.body)["code"]) == (504, "deadline_exceeded")
+    unknown = way.call(SEARCH, {"query": "ship"}, "rcl_unknown")
+    assert (unknown.status, json.loads(unknown.body)["code"]) == (401, "unauthenticated")
+    assert "set-cookie" not in unknown.headers
+    for headers in ({"content_encoding": "gzip"}, {"connect_protocol_version": "2"}):
+        refused = way.call(SEARCH, {"query": "ship"}, **headers)
+        assert json.loads(refused.body)["code"] in ("unimplemented", "invalid_argument")
+        assert next(iter(headers)).replace("_", "-") in json.loads(refused.body)["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "no object"),
+        (b"[]", "no object"),
+        (b"null", "no object"),
+        (b"{" * 3000, "Expecting property name"),
+        (b'{"query": ' + b"[" * 100_000, "recursion"),
+        (b'{"query": "\\ud800"}', "surrogate"),
+        (b'{"query": "\xff"}', "utf-8"),
+        (b'{"query": "a", "query": "b"}', "duplicate key query"),
+        (b'{"query": "a", "limt": 1}', 'no field named "limt"'),
+        (b'{"query": "a", "limit": 1e99}', "limit"),
+        (b'{"query": "a", "limit": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"query": "a", "minScore": NaN}', "minScore"),
+        (b'{"query": {"$gt": ""}}', "query"),
+    ],
+)
+def test_a_body_that_is_no_message_is_refused(way: Way, body: bytes, text: str) -> None:
+    answer = way.call(SEARCH, body)
+    error = json.loads(answer.body)
+    assert (answer.status, error["code"]) == (400, "invalid_argument")
+    assert "SearchRequest" in error["message"]
+    assert text in error["message"]
+
+
+def test_what_a_foreign_page_can_send_is_refused(way: Way) -> None:
+    bearer = f"Bearer {way.brain}"
+    own = way.bridge.origin
+    key = json.dumps({"key": way.bridge.keys[-1]}).encode()
+    opened = way.http.send("POST", "/session/open", key, content_type=JSON)
+    way.bridge.next_key()
+    cookie = opened.headers["set-cookie"].split("; ")[0]
+    search = f"/recollect.v1.{SEARCH}"
+    usual: dict[str, Any] = {"content_type": JSON, "authorization": bearer, "origin": None}
+    attacks: list[tuple[dict[str, str | None], set[int]]] = [
+        ({}, {200}),
+        ({"authorization": "bearer  " + way.brain}, {200}),
+        ({"origin": own}, {200}),
+        ({"origin": LISTED, "sec_fetch_site": "cross-site"}, {200}),
+        # no token, whatever else there is
+        ({"authorization": None}, {403}),
+        ({"authorization": None, "cookie": cookie}, {403}),
+        ({"authorization": None, "cookie": cookie, "origin": LISTED}, {403}),
+        ({"authorization": None, "cookie": cookie, "origin": own}, {415}),
+        ({"authorization": "Basic dTpw", "cookie": cookie}, {403}),
+        ({"authorization": f"{bearer}, {bearer}"}, {403}),
+        ({"authorization": bearer + "\xe9"}, {403}),
+        ({"authorization": f"{bearer}\r\nauthorization: {bearer}"}, {403}),
+        # a cookie adds nothing to a token
+        ({"authorization": "Bearer rcl_wrong", "cookie": cookie}, {401}),
+        # other origins
+        ({"origin": "http://evil.example"}, {403}),
+        ({"origin": "null"}, {403}),
+        ({"origin": LISTED + ".evil.example"}, {403}),
+        ({"origin": LISTED + ":443"}, {403}),
+        ({"origin": LISTED.upper()}, {403}),
+        ({"origin": f"{LISTED}\r\norigin: http://evil.example"}, {403}),
+        ({"sec_fetch_site": "cross-site"}, {403}),
+        # another name for this address
+        ({"host": "evil.example"}, {421}),
+        ({"host": f"evil.example:{way.bridge.port}", "origin": LISTED}, {421}),
+        ({"host": None}, {400, 421}),
+        # content types for which a browser does not ask first
+        ({"content_type": "text/plain"}, {415}),
+        ({"content_type": "application/x-www-form-urlencoded"}, {415}),
+        ({"content_type": f"{JSON}; charset=utf-7"}, {415}),
+        ({"content_type": None}, {415}),
+    ]
+    for changes, statuses in attacks:
+        answer = way.http.send("POST", search, b'{"query": "ship"}', **usual | changes)
+        assert answer.status in statuses, changes
+        assert (way.conversation.encode() in answer.body) == (answer.status == 200), changes
+        allowed = answer.headers.get("access-control-allow-origin")
+        assert allowed == (LISTED if changes.get("origin") == LISTED else None), changes
+        assert "access-control-allow-credentials" not in answer.headers
+    # a token opens no session, and no way around the page's own checks
+    for path in ("/session/open", "/session/sign-in", "/session/sign-out"):
+        answer = way.http.send("POST", path, key, **usual | {"cookie": cookie})
+        assert answer.status == 403
+    for path in (
+        "/grpc.reflection.v1.ServerReflection/Info",
+        f"{search}/",
+        f"//recollect.v1.{SEARCH}",
+    ):
+        assert way.http.send("POST", path, b"{}", **usual).status == 404
+
+
+def test_a_preflight_is_answered_to_listed_origins_alone(way: Way) -> None:
+    path = f"/recollect.v1.{SEARCH}"
+    preflight: dict[str, Any] = {
+        "access_control_request_method": "POST",
+        "access_control_request_headers": "authorization,content-type",
+    }
+    allowed = way.http.send("OPTIONS", path, origin=LISTED, **preflight)
+    assert (allowed.status, allowed.headers["access-control-allow-origin"]) == (204, LISTED)
+    assert "authorization" in allowed.headers["access-control-allow-headers"]
+    assert (allowed.headers["vary"], allowed.body) == ("origin", b"")
+    for origin in ("http://evil.example", "null", "*", LISTED + "/", way.bridge.origin):
+        refused = way.http.send("OPTIONS", path, origin=origin, **preflight)
+        assert refused.status == 405
+        assert not [name for name in refused.headers if name.startswith("access-control")]
+    rebound = way.http.send("OPTIONS", path, origin=LISTED, host="evil.example", **preflight)
+    assert rebound.status == 421
+    status, _, errors = ran(PAGE, ["--cors", "https://good.example,https://*.example"])
+    assert status == 2
+    assert "--cors https://*.example: is no origin" in " ".join(errors.split())
+
+
+def test_bodies_are_bounded_and_none_is_read_for_a_stranger(way: Way) -> None:
+    huge = way.call(SEARCH, b"", content_length=str(10**9))
+    assert huge.status == 413
+    # the body of this one never comes: its token is looked at before
+    stranger = way.call(SEARCH, b"", "rcl_stranger", content_length="1000")
+    assert stranger.status == 401
+    damaged = way.call("ConversationService/StreamUpdates", b"\0\0", content_type="application/connect+json")  # fmt: skip
+    assert json.loads(damaged.body[5:])["error"]["code"] == "invalid_argument"
+
+
+def test_wrong_tokens_slow_strangers_alone(way: Way) -> None:
+    assert way.call(SEARCH, {"query": "ship"}).status == 200
+    strangers = [way.call(SEARCH, {"query": "ship"}, f"rcl_{at}") for at in range(12)]
+    assert {it.status for it in strangers} == {401, 429}
+    assert int(strangers[-1].headers["retry-after"]) > 0
+    assert way.call(SEARCH, {"query": "ship"}).status == 200
+    # the page's sign-in goes another way, too
+    key = json.dumps({"key": way.bridge.keys[-1]}).encode()
+    opened = way.http.send("POST", "/session/open", key, content_type=JSON)
+    way.bridge.next_key()
+    cookie = opened.headers["set-cookie"].split("; ")[0]
+    token = json.dumps({"token": way.brain}).encode()
+    signed = way.http.send("POST", "/session/sign-in", token, content_type=JSON, cookie=cookie)
+    assert signed.status == 204
+
+
+def test_a_token_that_was_accepted_is_refused_once_it_is_revoked(way: Way) -> None:
+    bridge = Bridge(way.target)  # whose strangers were not slowed yet
+    try:
+        it, token = way.tokens.create(grant("reader"))
+        http = Http(bridge.port)
+        sent: dict[str, str | None] = {
+            "origin": None,
+            "content_type": JSON,
+            "authorization": f"Bearer {token}",
+        }
+        path, body = f"/recollect.v1.{SEARCH}", b'{"query": "ship"}'
+        others = sent | {"authorization": f"Bearer {way.brain}"}
+        for headers in (sent, others):
+            assert http.send("POST", path, body, **headers).status == 200
+        way.tokens.revoke(it.id)
+        status = 200
+        while status == 200:  # a server looks at its ledger every second at least
+            status = http.send("POST", path, body, **sent).status
+        assert status == 401
+        # and one who goes on with it slows nobody
+        for _ in range(12):
+            status = http.send("POST", path, body, **sent).status
+        assert status == 429
+        assert http.send("POST", path, body, **others).status == 200
+    finally:
+        bridge.stop()
+
+
+def test_what_recollect_web_may_do_is_not_lent_to_callers(way: Way, tmp_path: Path) -> None:
+    # neither its own token, nor its space
+    bridge = Bridge(way.target, RECOLLECT_TOKEN=way.brain, RECOLLECT_SPACE="work")
+    # nor the way through a socket that its owner alone may use, to a server without tokens
+    values = {"listen": f"unix:{tmp_path}/socket", "data_dir": tmp_path / "data"}
+    server = app.start(Settings.load(None, values))
+    private = Bridge(f"unix:{tmp_path}/socket")
+    try:
+        sent: dict[str, str | None] = {
+            "origin": None,
+            "content_type": JSON,
+            "authorization": "Bearer rcl_stranger",
+        }
+        path, body = f"/recollect.v1.{SEARCH}", b'{"query": "ship"}'
+        assert Http(bridge.port).send("POST", path, body, **sent).status == 401
+        sent["authorization"] = f"Bearer {way.reader}"
+        answer = Http(bridge.port).send("POST", path, body, **sent)
+        assert way.conversation in answer.body.decode()
+        refused = Http(private.port).send("POST", path, body, **sent)
+        assert refused.status == 400
+        assert "token create" in json.loads(refused.body)["message"]
+    finally:
+        bridge.stop()
+        private.stop()
+        server.stop()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("protocol", "files"),
+    [
+        ("connect-json", ("loading", "streaming")),
+        ("connect-web", ("streaming",)),
+        ("grpc-web", ("loading", "streaming")),
+    ],
+)
+def test_the_conformance_suite_holds_in_every_protocol(
+    way: Way, protocol: str, files: tuple[str, ...]
+) -> None:
+    expected = [f"ok     {it.file}: {it.name}" for it in cases(FOLDER) if it.file in files]
+    done = subprocess.run(
+        [node(), built() / "conformance.js", way.bridge.origin, *(FOLDER / f"{it}.json" for it in files)],
+        env=os.environ | {"PROTOCOL": protocol, "RECOLLECT_TOKEN": way.brain},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )  # fmt: skip
+    assert (done.stderr, done.stdout.splitlines()) == ("", expected)
+
+
+def test_a_page_of_a_listed_origin_calls_and_another_cannot(way: Way, browser: Any) -> None:
+    class Blank(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    pages = [HTTPServer(("127.0.0.1", 0), Blank) for _ in range(2)]
+    for it in pages:
+        threading.Thread(target=it.serve_forever, daemon=True).start()
+    listed, other = (f"http://127.0.0.1:{it.server_port}" for it in pages)
+    bridge = Bridge(way.target, RECOLLECT_WEB_CORS=listed)
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        call = """async ([url, token]) => {
+          const headers = {'content-type': 'application/json', 'authorization': `Bearer ${token}`};
+          try {
+            const answer = await fetch(url, {method: 'POST', headers, body: '{"query": "ship"}'});
+            return await answer.text();
+          } catch (error) { return String(error); }
+        }"""
+        url = f"{bridge.origin}/recollect.v1.{SEARCH}"
+        page.goto(listed)
+        assert way.conversation in page.evaluate(call, [url, way.brain])
+        page.goto(other)
+        assert page.evaluate(call, [url, way.brain]) == "TypeError: Failed to fetch"
+    finally:
+        context.close()
+        bridge.stop()
+        for it in pages:
+            it.shutdown()
+            it.server_close()
+
+
+def test_the_openapi_document_is_served_current_and_says_what_answers_hold(way: Way) -> None:
+    served = way.http.send("GET", "/openapi.json", origin=LISTED)
+    assert (served.status, served.headers["access-control-allow-origin"]) == (200, LISTED)
+    assert way.http.send("GET", "/openapi.json", origin="http://evil.example").status == 403
+    script: list[str | Path] = [sys.executable, ROOT / "scripts/openapi.py", "--check"]
+    assert subprocess.run(script, check=False).returncode == 0
+    document = json.loads(served.body)
+    OpenAPIV31SpecValidator(document).validate()
+    assert len(document["paths"]) > 60
+    schemas = {"components": {"schemas": {
+        name: it | ({"additionalProperties": False} if "properties" in it else {})
+        for name, it in document["components"]["schemas"].items()
+    }}}  # fmt: skip
+    turn = {"conversationId": way.conversation}
+    requests = [
+        (SEARCH, {"query": "ship", "explain": True}),
+        ("RecallService/BuildContext", {**turn, "message": "When do we ship?"}),
+        ("ConversationService/Load", turn),
+        ("ConversationService/List", {}),
+        ("AccessService/WhoAmI", {}),
+        ("ConversationService/Get", {"conversationId": "abc"}),
+    ]
+    for method, request in requests:
+        call = document["paths"][f"/recollect.v1.{method}"]["post"]
+        shape = call["requestBody"]["content"][JSON]["schema"]
+        jsonschema.validate(request, shape | schemas)
+        answer = way.call(method, request)
+        shown = call["responses"]["200"]["content"][JSON]["schema"]
+        jsonschema.validate(json.loads(answer.body), (shown if answer.status == 200 else
+                            {"$ref": "#/components/schemas/Error"}) | schemas)  # fmt: skip
