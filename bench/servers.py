@@ -68,6 +68,21 @@ def guarded(data_dir: Path, *flags: str) -> Iterator[tuple[str, Access]]:
 
 
 @contextmanager
+def gateway(target: str) -> Iterator[str]:
+    """Serve the calls of a server over HTTP with `recollect-web`; yield its address."""
+    command = [sys.executable, "-m", "recollect.web.main", "--address", target]
+    read, write = os.pipe()
+    with os.fdopen(read) as lines, os.fdopen(write, "w") as errors:
+        page = Popen([*command, "--listen", "127.0.0.1:0"], stdout=PIPE, stderr=errors, text=True)
+        with page:
+            try:
+                yield lines.readline().split("http://")[1].split("/")[0]
+            finally:
+                page.terminate()
+                page.wait(60)
+
+
+@contextmanager
 def echo() -> Iterator[tuple[str, Popen[str]]]:
     """Serve calls that are answered with their request."""
     server = Popen([sys.executable, "-m", "bench.servers"], stdout=PIPE, text=True)

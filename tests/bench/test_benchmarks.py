@@ -210,6 +210,7 @@ TINY = {
     "fairness": "--rounds 1 --seconds 0.2",
     "append": "--rounds 1 --calls 64 --callers 1 2 --secure",
     "load": "--rounds 1 --calls 5 --turns 1 30",
+    "gateway": "--rounds 1 --calls 5",
     "search": "--rounds 1 --questions 4 --messages 40 60 --words",
     "beside": "--rounds 1 --messages 60 --searchers 4 --searches 3 --calls 16 --words",
     "newcomers": "--words --half learn",
