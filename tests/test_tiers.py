@@ -198,6 +198,7 @@ def collected(*options: str) -> list[str]:
     return [line for line in ran.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.timeout(400)  # four times the imports of all tests
 def test_pytest_runs_the_contract_whole_and_of_the_rest_a_sample_in_an_order_of_the_seed() -> None:
     everything = collected("--sample", "one", "--whole", "web,deploy")
     contract = {test for test in everything if "tests/insight/" in test}
