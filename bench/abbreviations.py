@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-from recollect.cli import recall_sets
+from recollect.cli.formats import recall_sets
 from recollect.cli.plans import Event, Plan
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.message import Message, Role

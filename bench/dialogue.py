@@ -32,7 +32,7 @@ import numpy as np
 import orjson
 import structlog
 from recollect import BuiltContext, Client, ContextBudget, ContextFormat
-from recollect.cli import recall_sets
+from recollect.cli.formats import recall_sets
 from recollect.cli.plans import Plan
 from recollect_server import app
 from recollect_server.domain.budget import estimate_tokens

@@ -32,7 +32,7 @@ from typing import Any
 
 import orjson
 from recollect import Message
-from recollect.cli import recall_sets
+from recollect.cli.formats import recall_sets
 from recollect.cli.plans import Plan
 from recollect_server.inference.weights import MODEL
 

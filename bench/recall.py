@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 from recollect import Client, DateRange, Message, SearchHit, SearchResult
-from recollect.cli import recall_sets
+from recollect.cli.formats import forms, recall_sets
 from recollect.cli.plans import Batch, Event, Plan
 
 from bench.figures import Figure
@@ -117,7 +117,7 @@ def read_questions(path: Path) -> dict[str, list[Question]]:
 def read_conversations(path: Path, *, abbreviations: bool) -> dict[str, list[Plan]]:
     """Return the conversations of a set by group, as the command `import` reads them."""
     groups: dict[str, list[Plan]] = defaultdict(list)
-    for plan in recall_sets.read(path, recall_sets.SetOptions(abbreviations=abbreviations)):
+    for plan in recall_sets.read(path, forms.Options(abbreviations=abbreviations)):
         assert isinstance(plan, Plan), f"the set is damaged: {plan}"
         groups[plan.key[2]].append(plan)
     return groups

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import orjson
 from recollect import Client
-from recollect.cli import recall_sets
+from recollect.cli.formats import recall_sets
 
 from bench.figures import Figure, Goal
 from bench.recall import QUERIES, Question, Service, read_conversations, read_questions, whole

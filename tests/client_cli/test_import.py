@@ -17,8 +17,9 @@ from typing import Any
 import grpc
 import pytest
 from recollect import Client
-from recollect.cli import plans, recall_sets
-from recollect.cli.recall_sets import SetOptions
+from recollect.cli.formats import recall_sets, transcripts
+from recollect.cli.formats.forms import Options
+from recollect.cli.formats.reading import Source
 from recollect.cli.sending import carry_out
 
 from tests.client_cli.conftest import (
@@ -93,7 +94,7 @@ def test_a_bar_is_shown_on_a_terminal_and_nothing_but_the_summary_elsewhere(
     os.close(ours)
     assert importing.wait() == 0
     assert b"Importing" in shown
-    assert b"30/30" in shown
+    assert b"30 conversations" in shown
     assert b"30 already there" in shown
 
 
@@ -170,7 +171,7 @@ def test_the_ids_of_requests_stay_those_of_earlier_versions(write_set: Set, tmp_
         said(1, "assistant", content="Yo", timestamp="2024-05-01T10:00:02Z"),
     ]
     path = write_set(set_line("s1", messages, abbreviation="Notes.")) / "conversations.jsonl"
-    [plan] = recall_sets.read(path, SetOptions(abbreviations=True))
+    [plan] = recall_sets.read(path, Options(abbreviations=True))
     assert ids_of(plan) == [
         "import-454ed00df0a564542c5aee6ecc673fc877f1d53f",
         "import-2a56ab7268a46f21cfb730de26edbf9f038fb9c2",
@@ -219,8 +220,8 @@ def test_the_ids_of_requests_stay_those_of_earlier_versions(write_set: Set, tmp_
     ]
     transcript = tmp_path / "conv-01HQ0000000000000000000000.jsonl"
     transcript.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    with transcript.open("rb") as file:
-        [plan] = plans.read(file, str(transcript))
+    with Source(transcript).open() as reading:
+        [plan] = transcripts.FORMAT.read(reading, Options())
     assert ids_of(plan)[1:] == [
         "import-0ddb74b8fadd82bdd7961536568fa29f116b5e1a",
         "import-93af51b33f7ace3b8ead3deb1440757af38da3c2",

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from recollect import ArchiveFilter, Client, Message, Role, ToolCall
-from recollect.cli.products import chatgpt
-from recollect.cli.products.items import items
-from recollect.cli.products.markup import plain_text
+from recollect.cli.formats import chatgpt
+from recollect.cli.formats.markup import plain_text
+from recollect.cli.formats.reading import Reading
 from recollect.cli.transcript import Damaged
 
 from tests.client_cli.conftest import BringIn, Counts, Run, messages_of
@@ -482,11 +482,11 @@ def test_memory_is_bounded_by_a_conversation_and_not_by_the_file() -> None:
             return data
 
     file = Endless()
+    reading = Reading(file, "endless")  # type: ignore[arg-type]
     tracemalloc.start()
     try:
         count = sum(
-            not isinstance(item, Damaged)
-            for _, item in items(file, chatgpt.is_conversation)  # type: ignore[arg-type]
+            not isinstance(item, Damaged) for _, item in reading.items(chatgpt.is_conversation)
         )
         _, peak = tracemalloc.get_traced_memory()
     finally:

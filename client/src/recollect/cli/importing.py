@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -11,30 +11,19 @@ import click
 
 from recollect import RecollectError
 from recollect._shared.plain import time_text
-from recollect.cli import plans, recall_sets, transcript
+from recollect.cli import plans
 from recollect.cli.exits import INCOMPLETE, Ended, code_of, sentence_of
-from recollect.cli.options import PIPES, Shell, open_regular, with_patient_shell
+from recollect.cli.formats import finding, recall_sets, table
+from recollect.cli.formats.forms import Options
+from recollect.cli.formats.reading import Source
+from recollect.cli.formats.table import Input
+from recollect.cli.options import PIPES, Shell, with_patient_shell
 from recollect.cli.parallel import each
 from recollect.cli.plans import Event, Plan, Skip, Tally
 from recollect.cli.printing import clean, console, counted, json_line, local, warn
-from recollect.cli.products import sources
-from recollect.cli.products.sources import Export
-from recollect.cli.recall_sets import SetOptions
 from recollect.cli.sending import carry_out
-from recollect.cli.transcript import Damaged
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
-_FIRST_LINES = 100  # of a file, read to tell a recall set from a transcript
-
-
-@dataclass(slots=True)
-class _Sources:
-    """The files to import."""
-
-    transcripts: list[Path | BinaryIO] = field(default_factory=list)
-    sets: list[Path] = field(default_factory=list)
-    exports: list[Export] = field(default_factory=list)
-    """Files of other products."""
 
 
 @click.command("import")
@@ -42,7 +31,7 @@ class _Sources:
 @click.option(
     "--format",
     "named",
-    type=click.Choice(sources.FORMATS),
+    type=click.Choice(table.NAMES),
     help="The product whose export PATH is.  [default: told by its shape]",
 )
 @click.option(
@@ -88,12 +77,10 @@ def import_(
     pins whose place is taken are not brought in. Every line that is left out is named on standard
     error, and the exit code is 6. `recollect-server backup` and `restore` leave nothing out.
     """
-    inputs = _Sources()
-    for path in paths:
-        _find(path, inputs, named or "")
+    inputs = [it for path in paths for it in _find(path, named or "")]
     tally = Tally()
     try:
-        options = _set_options(inputs, channel, groups, abbreviations)
+        options = _options(inputs, channel, groups, abbreviations)
         if dry_run:
             _print_all(shell, inputs, options, tally)
         else:
@@ -106,65 +93,46 @@ def import_(
     _report(shell, tally, is_dry=dry_run)
 
 
-def _find(path: str, inputs: _Sources, named: str) -> None:
-    """Add the files that a path stands for. Ends the command where there is nothing to import."""
+def _find(path: str, named: str) -> list[Input]:
+    """Return the inputs at a path. Ends the command where there is nothing to import."""
     if path == "-" or path.startswith(PIPES):
         if named:
             raise click.UsageError("--format is for files and folders, not for standard input.")
-        inputs.transcripts.append(cast(BinaryIO, click.File("rb").convert(path, None, None)))
-        return
+        stream = cast(BinaryIO, click.File("rb").convert(path, None, None))
+        return [Input(Source(stream), table.TRANSCRIPT)]
     place = Path(path)
     try:
         if not path:
             raise click.UsageError("A path must not be empty: write . for the current folder.")
-        if named or sources.is_archive(place):
-            inputs.exports += _exports(place, named)
-        elif not place.is_dir():
-            if exports := sources.find(place):
-                inputs.exports += exports
-                return
-            (inputs.sets if _is_set(place) else inputs.transcripts).append(place)
-        elif (place / recall_sets.FILE).is_file():
-            inputs.sets.append(place / recall_sets.FILE)
-        elif matches := sorted(place.glob(plans.TRANSCRIPTS)):
-            inputs.transcripts += matches
-        elif matches := sorted(place.glob(f"*/{recall_sets.FILE}")):
-            inputs.sets += matches
-        else:
-            inputs.exports += _exports(place, "")
+        inputs = [] if named or not place.is_dir() else _in_own_folder(place)
+        inputs = inputs or finding.find(place, named)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise click.UsageError(f"{path!r} cannot be read: {reason}") from error
-
-
-def _exports(place: Path, named: str) -> list[Export]:
-    """Return the exports at a path. Ends the command where there are none. Raises OSError."""
-    if exports := sources.find(place, named):
-        return exports
+    if inputs:
+        return inputs
+    titles = ", ".join(dict.fromkeys(it.title for it in table.EXPORTS))
     raise Ended(
         f"{place} holds nothing to import: neither {recall_sets.FILE} (here or one folder down) nor"
-        f" {plans.TRANSCRIPTS} nor an export of ChatGPT, Claude or Gemini"
+        f" {plans.TRANSCRIPTS} nor an export of {titles}"
     )
 
 
-def _is_set(path: Path) -> bool:
-    """Return whether a file's first line that is JSON is one of a recall set. Raises OSError."""
-    with open(path, "rb", opener=open_regular) as file:
-        if path.match(plans.TRANSCRIPTS):
-            return False
-        for _, text in zip(range(_FIRST_LINES), file, strict=False):
-            try:
-                fields = transcript.decode(text)
-                return "type" not in fields and not fields.keys().isdisjoint({"group", "id"})
-            except Damaged:
-                continue
-    return False
+def _in_own_folder(place: Path) -> list[Input]:
+    """Return the recall sets or the transcripts of a folder."""
+    if (place / recall_sets.FILE).is_file():
+        return [Input(Source(place / recall_sets.FILE), table.RECALL_SET)]
+    if matches := sorted(place.glob(plans.TRANSCRIPTS)):
+        return [Input(Source(it), table.TRANSCRIPT) for it in matches]
+    matches = sorted(place.glob(f"*/{recall_sets.FILE}"))
+    return [Input(Source(it), table.RECALL_SET) for it in matches]
 
 
-def _set_options(
-    inputs: _Sources, channel: str | None, groups: tuple[str, ...], abbreviations: bool
-) -> SetOptions:
-    if (inputs.transcripts or inputs.exports) and (channel is not None or groups or abbreviations):
+def _options(
+    inputs: list[Input], channel: str | None, groups: tuple[str, ...], abbreviations: bool
+) -> Options:
+    sets = [it.source.path for it in inputs if it.format is table.RECALL_SET]
+    if len(sets) < len(inputs) and (channel is not None or groups or abbreviations):
         raise click.UsageError(
             "--channel, --group and --abbreviations are for recall sets: a transcript says all"
             " this itself, and an export's channel is its product."
@@ -174,21 +142,32 @@ def _set_options(
         raise click.UsageError(f"--channel: is not a channel: {expected}")
     if groups:
         there: set[str] = set()
-        for path in inputs.sets:
-            there |= recall_sets.groups(path)
+        for path in sets:
+            there |= recall_sets.groups(cast(Path, path))
         if missing := sorted(set(groups) - there):
-            raise Ended(
-                f"there is no group {', '.join(missing)} in {', '.join(map(str, inputs.sets))}"
-            )
-    return SetOptions(channel or "web", frozenset(groups), abbreviations)
+            raise Ended(f"there is no group {', '.join(missing)} in {', '.join(map(str, sets))}")
+    return Options(channel or "web", frozenset(groups), abbreviations)
 
 
-def _import_all(shell: Shell, inputs: _Sources, options: SetOptions, tally: Tally) -> None:
-    """Import every conversation. Raises OSError for a recall set that cannot be read."""
+def _import_all(shell: Shell, inputs: list[Input], options: Options, tally: Tally) -> None:
+    """Import every conversation."""
     work = partial(carry_out, shell.client)
-    readings = _plans(inputs, options, tally)
+    position = 0  # bytes that are read
+
+    def advance(size: int) -> None:
+        nonlocal position
+        position += size
+
+    readings = _plans(inputs, replace(options, advance=advance), tally)
+    total = sum(it.source.size for it in inputs)
     try:
-        for one in each(work, readings, total=_total(inputs), title="Importing"):
+        for one in each(
+            work,
+            readings,
+            total=total or None,
+            title="Importing",
+            position=lambda: position,
+        ):
             tally.add(one)
             for skip in one.skips:
                 _leave_out(tally, skip)
@@ -199,8 +178,8 @@ def _import_all(shell: Shell, inputs: _Sources, options: SetOptions, tally: Tall
         raise Ended(f"{sentence} again goes on from there", code_of(error)) from error
 
 
-def _print_all(shell: Shell, inputs: _Sources, options: SetOptions, tally: Tally) -> None:
-    """Print the conversations that an import would bring. Raises OSError as `recall_sets.read`."""
+def _print_all(shell: Shell, inputs: list[Input], options: Options, tally: Tally) -> None:
+    """Print the conversations that an import would bring."""
     out = console()
     for plan in _plans(inputs, options, tally):
         begins = plan.beginning
@@ -226,51 +205,17 @@ def _print_all(shell: Shell, inputs: _Sources, options: SetOptions, tally: Tally
             _leave_out(tally, skip)
 
 
-def _plans(inputs: _Sources, options: SetOptions, tally: Tally) -> Iterator[Plan]:
-    """Yield the plans of all sources. What is none is left out. Raises OSError as
-    `recall_sets.read`.
-    """
-    for source in inputs.transcripts:
+def _plans(inputs: list[Input], options: Options, tally: Tally) -> Iterator[Plan]:
+    """Yield the plans of all inputs, and leave out what is none."""
+    for one in inputs:
         try:
-            for plan in _read(source):
+            for plan in one.read(options):
                 if isinstance(plan, Plan):
                     yield plan
                 else:
                     _leave_out(tally, plan)
         except OSError as error:
-            _leave_out(tally, Skip(str(source), f"cannot be read: {error.strerror}"))
-    for path in inputs.sets:
-        for plan in recall_sets.read(path, options):
-            if isinstance(plan, Plan):
-                yield plan
-            else:
-                _leave_out(tally, plan)
-    for export in inputs.exports:
-        try:
-            for plan in export.read():
-                if isinstance(plan, Plan):
-                    yield plan
-                else:
-                    _leave_out(tally, plan)
-        except OSError as error:
-            _leave_out(tally, Skip(export.name, f"cannot be read: {error.strerror}"))
-
-
-def _read(source: Path | BinaryIO) -> Iterator[Plan | Skip]:
-    if isinstance(source, Path):
-        with open(source, "rb", opener=open_regular) as file:
-            yield from plans.read(file, str(source))
-    else:
-        yield from plans.read(source, source.name)
-
-
-def _total(inputs: _Sources) -> int | None:
-    """Return the number of conversations, None where only reading everything would tell."""
-    if inputs.exports:
-        return None
-    if all(isinstance(it, Path) and it.match(plans.TRANSCRIPTS) for it in inputs.transcripts):
-        return len(inputs.transcripts) + sum(map(recall_sets.count, inputs.sets))
-    return None
+            _leave_out(tally, Skip(one.source.name, f"cannot be read: {error.strerror}"))
 
 
 def _leave_out(tally: Tally, skip: Skip) -> None:

@@ -8,6 +8,8 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from recollect.cli.printing import counted
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -15,27 +17,33 @@ THREADS = 8
 
 
 def each(
-    work: Callable[[T], R], things: Iterable[T], *, total: int | None, title: str
+    work: Callable[[T], R],
+    things: Iterable[T],
+    *,
+    total: int | None,
+    title: str,
+    position: Callable[[], int] | None = None,
 ) -> Iterator[R]:
     """Yield the results of `work` in the order of their completion.
 
     Things are taken as needed, in the caller's thread. The first error ends it. Without a terminal
-    there is no bar.
+    there is no bar. `position` tells how much of the total is done; without it, how many things.
     """
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[shown]}") if position else MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
     hidden = not (console.is_terminal and sys.stdout.isatty())
     pool = ThreadPoolExecutor(THREADS)
     try:
         with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
-            task = progress.add_task(title, total=total)
-            for result in _each(pool, work, things):
-                progress.advance(task)
+            task = progress.add_task(title, total=total, shown="")
+            for count, result in enumerate(_each(pool, work, things), start=1):
+                done = position() if position else count
+                progress.update(task, completed=done, shown=counted(count, "conversation"))
                 yield result
     finally:
         pool.shutdown(cancel_futures=True)

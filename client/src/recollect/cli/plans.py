@@ -1,25 +1,15 @@
-"""Plans of an import: one for each conversation, read from transcripts.
-
-A plan holds the requests that `sending` makes. `recall_sets` reads another format into plans.
+"""Plans of an import: one for each conversation. `formats` reads them, `sending` makes their
+requests.
 """
 
-import codecs
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from pathlib import PurePath
-from typing import Any, BinaryIO
+from dataclasses import dataclass, field
+from typing import Any
 
 from recollect import Message
-from recollect.cli import transcript
-from recollect.cli.transcript import LOST_CHANNEL, Beginning, Damaged
+from recollect.cli.transcript import Beginning
 
-_MOST_BEFORE = 10_000
-"""Lines after which a file in which no conversation has begun is given up."""
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""The first bytes of a file that a shell of Windows wrote, as in `recollect export > FILE`."""
 TRANSCRIPTS = "conv-*.jsonl"
 """Names of files that hold one conversation each, as a data folder and `export --folder` have them.
 """
@@ -121,150 +111,3 @@ def fingerprint(parts: Any) -> str:
     """
     text = json.dumps(parts, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:40]
-
-
-def read(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
-    """Yield the conversations of a transcript, and the lines that belong to none. Raises OSError.
-
-    A file named as one of a data folder holds one conversation, whose id is the file's name: a
-    copy under another name is another conversation. In any other file each line of the type `meta`
-    begins a conversation.
-    """
-    lines = _lines(file, name)
-    if PurePath(name).match(TRANSCRIPTS):
-        own = PurePath(name).name.removesuffix(".jsonl")
-        yield _plan_of_file(name, list(lines), own if transcript.is_conversation_id(own) else "")
-        return
-    group: list[_Line] = []
-    before: list[Skip] = []  # lines that belong to no conversation
-    for line in lines:
-        if line.kind == "meta":
-            yield from before
-            before.clear()
-            if group:
-                yield _plan_of_group(group)
-            group = [line]
-        elif group:
-            group.append(line)
-        else:
-            reason = "it stands before the line of the type `meta` that begins a conversation"
-            before.append(Skip(line.where, line.damage or reason))
-            if len(before) == _MOST_BEFORE:
-                break
-    if group:
-        yield _plan_of_group(group)
-    elif before:
-        yield _no_transcript(name, before)
-
-
-_NO_SHAPE = (
-    "no transcript of a conversation, which begins with a line of the type `meta`, no recall set,"
-    " and no export of ChatGPT, Claude or Gemini"
-)
-
-
-def _no_transcript(name: str, skips: list[Skip]) -> Skip:
-    shown = (f"{it.where}: {it.reason}" for it in skips[:3])
-    return Skip(name, "; ".join((_NO_SHAPE, *shown)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    where: str
-    fields: dict[str, Any]
-    damage: str = ""
-
-    @property
-    def kind(self) -> Any:
-        return self.fields.get("type")
-
-
-def _lines(file: BinaryIO, name: str) -> Iterator[_Line]:
-    for number, text in enumerate(file, start=1):
-        if not text.strip():
-            continue
-        where = f"{name}:{number}"
-        if number == 1 and text.startswith(_UTF_16):
-            yield _Line(number, where, {}, "the file is UTF-16: save it as UTF-8")
-            return
-        try:
-            yield _Line(number, where, transcript.decode(text))
-        except Damaged as error:
-            is_torn = text.startswith(b"{") and not text.endswith(b"\n")
-            torn = f"torn line: {len(text)} bytes without an end"
-            yield _Line(number, where, {}, torn if is_torn else str(error))
-
-
-def _plan_of_group(lines: list[_Line]) -> Plan | Skip:
-    """Return the plan of a conversation within a file, of which the first line is its `meta`."""
-    first = lines[0]
-    try:
-        beginning = transcript.beginning_of(first.fields)
-    except Damaged as error:
-        return Skip(f"the rest of {first.where}", str(error))
-    # A file may grow: its first two lines name a conversation without an id.
-    key = beginning.id or fingerprint([line.fields for line in lines[:2]])
-    plan = Plan(("transcript", key), first.where, beginning)
-    _add(plan, lines[1:], first.number)
-    return plan
-
-
-def _plan_of_file(name: str, lines: list[_Line], own: str) -> Plan | Skip:
-    """Return the plan of a file that holds one conversation, whose id is `own` if that is not
-    empty.
-
-    Where the line of the type `meta` is lost, the id and the times of the others are what is left.
-    """
-    beginning, lost = None, f"{name}:1"
-    plan = Plan((), lost, Beginning(own, LOST_CHANNEL))
-    for line in lines:
-        if line.kind == "meta" and beginning is None:
-            try:
-                beginning = transcript.beginning_of(line.fields | ({"id": own} if own else {}))
-            except Damaged as error:
-                plan.skips.append(Skip(line.where, str(error)))
-    _add(plan, [line for line in lines if line.kind != "meta"], 1)
-    if beginning is None:
-        times = [time for line in lines if (time := _time_of(line)) is not None]
-        if not own or not times:
-            return _no_transcript(name, plan.skips)
-        beginning = replace(plan.beginning, create_time=times[0])
-        reason = "the first line is lost, and channel, participants and model with it"
-        plan.skips.append(Skip(lost, f"{reason}: imported on channel {LOST_CHANNEL}"))
-    plan.beginning = beginning
-    plan.key = ("transcript", beginning.id or fingerprint([line.fields for line in lines[:2]]))
-    return plan
-
-
-def _add(plan: Plan, lines: list[_Line], first: int) -> None:
-    """Add what lines hold to a plan. Its numbers count from the line `first` of the file."""
-    last: tuple[Any, int, int] | None = None  # the stamp of the message right before
-    for line in lines:
-        number, stamp = str(line.number - first + 1), None
-        try:
-            if line.damage:
-                raise Damaged(line.damage)
-            if line.kind == "turn":
-                placed = Placed(transcript.message_of(line.fields), line.where)
-                stamp = transcript.stamp_of(line.fields)
-                goes_on = last and (last[0], last[2]) == (stamp[0], stamp[2]) and last[1] < stamp[1]
-                if goes_on and isinstance(batch := plan.steps[-1], Batch):
-                    batch.messages.append(placed)
-                else:
-                    plan.steps.append(Batch(number, [placed]))
-            elif line.kind == "event":
-                plan.steps.append(Event(number, line.fields, line.where))
-            else:
-                raise Damaged(f"a line of a kind that is not known: {line.kind}")
-        except Damaged as error:
-            plan.skips.append(Skip(line.where, str(error)))
-            continue  # a damaged line within a batch does not end it
-        last = stamp
-
-
-def _time_of(line: _Line) -> datetime | None:
-    try:
-        return transcript.time_of(line.fields["timestamp"])
-    except (KeyError, ValueError):
-        return None

@@ -70,6 +70,10 @@ class _Diverged(Exception):
     """Difference between a stored conversation and what an earlier import of the export brought."""
 
 
+class _Empty(Exception):
+    """A conversation of which the server took no message, and that is deleted again."""
+
+
 class _Sending:
     def __init__(self, client: Client, plan: Plan) -> None:
         self._client = client
@@ -96,8 +100,13 @@ class _Sending:
                 if isinstance(step, Batch):
                     for number, part in _within_limits(step):
                         self._append(number, part)
+                elif self._plan.grows and self._is_empty():
+                    self._calls.delete(self._id)
+                    raise _Empty
                 else:
                     self._record(step)
+        except _Empty:
+            return self._tally
         except _Diverged as error:
             self._refused(f"{self._id}: {error}")
         except TurnOutOfDate:
@@ -151,6 +160,10 @@ class _Sending:
         )
         events = [step for step in self._plan.steps if isinstance(step, Event)]
         return [*(batch for batch in remaining if batch.messages), *events]
+
+    def _is_empty(self) -> bool:
+        """Return whether the server took none of the messages, now or earlier."""
+        return not (self._tally.messages_new or self._tally.messages_known)
 
     def _leave_at_home(self) -> None:
         """Count a conversation that this server has by the same id and did not import.

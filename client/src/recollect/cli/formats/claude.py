@@ -5,15 +5,18 @@ in which they came. Here each run of blocks up to a result is a message of its o
 """
 
 import json
-from datetime import datetime
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
+from recollect.cli.formats.forms import conversations
+from recollect.cli.formats.talks import Talk, attachment, mapping, objects, text_of
+from recollect.cli.formats.trees import NOT_STATED, parent_of
 from recollect.cli.plans import Plan, Skip
-from recollect.cli.products.talks import Talk, attachment, mapping, moment, objects, text_of
 from recollect.cli.transcript import Damaged
 
 NAME = "claude"
+_WITHOUT_TEXT = {"text", "token_budget", "flag"}
+"""Blocks that may hold nothing of what was said."""
 
 
 def is_conversation(value: Any) -> bool:
@@ -30,47 +33,38 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     if not own:
         raise Damaged("uuid: it is missing")
     entries = [mapping(it, "chat_messages: a message") for it in messages]
-    branch = _branch(entries, text_of(fields.get("current_leaf_message_uuid")))
     talk = Talk(
         NAME,
         own,
         where,
         title=text_of(fields.get("name")),
-        create_time=moment(fields.get("created_at")),
+        create_time=fields.get("created_at"),
+        update_time=fields.get("updated_at"),
         url=f"https://claude.ai/chat/{own}",
-        branches=len(entries) - len(branch),
     )
-    for index, message in enumerate(branch, start=1):
-        _add(talk, message, text_of(message.get("uuid")) or f"message-{index}")
+    by_id: dict[str, dict[str, Any]] = {}
+    for index, it in enumerate(entries, start=1):
+        name = text_of(it.get("uuid")) or f"message-{index}"
+        by_id[f"{name}/{index}" if name in by_id else name] = it
+    key = "parent_message_uuid"
+    parents = {own: parent_of(it[key]) if key in it else NOT_STATED for own, it in by_id.items()}
+    if not any(it in by_id for it in parents.values()):
+        branch = list(by_id)  # exports of earlier versions have the messages in their order
+    else:
+        times = {own: it.get("created_at") for own, it in by_id.items()}
+        branch = talk.branch(parents, text_of(fields.get("current_leaf_message_uuid")), times)
+    talk.branches = len(entries) - len(branch)
+    for own in branch:
+        _add(talk, by_id[own], own)
     return talk.plan()
 
 
-def _branch(messages: list[dict[str, Any]], leaf: str) -> list[dict[str, Any]]:
-    """Return the messages of the branch that was shown last. Exports without branches name no
-    parents, and have the messages in order. Raises Damaged.
-    """
-    by_id = {own: it for it in messages if (own := text_of(it.get("uuid")))}
-    parents = {own: text_of(it.get("parent_message_uuid")) for own, it in by_id.items()}
-    if not any(parent in by_id for parent in parents.values()):
-        return messages
-    if leaf not in by_id:
-        ends = [name for name in by_id if name not in set(parents.values())]
-        if not ends:
-            raise Damaged("chat_messages: the parents of its messages form a circle")
-        leaf = max(ends, key=lambda name: text_of(by_id[name].get("created_at")))
-    branch: list[dict[str, Any]] = []
-    while leaf in by_id:
-        branch.append(by_id.pop(leaf))
-        leaf = parents[leaf]
-    return branch[::-1]
-
-
 def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
-    time = moment(message.get("created_at"))
+    time = message.get("created_at")
     blocks = list(objects(message.get("content")))
     match message.get("sender"):
         case "human":
-            texts = [_text(it) for it in blocks] if blocks else []
+            texts = [_read(talk, it) for it in blocks]
             if not any(texts):
                 texts = [text_of(message.get("text"))]
             files, pasted = _files(message)
@@ -108,7 +102,7 @@ def _files(message: dict[str, Any]) -> tuple[tuple[Attachment, ...], list[str]]:
     return tuple(files.values()), pasted
 
 
-def _answer(talk: Talk, blocks: list[dict[str, Any]], own: str, time: datetime | None) -> None:
+def _answer(talk: Talk, blocks: list[dict[str, Any]], own: str, time: Any) -> None:
     """Add the messages that an answer's blocks make."""
     count = 0
     texts: list[str] = []
@@ -129,7 +123,7 @@ def _answer(talk: Talk, blocks: list[dict[str, Any]], own: str, time: datetime |
 
     at = time
     for index, block in enumerate(blocks, start=1):
-        begins = moment(block.get("start_timestamp"))
+        begins = block.get("start_timestamp")
         match block.get("type"):
             case "thinking":
                 flush()
@@ -145,18 +139,26 @@ def _answer(talk: Talk, blocks: list[dict[str, Any]], own: str, time: datetime |
                     next_id(),
                     text_of(block.get("name")),
                     _text(block),
-                    moment(block.get("stop_timestamp")) or begins or at,
+                    block.get("stop_timestamp") or begins or at,
                     call_id=text_of(block.get("tool_use_id")),
                     isError=block.get("is_error") is True,
                 )
             case _:
-                if text := _text(block):
+                if text := _read(talk, block):
                     if calls:
                         flush()
                     texts.append(text)
         at = begins or at
     flush()
     talk.say(Role.ASSISTANT, f"{own}/thinking", "", at)  # thinking with nothing after it
+
+
+def _read(talk: Talk, block: dict[str, Any]) -> str:
+    """Return the text of a block, and name one of which nothing is read."""
+    text, kind = _text(block), text_of(block.get("type"))
+    if not text and kind not in _WITHOUT_TEXT:
+        talk.note(f"a block of the type {kind!r:.40} is not read")
+    return text
 
 
 def _text(value: Any) -> str:
@@ -172,3 +174,6 @@ def _text(value: Any) -> str:
     is_text = value.get("type") == "text"
     names = ["text"] if is_text else ["title", "text", "url", "name"]
     return "\n".join(filter(None, (text_of(value.get(name)) for name in names)))
+
+
+FORMAT = conversations(NAME, "Claude", is_conversation, plan)

@@ -5,7 +5,6 @@ follow within half an hour of each other are one here, named by the time of its 
 keeps a file for each conversation, named as it is.
 """
 
-import codecs
 import hashlib
 import json
 import re
@@ -14,14 +13,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import PurePath
-from typing import Any, BinaryIO
+from typing import Any
 
 from recollect import Role, ToolCall
 from recollect._shared.plain import time_text
+from recollect.cli.formats.forms import Format, Options, conversations
+from recollect.cli.formats.markup import plain_text
+from recollect.cli.formats.reading import Reading
+from recollect.cli.formats.talks import Talk, attachment, mapping, moment, objects, text_of
 from recollect.cli.plans import Plan, Skip
-from recollect.cli.products.items import items
-from recollect.cli.products.markup import plain_text
-from recollect.cli.products.talks import Talk, attachment, mapping, moment, objects, text_of
 from recollect.cli.transcript import Damaged
 
 NAME = "gemini"
@@ -39,11 +39,21 @@ _ATTACHED = re.compile(r"\s*Attached \d+ files?\.?\s*$")
 
 def is_activity(value: Any) -> bool:
     """Return whether an item is an entry of My Activity of this product."""
+    return any(_PRODUCT.search(it) for it in _products(value))
+
+
+def refusal(value: Any) -> str:
+    """Return why an item is none of this product if it is an entry of another of Google's."""
+    names = ", ".join(filter(None, dict.fromkeys(_products(value))))
+    return names and f"it is My Activity of {names:.80}, and none of its entries is one of Gemini"
+
+
+def _products(value: Any) -> list[str]:
     if not isinstance(value, dict) or not {"title", "time"} <= value.keys():
-        return False
+        return []
     products = value.get("products")
     labels = [value.get("header"), *(products if isinstance(products, list) else ())]
-    return any(_PRODUCT.search(text_of(it)) for it in labels)
+    return [text_of(it) for it in labels]
 
 
 def is_studio(value: Any) -> bool:
@@ -68,20 +78,22 @@ class _Entry:
         return f"{time_text(self.time)}/{digest}"
 
 
-def activity(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
+def _activity(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of My Activity as JSON. Raises OSError."""
-    yield from _talks(_entries(file, name))
+    del options
+    yield from _talks(_entries(reading))
 
 
-def page(file: BinaryIO, name: str) -> Iterator[Plan | Skip]:
+def _page(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of My Activity as HTML. Raises OSError."""
-    yield from _talks(_page_entries(file, name))
+    del options
+    yield from _talks(_page_entries(reading))
 
 
-def _entries(file: BinaryIO, name: str) -> Iterator[_Entry | Skip | None]:
+def _entries(reading: Reading) -> Iterator[_Entry | Skip | None]:
     """Yield the entries of a file: None for one that is no prompt."""
-    for number, value in items(file, is_activity):
-        where = f"{name} entry {number}"
+    for place, value in reading.items(is_activity):
+        where = place.replace(" item ", " entry ")
         if isinstance(value, Damaged):
             yield Skip(where, str(value))
         elif not is_activity(value):
@@ -239,16 +251,15 @@ class _Page(HTMLParser):
         self.handle_data(f"&#{name};")
 
 
-def _page_entries(file: BinaryIO, name: str) -> Iterator[_Entry | Skip | None]:
+def _page_entries(reading: Reading) -> Iterator[_Entry | Skip | None]:
     cells: list[tuple[str, str]] = []
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     page = _Page(lambda header, html: cells.append((header, html)))
     number = 0
-    while data := file.read(1 << 20):
-        page.feed(decoder.decode(data))
+    for text in reading.text():
+        page.feed(text)
         for header, html in cells:
             number += 1
-            yield _cell(f"{name} entry {number}", header, html)
+            yield _cell(f"{reading.name} entry {number}", header, html)
         cells.clear()
 
 
@@ -272,15 +283,24 @@ _FILES = {
     "driveImage": "image/*",
     "driveVideo": "video/*",
     "driveAudio": "audio/*",
+    "youtubeVideo": "video/*",
 }
+_INLINE = ("inlineFile", "inlineImage", "inlineData")
+_DETAILS = {
+    "role", "createTime", "tokenCount", "finishReason", "isThought", "safetyRatings", "branchParent",
+    "branchChildren", "thinkingBudget", "thoughtSignatures", "isEdited", "grounding", "errorMessage",
+}  # fmt: skip
+"""Members of a chunk beside what was said in it."""
 
 
-def studio(value: Any, name: str) -> Plan | Skip:
+def studio(value: Any, where: str) -> Plan | Skip:
     """Return the plan of a file of AI Studio. Raises Damaged."""
     chunks = mapping(mapping(value, "file").get("chunkedPrompt"), "chunkedPrompt").get("chunks")
     if not isinstance(chunks, list):
         raise Damaged("chunkedPrompt: chunks is no list")
-    title = PurePath(name).name.removesuffix(".json")
+    # The file has no id and no title within it: its name is both.
+    name = _PLACE.sub("", where)
+    title = PurePath(name.rpartition(":")[2]).name.removesuffix(".json")
     settings = value.get("runSettings")
     model = text_of(settings.get("model")) if isinstance(settings, dict) else ""
     times = (moment(it.get("createTime")) for it in objects(chunks))
@@ -292,43 +312,78 @@ def studio(value: Any, name: str) -> Plan | Skip:
     return talk.plan()
 
 
-def _studio_text(value: Any) -> str:
-    """Return the text of a chunk, which may come in parts; thinking is none of it."""
+_PLACE = re.compile(r"(?::\d+| conversation \d+)$")
+
+
+def _studio_text(value: Any, *, is_thought: bool = False) -> str:
+    """Return the text of a chunk, which may come in parts of which some are thinking."""
     if not isinstance(value, dict):
         return ""
-    parts = (text_of(it.get("text")) for it in objects(value.get("parts")) if not it.get("thought"))
+    parts = (
+        text_of(it.get("text"))
+        for it in objects(value.get("parts"))
+        if bool(it.get("thought")) == is_thought
+    )
     return text_of(value.get("text")) or "".join(parts)
 
 
 def _chunk(talk: Talk, chunk: dict[str, Any], index: int, model: str) -> None:
-    text, time = _studio_text(chunk), moment(chunk.get("createTime"))
+    text, time = _studio_text(chunk), chunk.get("createTime")
     # A file may be edited in its middle: what was said names a chunk beside its place.
     content = {key: chunk[key] for key in ("text", "role", *_FILES) if key in chunk}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
     own = f"chunk-{index}/{digest}"
     files = [
-        attachment(f"https://drive.google.com/file/d/{it['id']}", media_type=kind)
+        attachment(f"{_url_of(key)}{it['id']}", media_type=kind)
         for key, kind in _FILES.items()
         if isinstance(it := chunk.get(key), dict) and text_of(it.get("id"))
     ]
-    for key in ("inlineFile", "inlineImage", "inlineData"):
+    for key in _INLINE:
         if isinstance(it := chunk.get(key), dict):
             kind = text_of(it.get("mimeType"))
             files.append(attachment(f"gemini-export:{talk.id}/{index}", media_type=kind))
+    code, ran = chunk.get("executableCode"), chunk.get("codeExecutionResult")
     match chunk.get("role"):
         case "user":
-            talk.say(Role.USER, own, text, time, attachments=tuple(files))
+            is_read = talk.say(Role.USER, own, text, time, attachments=files)
         case "model" if chunk.get("isThought") is True:
-            talk.think(
-                text or "".join(text_of(it.get("text")) for it in objects(chunk.get("parts")))
-            )
-        case "model" if isinstance(code := chunk.get("executableCode"), dict):
-            call = ToolCall(own, "code_execution", json.dumps(code, ensure_ascii=False))
-            talk.say(Role.ASSISTANT, own, text, time, calls=(call,), model=model)
-        case "model" if isinstance(ran := chunk.get("codeExecutionResult"), dict):
-            failed = text_of(ran.get("outcome")) not in {"", "OUTCOME_OK"}
-            talk.result(own, "code_execution", text_of(ran.get("output")), time, isError=failed)
+            thought = text or _studio_text(chunk, is_thought=True)
+            talk.think(thought)
+            is_read = bool(thought)
         case "model":
-            talk.say(Role.ASSISTANT, own, text, time, attachments=tuple(files), model=model)
+            calls = []
+            if isinstance(code, dict):
+                calls.append(ToolCall(own, "code_execution", json.dumps(code, ensure_ascii=False)))
+            is_read = (not ran or bool(text or files or calls)) and talk.say(
+                Role.ASSISTANT, own, text, time, calls=calls, attachments=files, model=model
+            )
+            if isinstance(ran, dict):
+                failed = text_of(ran.get("outcome")) not in {"", "OUTCOME_OK"}
+                name = f"{own}/result" if calls else own
+                output = text_of(ran.get("output"))
+                talk.result(name, "code_execution", output, time, isError=failed)
+                is_read = True
         case role:
             raise Damaged(f"chunk {index}: role {role!r:.50} is neither 'user' nor 'model'")
+    known = {"text", "parts", "executableCode", "codeExecutionResult", *_FILES, *_INLINE}
+    if odd := [it for it, value in chunk.items() if value and it not in known | _DETAILS]:
+        talk.note(f"chunk {index}: not read of it: {', '.join(odd):.80}")
+    elif not is_read:
+        talk.hidden += 1
+
+
+def _url_of(key: str) -> str:
+    """Return the beginning of the address of a file of a kind."""
+    if key == "youtubeVideo":
+        return "https://www.youtube.com/watch?v="
+    return "https://drive.google.com/file/d/"
+
+
+def _is_page(head: bytes) -> bool:
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    return text.startswith(b"<") and (b"mdl-typography--title" in text or b"outer-cell" in text)
+
+
+ACTIVITY = Format(NAME, "Gemini", _activity, is_activity, refusal=refusal)
+PAGE = Format(NAME, "Gemini", _page, is_head=_is_page)
+STUDIO = conversations(NAME, "Gemini", is_studio, studio)

@@ -1,14 +1,14 @@
 """Recall sets read into plans: folders with a `conversations.jsonl`, one conversation a line."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from recollect import Message, Role
 from recollect.cli import transcript
-from recollect.cli.options import open_regular
+from recollect.cli.formats.forms import Format, Options
+from recollect.cli.formats.reading import Reading, Source
 from recollect.cli.plans import Batch, Event, Placed, Plan, Skip
 from recollect.cli.transcript import Beginning, Damaged
 
@@ -18,49 +18,48 @@ MAX_NAME = 256
 """Limits of the contract: characters of a participant's name, and participants."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetOptions:
-    """The choices of who imports a set."""
-
-    channel: str = "web"
-    """The channel of the conversations, which a set does not name."""
-    groups: frozenset[str] = frozenset()
-    """Groups to import. Empty means all."""
-    abbreviations: bool = False
-    """Record the set's abbreviations as the conversations' notes."""
+def is_conversation(value: Any) -> bool:
+    """Return whether a line is a conversation of a recall set, or was to be one."""
+    return isinstance(value, dict) and "type" not in value and {"group", "id"} <= value.keys()
 
 
-def read(path: Path, options: SetOptions) -> Iterator[Plan | Skip]:
+def read(path: Path, options: Options) -> Iterator[Plan | Skip]:
     """Yield the conversations of a set's file, and the lines that are none. Raises OSError."""
-    for where, line in _lines(path):
-        if isinstance(line, Damaged):
-            yield Skip(where, str(line))
-        elif not options.groups or line.get("group") in options.groups:
-            yield _plan(path, where, line, options)
+    with Source(path).open() as reading:
+        yield from _read(reading, options)
 
 
 def groups(path: Path) -> set[str]:
     """Return the names of the groups in a set's file. Raises OSError."""
-    lines = (line for _, line in _lines(path) if not isinstance(line, Damaged))
-    return {group for line in lines if isinstance(group := line.get("group"), str)}
+    with Source(path).open() as reading:
+        lines = (line for _, line in _lines(reading) if not isinstance(line, Damaged))
+        return {group for line in lines if isinstance(group := line.get("group"), str)}
 
 
-def count(path: Path) -> int:
-    """Return the number of lines in a set's file. Raises OSError."""
-    return sum(1 for _ in _lines(path))
+def _read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+    folder = (reading.path.resolve() if reading.path else PurePath(reading.name)).parent.name
+    for where, line in _lines(reading):
+        if isinstance(line, Damaged):
+            yield Skip(where, str(line))
+        elif not options.groups or line.get("group") in options.groups:
+            yield _plan(folder, where, line, options)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | Damaged]]:
-    with open(path, "rb", opener=open_regular) as file:
-        for number, text in enumerate(file, start=1):
-            if text.strip():
-                try:
-                    yield f"{path}:{number}", transcript.decode(text)
-                except Damaged as error:
-                    yield f"{path}:{number}", error
+FORMAT = Format("recall-set", "recall sets", _read, is_conversation)
 
 
-def _plan(path: Path, where: str, line: dict[str, Any], options: SetOptions) -> Plan | Skip:
+def _lines(reading: Reading) -> Iterator[tuple[str, dict[str, Any] | Damaged]]:
+    for number, text in reading.lines():
+        if text.strip():
+            where = f"{reading.name}:{number}"
+            try:
+                reading.check_line(text)
+                yield where, transcript.decode(text)
+            except Damaged as error:
+                yield where, error
+
+
+def _plan(folder: str, where: str, line: dict[str, Any], options: Options) -> Plan | Skip:
     try:
         group, own = _text(line, "group"), _text(line, "id")
         started = _time(line, "started")
@@ -87,7 +86,7 @@ def _plan(path: Path, where: str, line: dict[str, Any], options: SetOptions) -> 
         event = {"type": "event", "event": "abbreviation", "text": abbreviation}
         steps.append(Event("abbreviation", event, where))
     return Plan(
-        key=("recall-set", path.resolve().parent.name, group, own, options.channel),
+        key=("recall-set", folder, group, own, options.channel),
         where=where,
         beginning=Beginning("", options.channel, started, participants[:MAX_PARTICIPANTS]),
         steps=steps,

@@ -6,24 +6,22 @@ owner saw it last.
 """
 
 import json
+import re
 from typing import Any
 
 from recollect import Attachment, Role, ToolCall
+from recollect.cli.formats.forms import conversations
+from recollect.cli.formats.talks import Talk, attachment, mapping, objects, text_of
+from recollect.cli.formats.trees import NOT_STATED, parent_of
 from recollect.cli.plans import Plan, Skip
-from recollect.cli.products.talks import (
-    Talk,
-    attachment,
-    mapping,
-    objects,
-    seconds,
-    text_of,
-)
 from recollect.cli.transcript import Damaged
 
 NAME = "chatgpt"
 _NEW = "New chat"
 """The title of a conversation that the product has not named."""
 _SHOWN_TO_ALL = {"", "all", "assistant"}
+_ANY_MARK = re.compile("[\ue200-\ue20f]")
+_MARK = re.compile("(?P<space> ?)\ue200(?P<mark>[^\ue200\ue201]*)\ue201")
 _NOT_SAID = {"user_editable_context", "model_editable_context", "reasoning_recap"}
 
 
@@ -39,16 +37,17 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     if not own:
         raise Damaged("conversation_id: it is missing")
     title = text_of(fields.get("title"))
-    branch = _branch(nodes, fields.get("current_node"))
     talk = Talk(
         NAME,
         own,
         where,
         title="" if title == _NEW else title,
-        create_time=seconds(fields.get("create_time")),
+        create_time=fields.get("create_time"),
+        update_time=fields.get("update_time"),
         url=f"https://chatgpt.com/c/{own}",
         is_archived=fields.get("is_archived") is True,
     )
+    branch = _branch(talk, nodes, text_of(fields.get("current_node")))
     on_branch = set(branch)
     talk.branches = sum(
         _is_said(node.get("message"))
@@ -59,42 +58,28 @@ def plan(fields: Any, where: str) -> Plan | Skip:
         message = nodes[name].get("message")
         if message is None:
             continue  # the root
-        if _is_said(message):
-            _add(talk, message, name)
-        else:
+        if not _is_said(message) or not _add(talk, message, name):
             talk.hidden += 1
     return talk.plan()
 
 
-def _branch(nodes: dict[str, Any], end: Any) -> list[str]:
+def _branch(talk: Talk, nodes: dict[str, Any], end: str) -> list[str]:
     """Return the nodes from the root to the end. Raises Damaged."""
-    if not isinstance(end, str) or end not in nodes:
-        # Some conversations lack it: the newest node without children is where it ended.
-        leaves = [
-            name for name, node in nodes.items() if isinstance(node, dict) and not _children(node)
-        ]
-        if not leaves:
-            raise Damaged("current_node: it is missing, and the mapping has no end")
-        end = max(leaves, key=lambda name: _time_of(nodes[name]))
-    branch: list[str] = []
-    passed = set()
-    while isinstance(end, str) and end in nodes:
-        if end in passed:
-            raise Damaged(f"mapping: node {end} is its own ancestor")
-        passed.add(end)
-        branch.append(end)
-        end = mapping(nodes[end], f"mapping: node {end}").get("parent")
-    return branch[::-1]
-
-
-def _children(node: dict[str, Any]) -> bool:
-    return bool(node.get("children"))
-
-
-def _time_of(node: dict[str, Any]) -> float:
-    message = node.get("message")
-    time = seconds(message.get("create_time")) if isinstance(message, dict) else None
-    return time.timestamp() if time else 0.0
+    parents: dict[str, str | None] = {}
+    times: dict[str, Any] = {}
+    by_child: dict[str, str] = {}
+    for name, node in nodes.items():
+        node = mapping(node, f"mapping: node {name}")
+        children = node.get("children")
+        for child in children if isinstance(children, list) else ():
+            by_child[text_of(child)] = name
+        parents[name] = parent_of(node["parent"]) if "parent" in node else NOT_STATED
+        message = node.get("message")
+        times[name] = message.get("create_time") if isinstance(message, dict) else None
+    for name, parent in parents.items():
+        if parent == NOT_STATED:
+            parents[name] = by_child.get(name, NOT_STATED)
+    return talk.branch(parents, end, times)
 
 
 def _is_said(message: Any) -> bool:
@@ -116,11 +101,12 @@ def _role(message: dict[str, Any]) -> str:
     return text_of(author.get("role")) if isinstance(author, dict) else ""
 
 
-def _add(talk: Talk, message: dict[str, Any], name: str) -> None:
+def _add(talk: Talk, message: dict[str, Any], name: str) -> bool:
+    """Add a message. Return False for an empty one."""
     content = message["content"]
     metadata = message.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    own, time = text_of(message.get("id")) or name, seconds(message.get("create_time"))
+    own, time = text_of(message.get("id")) or name, message.get("create_time")
     text, files = _read(content)
     match _role(message):
         case "user":
@@ -134,26 +120,61 @@ def _add(talk: Talk, message: dict[str, Any], name: str) -> None:
                 for it in objects(metadata.get("attachments"))
                 if it.get("id")
             }
-            talk.say(Role.USER, own, text, time, attachments=tuple(files.values()))
+            return talk.say(Role.USER, own, text, time, attachments=files.values())
         case "tool":
             author = text_of(message["author"].get("name"))
             talk.result(own, author, text, time, files=[it.uri for it in files.values()])
         case _:
             recipient = text_of(message.get("recipient"))
             model = text_of(metadata.get("model_slug"))
+            text = _without_marks(text, metadata)
             if content.get("content_type") == "thoughts":
                 for it in objects(content.get("thoughts")):
                     parts = (text_of(it.get("summary")), text_of(it.get("content")))
                     talk.think("\n".join(filter(None, parts)))
             elif recipient not in _SHOWN_TO_ALL:
-                call = ToolCall(own, recipient, text)
-                talk.say(Role.ASSISTANT, own, "", time, calls=(call,), model=model)
+                return talk.say(
+                    Role.ASSISTANT,
+                    own,
+                    "",
+                    time,
+                    calls=[ToolCall(own, recipient, text)],
+                    model=model,
+                )
             elif text_of(message.get("channel")) == "analysis":
                 talk.think(text)
             else:
-                talk.say(
-                    Role.ASSISTANT, own, text, time, attachments=tuple(files.values()), model=model
-                )
+                files_ = files.values()
+                return talk.say(Role.ASSISTANT, own, text, time, attachments=files_, model=model)
+    return True
+
+
+def _without_marks(text: str, metadata: dict[str, Any]) -> str:
+    """Return a text as the product shows it: without its private marks of citations, which are
+    replaced by their links where the export has them, and with the names within entities.
+    """
+    if not _ANY_MARK.search(text):
+        return text
+    for it in objects(metadata.get("content_references")):
+        mark, shown = text_of(it.get("matched_text")), text_of(it.get("alt"))
+        if shown and _ANY_MARK.search(mark):
+            text = text.replace(mark, shown)
+    return _ANY_MARK.sub("", _MARK.sub(_shown, text))
+
+
+def _shown(mark: re.Match[str]) -> str:
+    """Return the name that a mark stands for, with the space before it; nothing for a source."""
+    kind, *parts = mark["mark"].split("\ue202")
+    name = ""
+    if kind == "entity" and parts:
+        try:
+            values = json.loads(parts[0])
+            name = values[1] if isinstance(values, list) and isinstance(values[1], str) else ""
+        except (ValueError, IndexError, RecursionError):
+            name = ""
+    elif kind in {"url", "link_title"} and parts:
+        name = parts[0]
+    return f"{mark['space']}{name}" if name else ""
 
 
 def _read(content: dict[str, Any]) -> tuple[str, dict[str, Attachment]]:
@@ -192,3 +213,6 @@ def _read(content: dict[str, Any]) -> tuple[str, dict[str, Attachment]]:
 
 def _joined(content: dict[str, Any], *names: str) -> str:
     return "\n".join(filter(None, (text_of(content.get(name)) for name in names)))
+
+
+FORMAT = conversations(NAME, "ChatGPT", is_conversation, plan)

@@ -1,0 +1,321 @@
+"""Reads sources of an import in bounded memory: bytes, lines, text, and JSON values one by one."""
+
+import codecs
+import json
+import lzma
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from recollect.cli.options import open_regular
+from recollect.cli.plans import Skip
+from recollect.cli.printing import counted
+from recollect.cli.transcript import Damaged
+
+_CHUNK = 1 << 20
+"""Bytes of one read."""
+MAX_ITEM = 64 << 20
+"""Characters of one line or JSON value. The memory of an import is bounded by it."""
+_NEAR_END = 64
+"""Characters before the end of what is read in which an error may come from what is not yet."""
+_SPACE = re.compile(r"[\s,]*")
+_MEMBER = re.compile(r'\{\s*"[^"\\]*"')
+_DECODER = json.JSONDecoder()
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The first bytes of a file that a shell of Windows wrote."""
+_ESCAPED = re.compile("[\udc80-\udcff]")
+_WINDOWS = {
+    0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte)
+    for byte in range(0x80, 0x100)
+}
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""Errors of archives that are damaged, encrypted, or compressed in a way that Python does not know.
+"""
+
+
+def ignore(size: int) -> None:
+    """Take the number of bytes that were read where nobody counts them."""
+    del size
+
+
+Item = tuple[str, Any]
+"""The place of a JSON value in its file, and the value or a Damaged that says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file, a file within an archive, or a stream such as standard input."""
+
+    path: Path | BinaryIO
+    member: str = ""
+    """Its name within the archive. Empty where the path is the file."""
+
+    @property
+    def name(self) -> str:
+        """The name to show."""
+        if not isinstance(self.path, Path):
+            return self.path.name
+        return f"{self.path}:{self.member}" if self.member else str(self.path)
+
+    @property
+    def size(self) -> int:
+        """Its bytes; 0 where only reading it would tell."""
+        try:
+            if not isinstance(self.path, Path):
+                return 0
+            if not self.member:
+                return self.path.stat().st_size
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.getinfo(self.member).file_size
+        except (*DAMAGE, OSError, KeyError):
+            return 0
+
+    @contextmanager
+    def open(self, advance: Callable[[int], None] = ignore) -> Iterator["Reading"]:
+        """Open the source. Raises OSError, and while it is read any of DAMAGE."""
+        if not isinstance(self.path, Path):
+            yield Reading(self.path, self.name, advance=advance)
+        elif self.member:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
+                yield Reading(cast(BinaryIO, file), self.name, advance=advance)
+        else:
+            with open(self.path, "rb", opener=open_regular) as file:
+                yield Reading(file, self.name, self.path, advance=advance)
+
+
+class Reading:
+    """An open source."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        name: str,
+        path: Path | None = None,
+        *,
+        max_item: int = MAX_ITEM,
+        advance: Callable[[int], None] = ignore,
+    ) -> None:
+        self.name = name
+        self.path = path
+        """The file on disk, None for another source. A database is opened by it."""
+        self._file = file
+        self._max_item = max_item
+        self._advance = advance
+        self._guessed = 0  # bytes that are no UTF-8
+
+    def head(self, size: int) -> bytes:
+        """Return the beginning, which is not read again."""
+        return self._file.read(size)
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each line with its number. One that is too long is passed over in parts, and
+        yielded as its beginning alone, which `check_line` refuses.
+        """
+        number = 0
+        while line := self._file.readline(self._max_item + 1):
+            number += 1
+            self._advance(len(line))
+            if len(line) > self._max_item and not line.endswith(b"\n"):
+                part = line
+                while part and not part.endswith(b"\n"):
+                    part = self._file.readline(_CHUNK)
+                    self._advance(len(part))
+            yield number, line
+
+    def check_line(self, line: bytes) -> None:
+        """Refuse a line that is too long. Raises Damaged."""
+        if len(line) > self._max_item:
+            raise self._too_long()
+
+    def text_lines(self) -> Iterator[tuple[int, str | Damaged]]:
+        """Yield the text of each line, without its end, and its number."""
+        for number, line in self.lines():
+            if len(line) > self._max_item:
+                yield number, self._too_long()
+                continue
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+            yield number, self._without_escapes(text).rstrip("\r\n")
+
+    def text(self) -> Iterator[str]:
+        """Yield the text in parts."""
+        data = self._file.read(_CHUNK)
+        name = "utf-16" if data.startswith(_UTF_16) else "utf-8-sig"
+        decoder = codecs.getincrementaldecoder(name)("surrogateescape")
+        while data:
+            self._advance(len(data))
+            yield self._without_escapes(decoder.decode(data))
+            data = self._file.read(_CHUNK)
+        yield self._without_escapes(decoder.decode(b"", final=True))
+
+    def items(self, is_item: Callable[[Any], bool]) -> Iterator[Item]:
+        """Yield the JSON values: the elements of a list, the values of lines, or the only value.
+
+        Behind a damaged one the next is looked for: in a list an object that `is_item` accepts,
+        else the next line.
+        """
+        return _Items(self.text(), self.name, is_item, self._max_item).items()
+
+    def guesses(self) -> Iterator[Skip]:
+        """Yield what had to be guessed of the bytes that were read."""
+        if self._guessed:
+            what = "is" if self._guessed == 1 else "are"
+            reason = f"{counted(self._guessed, 'byte')} {what} no UTF-8"
+            yield Skip(self.name, f"{reason}: they are read as Windows-1252")
+
+    def _without_escapes(self, text: str) -> str:
+        if text.isascii() or not (count := len(_ESCAPED.findall(text))):
+            return text
+        self._guessed += count
+        return text.translate(_WINDOWS)
+
+    def _too_long(self) -> Damaged:
+        return Damaged(f"it has more than {self._max_item >> 20} million characters")
+
+
+class _Items:
+    """Decodes JSON values from the parts of a text."""
+
+    def __init__(
+        self, parts: Iterator[str], name: str, is_item: Callable[[Any], bool], max_item: int
+    ) -> None:
+        self._parts = parts
+        self._name = name
+        self._is_item = is_item
+        self._max_item = max_item
+        self._text = ""
+        self._at = 0
+        self._line = 1
+        self._is_whole = False  # the source is read to its end
+        self._is_list = False
+        self._first = ""  # the first member's name, with its brace: how an item begins
+
+    def items(self) -> Iterator[Item]:
+        self._skip_space()
+        self._is_list = self._text.startswith("[", self._at)
+        self._move(self._at + self._is_list)
+        number, has_good = 0, False
+        while self._has_item():
+            number += 1
+            if not self._first and (member := _MEMBER.match(self._text, self._at)):
+                self._first = member[0]
+            where = self._where(number)
+            try:
+                value = self._item()
+                has_good = True
+                yield where, value
+            except Damaged as error:
+                yield where, error
+                if has_good and not self._is_list:
+                    self._to_next_line()  # each line that is damaged is named
+                    continue
+                if (value := self._next_item()) is None:
+                    return
+                number, has_good = number + 1, True
+                yield self._where(number), value
+
+    def _to_next_line(self) -> None:
+        while (end := self._text.find("\n", self._at)) < 0 and not self._is_whole:
+            self._move(len(self._text))
+            self._read(_CHUNK)
+        self._move(end + 1 if end >= 0 else len(self._text))
+
+    def _where(self, number: int) -> str:
+        return f"{self._name} item {number}" if self._is_list else f"{self._name}:{self._line}"
+
+    def _has_item(self) -> bool:
+        """Go to the next item. Return whether there is one."""
+        self._skip_space()
+        return self._at < len(self._text) and not (self._is_list and self._text[self._at] == "]")
+
+    def _item(self) -> Any:
+        """Return the item that begins here. Raises Damaged."""
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                near = 0 if self._is_whole else _NEAR_END
+                is_cut = error.msg.startswith("Unterminated") or error.pos >= (
+                    len(self._text.rstrip()) - near
+                )
+                if self._is_whole or not is_cut:
+                    reason = f"no JSON: {error.msg}"
+                    raise Damaged("it is cut off" if is_cut else reason) from None
+                size = len(self._text) - self._at
+                if size > self._max_item:
+                    most = self._max_item >> 20
+                    raise Damaged(f"it has more than {most} million characters") from None
+                # As much again as is read of it: a large item is decoded a few times only.
+                self._read(min(max(_CHUNK, size), self._max_item + 1 - size))
+            except RecursionError:
+                raise Damaged("it is nested too deep") from None
+            except ValueError as error:  # a number of more digits than Python takes
+                raise Damaged(f"no JSON: {error}") from None
+            else:
+                self._move(end)
+                return value
+
+    def _next_item(self) -> Any:
+        """Return the next item behind a damaged one, None where there is none."""
+        while True:
+            self._at += 1  # no line ends where an item begins
+            while (start := self._start()) >= 0:
+                self._move(start)
+                try:
+                    value = self._item()
+                except Damaged:
+                    self._at += 1
+                    continue
+                if self._is_item(value) or (not self._is_list and isinstance(value, dict)):
+                    return value
+            if self._is_whole:
+                return None
+            self._move(max(self._at, len(self._text) - _NEAR_END))
+            self._read(_CHUNK)
+
+    def _start(self) -> int:
+        """Return where an item may begin, -1 for nowhere in what is read."""
+        if not self._is_list:
+            end = self._text.find("\n", self._at)
+            return end + 1 if 0 <= end < len(self._text) - 1 else -1
+        if self._first:
+            return self._text.find(self._first, self._at)
+        match = _MEMBER.search(self._text, self._at)
+        return match.start() if match else -1
+
+    def _skip_space(self) -> None:
+        while True:
+            match = _SPACE.match(self._text, self._at)
+            assert match is not None
+            self._move(match.end())
+            if self._at < len(self._text) or self._is_whole:
+                return
+            self._read(_CHUNK)
+
+    def _move(self, end: int) -> None:
+        if not self._is_list:
+            self._line += self._text.count("\n", self._at, end)
+        self._at = end
+
+    def _read(self, size: int) -> None:
+        """Read about so many characters more, at least one part."""
+        parts = [self._text[self._at :]]
+        while size > 0:
+            part = next(self._parts, None)
+            if part is None:
+                self._is_whole = True
+                break
+            parts.append(part)
+            size -= len(part)
+        self._text, self._at = "".join(parts), 0

@@ -1,0 +1,114 @@
+"""The table of formats, and how a source is recognised: by all that is in it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from recollect.cli import plans
+from recollect.cli.formats import chatgpt, claude, gemini, recall_sets, transcripts
+from recollect.cli.formats.forms import Format, Options
+from recollect.cli.formats.reading import DAMAGE, Source
+from recollect.cli.plans import Plan, Skip
+from recollect.cli.transcript import Damaged
+
+TRANSCRIPT = transcripts.FORMAT
+RECALL_SET = recall_sets.FORMAT
+EXPORTS: tuple[Format, ...] = (
+    chatgpt.FORMAT,
+    claude.FORMAT,
+    gemini.ACTIVITY,
+    gemini.PAGE,
+    gemini.STUDIO,
+)
+"""The formats of other products."""
+FORMATS = (TRANSCRIPT, RECALL_SET, *EXPORTS)
+NAMES = tuple(dict.fromkeys(it.name for it in EXPORTS))
+"""The values of `--format`."""
+_HEAD = 1 << 16
+"""Bytes of a file that is no JSON by which it is recognised."""
+_SHOWN = 5
+"""Members of an unknown JSON object that are named."""
+
+
+class Unknown(Exception):
+    """A source that is of none of the formats, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A source, and its format; the reason why it is left out where it has none."""
+
+    source: Source
+    format: Format | None
+    reason: str = ""
+
+    def read(self, options: Options) -> Iterator[Plan | Skip]:
+        """Yield the conversations, and what is left out or guessed. Raises OSError."""
+        name = self.source.name
+        if self.format is None:
+            yield Skip(name, self.reason)
+            return
+        try:
+            with self.source.open(options.advance) as reading:
+                yield from self.format.read(reading, options)
+                yield from reading.guesses()
+        except DAMAGE as error:
+            yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")  # of bzip2
+
+
+def of_name(name: str) -> tuple[Format, ...]:
+    """Return the formats that `--format` names; all of them for an empty name."""
+    return tuple(it for it in EXPORTS if it.name == name) if name else FORMATS
+
+
+def recognise(source: Source, formats: Sequence[Format]) -> Format:
+    """Return which of the formats a source has. Raises Unknown, OSError and any of DAMAGE."""
+    if PurePath(source.name).match(plans.TRANSCRIPTS) and TRANSCRIPT in formats:
+        return TRANSCRIPT
+    with source.open() as reading:
+        head = reading.head(_HEAD)
+    for it in formats:
+        if it.is_head and it.is_head(head):
+            return it
+    if not head.lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n").startswith((b"[", b"{")):
+        raise Unknown("it is neither JSON nor any other text that is known")
+    return _of_values(source, [it for it in formats if it.is_item])
+
+
+def _of_values(source: Source, formats: Sequence[Format]) -> Format:
+    """Return the format of the first JSON value that has one. Raises Unknown."""
+    first: Any = None
+    has_value, damage = False, ""
+
+    def is_any(value: Any) -> bool:
+        return any(it.is_item and it.is_item(value) for it in formats)
+
+    with source.open() as reading:
+        for where, value in reading.items(is_any):
+            if isinstance(value, Damaged):
+                damage = damage or f"{where}: {value}"
+                continue
+            for it in formats:
+                if it.is_item and it.is_item(value):
+                    return it
+            if not has_value:
+                has_value, first = True, value
+    if not has_value:
+        raise Unknown(damage or "it is JSON without anything in it")
+    reasons = (it.refusal(first) for it in formats if it.refusal)
+    shape = next(filter(None, reasons), "") or (
+        f"it is JSON of a shape that is not known: {_shape_of(first)}"
+    )
+    raise Unknown(f"{shape}; {damage}" if damage else shape)
+
+
+def _shape_of(value: Any) -> str:
+    if isinstance(value, dict):
+        names = [it if it.isprintable() else ascii(it) for it in list(value)[:_SHOWN]]
+        return ", ".join(f"{it:.40}" for it in names) or "an empty object"
+    return "a list" if isinstance(value, list) else "a text" if isinstance(value, str) else "values"

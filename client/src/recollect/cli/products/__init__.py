@@ -1,1 +1,0 @@
-"""Exports of other products, read into plans of an import: `chatgpt`, `claude` and `gemini`."""
