@@ -16,6 +16,7 @@ from recollect import (
     AlreadyExists,
     ArchiveFilter,
     Client,
+    Conversation,
     ErrorReason,
     FailedPrecondition,
     InvalidArgument,
@@ -131,13 +132,17 @@ class _Sending:
         conversation = self._calls.get(self._id)
         if not conversation.message_count:
             return self._plan.steps
+        batches = [step for step in self._plan.steps if isinstance(step, Batch)]
+        events = [step for step in self._plan.steps if isinstance(step, Event)]
+        planned = [it for batch in batches for it in batch.messages]
+        if self._is_whole(conversation, planned):
+            self._tally.messages_known = self._handled = len(planned)
+            return list(events)
         stored = [
             it.metadata.get("importId")
             for it in read_history(self._client.conversations.load, conversation).messages
         ]
         stored_ids = {it for it in stored if it is not None}
-        batches = [step for step in self._plan.steps if isinstance(step, Batch)]
-        planned = [it for batch in batches for it in batch.messages]
         ids = [it.message.metadata["importId"] for it in planned]
         end = max((at for at, it in enumerate(ids, start=1) if it in stored_ids), default=0)
         self._turn = conversation.turn_count
@@ -158,8 +163,17 @@ class _Sending:
             Batch(batch.number, [it for it in batch.messages if id(it) not in sent])
             for batch in batches
         )
-        events = [step for step in self._plan.steps if isinstance(step, Event)]
         return [*(batch for batch in remaining if batch.messages), *events]
+
+    def _is_whole(self, there: Conversation, planned: list[Placed]) -> bool:
+        """Return whether an earlier import brought all messages: as many, and the last one. A run
+        over many files that did not change reads no more of each than its last turn.
+        """
+        if there.message_count != len(planned):
+            return False
+        last = self._calls.load(self._id, max_turns=1).messages[-1:]
+        end = planned[-1].message.metadata["importId"]
+        return [it.metadata.get("importId") for it in last] == [end]
 
     def _is_empty(self) -> bool:
         """Return whether the server took none of the messages, now or earlier."""

@@ -6,7 +6,18 @@ from pathlib import PurePath
 from typing import Any
 
 from recollect.cli import plans
-from recollect.cli.formats import chatgpt, claude, gemini, recall_sets, transcripts
+from recollect.cli.formats import (
+    chatgpt,
+    claude,
+    claude_code,
+    codex,
+    gemini,
+    librechat,
+    llm,
+    open_webui,
+    recall_sets,
+    transcripts,
+)
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.reading import DAMAGE, Source
 from recollect.cli.plans import Plan, Skip
@@ -20,6 +31,11 @@ EXPORTS: tuple[Format, ...] = (
     gemini.ACTIVITY,
     gemini.PAGE,
     gemini.STUDIO,
+    claude_code.FORMAT,
+    codex.FORMAT,
+    open_webui.FORMAT,
+    librechat.FORMAT,
+    llm.FORMAT,
 )
 """The formats of other products."""
 FORMATS = (TRANSCRIPT, RECALL_SET, *EXPORTS)

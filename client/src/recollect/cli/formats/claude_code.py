@@ -1,0 +1,211 @@
+"""Sessions of Claude Code: files of JSON lines in `~/.claude/projects`, one session each.
+
+Each line names its parent. A question that was taken back begins a branch; results of tools and the
+parts of one answer also stand beside each other, and come with their call. Lines of subagents
+(`isSidechain`) are a conversation of their own where a file has nothing else.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from recollect import Attachment, Role, ToolCall
+from recollect.cli.formats.forms import Format, Options
+from recollect.cli.formats.reading import Reading
+from recollect.cli.formats.talks import Talk, attachment, objects, text_of
+from recollect.cli.formats.trees import NOT_STATED, parent_of
+from recollect.cli.plans import Plan, Skip
+from recollect.cli.transcript import Damaged
+
+NAME = "claude-code"
+_SAID = {"user", "assistant"}
+_BOILERPLATE = re.compile(
+    r"\s*(?:<(?:command-(?:name|message|args)|local-command-\w+|bash-(?:input|stdout|stderr)"
+    r"|system-reminder|task-notification|user-memory-input|ide_\w+)>|Caveat: The messages below"
+    r"|\[Request interrupted by user)"
+)
+"""The beginning of texts that the tool writes in the user's name."""
+
+_Line = dict[str, Any]
+
+
+def is_line(value: Any) -> bool:
+    """Return whether a line is a message of a session."""
+    return isinstance(value, dict) and value.get("type") in _SAID and "sessionId" in value
+
+
+def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+    """Yield the conversation of a session, and the lines that cannot be read."""
+    del options
+    lines: dict[str, _Line] = {}
+    titles: dict[str, str] = {}
+    others = 0
+    for where, value in reading.items(is_line):
+        if isinstance(value, Damaged):
+            yield Skip(where, str(value))
+        elif not isinstance(value, dict):
+            yield Skip(where, "it is no JSON object")
+        elif "uuid" in value:
+            lines[text_of(value["uuid"]) or where] = value
+        else:
+            others += _add_title(titles, value)
+    said = [it for it in lines.values() if is_line(it)]
+    if not said:
+        yield Skip(reading.name, "it has no messages")
+        return
+    is_main = any(not it.get("isSidechain") for it in said)
+    kept = {name: it for name, it in lines.items() if not is_main or not it.get("isSidechain")}
+    yield _plan(reading.name, kept, titles, is_main=is_main, hidden=len(lines) - len(kept))
+
+
+def _add_title(titles: dict[str, str], value: _Line) -> bool:
+    """Keep the title that a line gives. Return whether it is of another kind."""
+    for key in ("customTitle", "aiTitle", "summary"):
+        if title := text_of(value.get(key)):
+            titles[text_of(value.get("leafUuid")) or key] = title
+            return False
+    return True
+
+
+def _plan(
+    name: str, lines: dict[str, _Line], titles: dict[str, str], *, is_main: bool, hidden: int
+) -> Plan | Skip:
+    first = next(it for it in lines.values() if is_line(it))
+    stem = PurePath(name.rpartition(":")[2]).stem
+    own = text_of(first.get("sessionId")) or stem
+    if not is_main:
+        own = f"{own}/{text_of(first.get('agentId')) or stem}"
+    summaries = [title for key, title in titles.items() if key in lines]
+    title = titles.get("customTitle") or titles.get("aiTitle") or (summaries or [""])[-1]
+    facts = {"cwd": first.get("cwd"), "gitBranch": first.get("gitBranch")}
+    facts |= {} if is_main else {"subagentOf": first.get("sessionId")}
+    metadata = {key: text for key, value in facts.items() if (text := text_of(value))}
+    talk = Talk(NAME, own, name, title=title, metadata=metadata, hidden=hidden)
+    branch = _branch(talk, lines)
+    for own, line in lines.items():
+        if not is_line(line):
+            talk.hidden += line.get("type") == "system"
+        elif own not in branch:
+            talk.branches += 1
+        else:
+            _add(talk, line, own)
+    return talk.plan()
+
+
+def _branch(talk: Talk, lines: dict[str, _Line]) -> set[str]:
+    """Return the lines on the branch of the last message, with what stands beside it."""
+    parents: dict[str, str | None] = {}
+    for index, (own, line) in enumerate(lines.items()):
+        parent = parent_of(line.get("parentUuid")) or parent_of(line.get("logicalParentUuid"))
+        # Behind a compaction a session goes on without a parent.
+        parents[own] = parent if parent or not index else NOT_STATED
+    end = next(own for own in reversed(lines) if is_line(lines[own]))
+    branch = set(talk.branch(parents, end, {own: it.get("timestamp") for own, it in lines.items()}))
+    calls, answers = set[str](), set[str]()
+    for own in lines:
+        if own in branch:
+            answers.add(_answer_of(lines[own]))
+            calls.update(text_of(it.get("id")) for it in _blocks(lines[own]))
+    for own, line in lines.items():
+        results = (text_of(it.get("tool_use_id")) for it in _blocks(line))
+        if (_answer_of(line) or None) in answers or any(it and it in calls for it in results):
+            branch.add(own)
+            calls.update(text_of(it.get("id")) for it in _blocks(line))
+    return branch
+
+
+def _message(line: _Line) -> dict[str, Any]:
+    message = line.get("message")
+    return message if isinstance(message, dict) else {}
+
+
+def _answer_of(line: _Line) -> str:
+    """Return the id of the answer of which a line is a part."""
+    return text_of(_message(line).get("id")) if line.get("type") == "assistant" else ""
+
+
+def _blocks(line: _Line) -> list[dict[str, Any]]:
+    content = _message(line).get("content")
+    return (
+        [{"type": "text", "text": content}] if isinstance(content, str) else list(objects(content))
+    )
+
+
+def _add(talk: Talk, line: _Line, own: str) -> None:
+    time, model = line.get("timestamp"), text_of(_message(line).get("model"))
+    is_agent = line.get("type") == "assistant"
+    is_boilerplate = bool(
+        line.get("isMeta") or line.get("isCompactSummary") or line.get("isApiErrorMessage")
+    )
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    files: list[Attachment] = []
+    count = results = 0
+    for index, block in enumerate(_blocks(line), start=1):
+        match block.get("type"):
+            case "text":
+                texts.append(text_of(block.get("text")))
+            case "thinking":
+                talk.think(text_of(block.get("thinking")))
+            case "redacted_thinking":
+                talk.hidden += 1
+            case "tool_use" | "server_tool_use":
+                arguments = json.dumps(block.get("input"), ensure_ascii=False)
+                name = text_of(block.get("name"))
+                calls.append(
+                    ToolCall(text_of(block.get("id")) or f"{own}/{index}", name, arguments)
+                )
+            case "tool_result":
+                results += 1
+                talk.result(
+                    own if results == 1 else f"{own}/{index}",
+                    "",
+                    _text(block.get("content"), files, own),
+                    time,
+                    call_id=text_of(block.get("tool_use_id")),
+                    isError=block.get("is_error") is True,
+                )
+            case "image" | "document":
+                _text([block], files, own)
+            case kind:
+                talk.note(f"a block of the type {kind!r:.40} is not read")
+    own_texts = [it for it in texts if it.strip() and not _BOILERPLATE.match(it)]
+    if is_agent:
+        own_texts = texts
+    elif not own_texts and any(texts):
+        own_texts, is_boilerplate = texts, True
+    else:
+        count = len([it for it in texts if it.strip()]) - len(own_texts)
+    is_said = talk.say(
+        Role.ASSISTANT if is_agent else Role.USER,
+        f"{own}/text" if results else own,
+        "\n\n".join(own_texts),
+        time,
+        calls=calls,
+        attachments=files,
+        boilerplate=is_boilerplate,
+        model="" if model.startswith("<") else model,
+    )
+    talk.hidden += count + (not is_said and not results and not _blocks(line))
+
+
+def _text(value: Any, files: list[Attachment], own: str) -> str:
+    """Return the text of a result, and add the files in it, whose content stays behind."""
+    if isinstance(value, str):
+        return value
+    texts = []
+    for block in objects(value):
+        texts.append(text_of(block.get("text")))
+        source = block.get("source")
+        if isinstance(source, dict):
+            kind, place = text_of(source.get("media_type")), f"{own}/{len(files) + 1}"
+            uri = text_of(source.get("url")) or f"claude-code:{place}"
+            files.append(attachment(uri, media_type=kind))
+        elif name := text_of(block.get("tool_name")):
+            texts.append(name)
+    return "\n".join(filter(None, texts))
+
+
+FORMAT = Format(NAME, "Claude Code", read, is_line)

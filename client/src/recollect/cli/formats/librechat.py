@@ -1,0 +1,95 @@
+"""Conversations of LibreChat: the JSON of its export, one a file, as a list or as a tree."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from recollect import Role, ToolCall
+from recollect.cli.formats.forms import conversations
+from recollect.cli.formats.talks import Talk, attachment, mapping, objects, text_of
+from recollect.cli.formats.trees import NOT_STATED, parent_of
+from recollect.cli.plans import Plan, Skip
+from recollect.cli.transcript import Damaged
+
+NAME = "librechat"
+
+
+def is_conversation(value: Any) -> bool:
+    """Return whether an item is a conversation of this product."""
+    if not isinstance(value, dict) or "conversationId" not in value:
+        return False
+    return isinstance(value.get("messages") or value.get("messagesTree"), list)
+
+
+def plan(fields: Any, where: str) -> Plan | Skip:
+    """Return the plan of a conversation. Raises Damaged."""
+    own = text_of(mapping(fields, "conversation").get("conversationId"))
+    if not own:
+        raise Damaged("conversationId: it is missing")
+    talk = Talk(NAME, own, where, title=text_of(fields.get("title")))
+    nodes: dict[str, dict[str, Any]] = {}
+    parents: dict[str, str | None] = {}
+    for it, parent in _nodes(fields.get("messagesTree") or fields.get("messages")):
+        name = text_of(it.get("messageId")) or f"message-{len(nodes) + 1}"
+        nodes[name] = it
+        parents[name] = parent_of(it["parentMessageId"]) if "parentMessageId" in it else parent
+    times = {name: it.get("createdAt") for name, it in nodes.items()}
+    branch = talk.branch(parents, "", times) if nodes else []
+    talk.branches = len(nodes) - len(branch)
+    for name in branch:
+        _add(talk, nodes[name], name)
+    return talk.plan()
+
+
+def _nodes(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the messages of a list or a tree, each with the parent that its place tells."""
+    waiting = [(it, NOT_STATED) for it in objects(value)][::-1]
+    while waiting:
+        message, parent = waiting.pop()
+        yield message, parent
+        own = text_of(message.get("messageId"))
+        waiting += [(it, own) for it in objects(message.get("children"))][::-1]
+
+
+def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
+    time, model = message.get("createdAt"), text_of(message.get("model"))
+    files = [
+        attachment(
+            text_of(it.get("filepath")) or f"librechat:{text_of(it.get('file_id'))}",
+            text_of(it.get("filename")),
+            text_of(it.get("type")),
+            it.get("bytes"),
+        )
+        for it in [*objects(message.get("files")), *objects(message.get("attachments"))]
+    ]
+    if message.get("isCreatedByUser") is True or message.get("sender") == "User":
+        text = text_of(message.get("text"))
+        talk.hidden += not talk.say(Role.USER, own, text, time, attachments=files)
+        return
+    parts = list(objects(message.get("content")))
+    count = 0
+    for index, part in enumerate(parts or [{"type": "text", "text": message.get("text")}], start=1):
+        name = f"{own}/{index}" if count else own
+        match part.get("type"):
+            case "text":
+                text = part.get("text")
+                text = text_of(text.get("value")) if isinstance(text, dict) else text_of(text)
+                count += talk.say(Role.ASSISTANT, name, text, time, model=model, attachments=files)
+                files = []
+            case "think":
+                talk.think(text_of(part.get("think")))
+            case "tool_call" if isinstance(it := part.get("tool_call"), dict):
+                call_id, tool = text_of(it.get("id")) or name, text_of(it.get("name"))
+                calls = [ToolCall(call_id, tool, text_of(it.get("args")))]
+                count += talk.say(Role.ASSISTANT, name, "", time, calls=calls, model=model)
+                output = text_of(it.get("output"))
+                talk.result(f"{name}/result", tool, output, time, call_id=call_id)
+            case "error":
+                talk.note("an answer ended with an error", text_of(part.get("error"))[:80])
+            case kind:
+                talk.note(f"a part of the type {kind!r:.40} is not read")
+    if files:
+        count += talk.say(Role.ASSISTANT, f"{own}/files", "", time, attachments=files)
+    talk.hidden += not count
+
+
+FORMAT = conversations(NAME, "LibreChat", is_conversation, plan)
