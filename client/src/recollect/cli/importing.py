@@ -49,6 +49,12 @@ _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
     is_flag=True,
     help="Record a recall set's abbreviations as the conversations' notes.",
 )
+@click.option(
+    "--owner",
+    default="",
+    metavar="NAME",
+    help="Your name in a chat of people (WhatsApp, Telegram, Discord).",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would come, and ask no server.")
 @with_patient_shell
 def import_(
@@ -58,6 +64,7 @@ def import_(
     channel: str | None,
     groups: tuple[str, ...],
     abbreviations: bool,
+    owner: str,
     dry_run: bool,
 ) -> None:
     """Bring in the conversations of each PATH.
@@ -66,21 +73,24 @@ def import_(
     recall set (a folder with conversations.jsonl, a folder of such folders, or the file); `-` is
     standard input. A second run adds nothing, and a run that broke off is finished by the next.
 
-    PATH may also be the data export of ChatGPT, Claude or Gemini (Google Takeout's My Activity, or
-    files of AI Studio): the zip archive, its folder, or a file of it. Their channels are chatgpt,
-    claude and gemini. A newer export adds what is new to conversations that were imported before.
-    Of answers and questions in several versions the one shown last comes.
+    PATH may also be what another product exports or keeps: ChatGPT, Claude, Gemini (Google
+    Takeout's My Activity, or files of AI Studio), Claude Code (~/.claude/projects), Codex
+    (~/.codex/sessions), Open WebUI, LibreChat, llm (logs.db), WhatsApp, Telegram and Discord: the
+    zip archive, its folder, or a file of it. The channel is the product's name. A newer export, or the
+    folder again, adds what is new to conversations that were imported before. Of answers and
+    questions in several versions the one shown last comes. Chats of people come only with --owner.
 
     Lines that people or other programs wrote need no checksum, and messages neither time nor turn.
     A conversation keeps its id where that is free, its title and its topics; its turns are numbered
     anew. One that the server has by its id already is left as it is. Anchors, suggested splits and
-    pins whose place is taken are not brought in. Every line that is left out is named on standard
-    error, and the exit code is 6. `recollect-server backup` and `restore` leave nothing out.
+    pins whose place is taken are not brought in. Everything that is left out, cut or guessed is
+    named on standard error, and the exit code is 6. `recollect-server backup` and `restore` leave
+    nothing out.
     """
     inputs = [it for path in paths for it in _find(path, named or "")]
     tally = Tally()
     try:
-        options = _options(inputs, channel, groups, abbreviations)
+        options = replace(_options(inputs, channel, groups, abbreviations), owner=owner)
         if dry_run:
             _print_all(shell, inputs, options, tally)
         else:

@@ -11,12 +11,15 @@ from recollect.cli.formats import (
     claude,
     claude_code,
     codex,
+    discord,
     gemini,
     librechat,
     llm,
     open_webui,
     recall_sets,
+    telegram,
     transcripts,
+    whatsapp,
 )
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.reading import DAMAGE, Source
@@ -36,6 +39,9 @@ EXPORTS: tuple[Format, ...] = (
     open_webui.FORMAT,
     librechat.FORMAT,
     llm.FORMAT,
+    whatsapp.FORMAT,
+    telegram.FORMAT,
+    discord.FORMAT,
 )
 """The formats of other products."""
 FORMATS = (TRANSCRIPT, RECALL_SET, *EXPORTS)

@@ -1,0 +1,65 @@
+"""Chats of Telegram: `result.json` of Telegram Desktop's export, one chat or all of them."""
+
+from typing import Any
+
+from recollect.cli.formats.forms import Format, Options
+from recollect.cli.formats.people import Chat, chats
+from recollect.cli.formats.talks import objects, text_of
+from recollect.cli.plans import Plan, Skip
+
+NAME = "telegram-export"
+_FILES = ("photo", "file")
+
+
+def is_export(value: Any) -> bool:
+    """Return whether a value is an export: one chat, or the chats of an account."""
+    return bool(_chats(value))
+
+
+def _chats(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, dict):
+        return []
+    lists = [value.get(key) for key in ("chats", "left_chats")]
+    all_ = [chat for it in lists if isinstance(it, dict) for chat in objects(it.get("list"))]
+    is_chat = "type" in value and "id" in value and isinstance(value.get("messages"), list)
+    return [value] if is_chat else all_
+
+
+def _plan(fields: dict[str, Any], where: str, options: Options) -> Plan | Skip:
+    title = text_of(fields.get("name"))
+    chat = Chat(NAME, str(fields.get("id")), f"{where} ({title})" if title else where, title=title)
+    for message in objects(fields.get("messages")):
+        if message.get("type") != "message":
+            chat.talk.hidden += 1  # somebody joined, called or pinned
+            continue
+        own = str(message.get("id"))
+        sender = text_of(message.get("from")) or text_of(message.get("from_id")) or "deleted"
+        text = _text(message.get("text"))
+        names = [name for key in _FILES if (name := text_of(message.get(key)))]
+        for it in names:
+            if it.startswith("("):  # "(File not included. Change data exporting settings …)"
+                chat.talk.note("a file is not in the export, and its place is kept", own)
+        poll = message.get("poll")
+        if isinstance(poll, dict):
+            answers = [f"- {text_of(it.get('text'))}" for it in objects(poll.get("answers"))]
+            text = "\n".join(filter(None, (text, text_of(poll.get("question")), *answers)))
+        elif sticker := text_of(message.get("sticker_emoji")):
+            text = text or sticker
+        if isinstance(place := message.get("location_information"), dict):
+            text = f"{text}\n{place.get('latitude')}, {place.get('longitude')}".strip()
+        if isinstance(contact := message.get("contact_information"), dict):
+            text = "\n".join(filter(None, [text, *(text_of(it) for it in contact.values())]))
+        time = message.get("date_unixtime") or message.get("date")
+        if not chat.say(own, sender, text, time, names):
+            chat.talk.note("a message of which nothing is read", own)
+    return chat.plan(options.owner)
+
+
+def _text(value: Any) -> str:
+    """Return a text, of which parts may be entities such as links."""
+    if isinstance(value, list):
+        return "".join(_text(it) for it in value)
+    return text_of(value.get("text")) if isinstance(value, dict) else text_of(value)
+
+
+FORMAT = Format(NAME, "Telegram", chats(_chats, _plan), is_export)

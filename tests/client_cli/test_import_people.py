@@ -1,0 +1,157 @@
+"""`recollect import` of chats between people: WhatsApp's text files and Telegram's JSON."""
+
+import zipfile
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from recollect import Client
+from recollect.cli.formats import whatsapp
+from recollect.cli.formats.forms import Options
+from recollect.cli.formats.reading import Source
+from recollect.cli.plans import Batch, Plan
+
+from tests.client_cli.conftest import BringIn, Counts, Run
+from tests.client_cli.test_import_products import written
+
+CHAT = """\
+[13/05/24, 21:07:08] Hiking: \u200eMessages and calls are end-to-end encrypted.
+[13/05/24, 21:07:10] Ana: Where do we meet?
+At the station: platform 3?
+[13/05/24, 21:08:00] Alex: \u200e<attached: 00000012-PHOTO-2024-05-13.jpg>
+[13/05/24, 21:08:00] Ben \U0001f6b2: ok
+[13/05/24, 21:08:00] Ben \U0001f6b2: ok
+[13/05/24, 21:09:00] \u200eAna added Zoe
+[13/05/24, 21:10:00] Zoe: \u200e<Media omitted>
+"""
+
+
+def test_a_group_of_whatsapp_comes_where_the_owner_is_named_and_grows(
+    run: Run, bring_in: BringIn, client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "WhatsApp Chat - Hiking.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("_chat.txt", CHAT)
+        archive.writestr("00000012-PHOTO-2024-05-13.jpg", b"\xff\xd8")
+    for owner in ((), ("--owner", "Eve")):
+        ran = run("import", path, *owner)
+        assert (ran.code, ran.lines[0]["messagesNew"]) == (6, 0)
+        assert "--owner says who of them you are: Hiking, Ana, Alex, Ben \U0001f6b2, Zoe" in ran.err
+    assert list(client.conversations.list()) == []
+    ran = run("import", path, "--owner", "Alex")
+    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["hidden"]) == (6, 6, 1)
+    assert "a file is not in the export, and its place is kept: <Media omitted>" in ran.err
+    [conversation] = client.conversations.list()
+    assert (conversation.title, conversation.channel) == ("Hiking", "whatsapp-export")
+    came = list(client.conversations.load(conversation.id).messages)[1:]
+    assert [(it.sender, it.content) for it in came[:1]] == [
+        ("Ana", "Where do we meet?\nAt the station: platform 3?")
+    ]
+    assert came[1].attachments[0].media_type == "image/jpeg"
+    assert [it.sender for it in came] == ["Ana", "Alex", "Ben \U0001f6b2", "Ben \U0001f6b2", "Zoe"]
+    written(tmp_path / "WhatsApp Chat with Hiking.txt", f"{CHAT}[14/05/24, 08:00:00] Ana: Late!\n")
+    counts = bring_in(tmp_path / "WhatsApp Chat with Hiking.txt", "--owner", "Alex")
+    assert counts == Counts(0, 1, 1, 6, 1)
+
+
+STAMPS = {
+    "English (US), Android": "5/13/24, 9:07 PM - ",
+    "English (US), iPhone": "[5/13/24, 9:07:08\u202fPM] ",
+    "English (UK)": "13/05/2024, 21:07 - ",
+    "English (Australia)": "13/5/2024, 9:07 pm - ",
+    "German": "13.05.24, 21:07 - ",
+    "German, iPhone": "[13.05.24, 21:07:08] ",
+    "Swiss German": "13.05.2024, 21:07 - ",
+    "Dutch": "13-05-2024 21:07 - ",
+    "French": "13/05/2024 à 21:07 - ",
+    "Italian": "13/05/24, 21:07 - ",
+    "Spanish": "13/5/24, 9:07 p.\u00a0m. - ",
+    "Portuguese": "13/05/2024 21:07 - ",
+    "Swedish": "2024-05-13 21:07 - ",
+    "Finnish": "13.5.2024 klo 21.07 - ",
+    "Japanese": "2024/05/13 21:07 - ",
+    "Korean": "2024. 5. 13. 오후 9:07 - ",
+    "Chinese": "2024/5/13 下午9:07 - ",
+    "Arabic": "١٣/٥/٢٠٢٤، ٩:٠٧ م - ",
+    "Thai": "13/5/2567 21:07 - ",
+    "Hindi": "13/05/24, 9:07 pm - ",
+}
+
+
+@pytest.mark.parametrize("stamp", STAMPS.values(), ids=STAMPS)
+def test_dates_of_whatsapp_are_read_in_every_locale(tmp_path: Path, stamp: str) -> None:
+    path = written(tmp_path / "chat.txt", f"{stamp}Ana: See you 5/6 at 7\n{stamp}Alex: Yes\n")
+    with Source(path).open() as reading:
+        assert whatsapp.FORMAT.is_head
+        assert whatsapp.FORMAT.is_head(path.read_bytes())
+        [plan] = whatsapp.FORMAT.read(reading, Options(owner="Alex"))
+    assert isinstance(plan, Plan), plan
+    placed = [it for step in plan.steps if isinstance(step, Batch) for it in step.messages]
+    assert [(it.message.sender, it.message.content) for it in placed] == [
+        ("Ana", "See you 5/6 at 7"),
+        ("Alex", "Yes"),
+    ]
+    seconds = 8 if ":08" in stamp else 0
+    expected = datetime(2024, 5, 13, 21, 7, seconds).astimezone()
+    assert placed[0].message.timestamp == expected
+    assert plan.skips == []
+
+
+def test_an_order_of_day_and_month_that_is_guessed_is_named(run: Run, tmp_path: Path) -> None:
+    path = written(tmp_path / "chat.txt", "05/06/24, 21:07 - Ana: Hi\n05/06/24, 21:08 - Alex: Yo\n")
+    ran = run("import", path, "--owner", "Alex", "--dry-run")
+    assert (ran.code, "which number is the day is guessed: the first one" in ran.err) == (6, True)
+
+
+def test_chats_of_telegram_come_with_their_people(run: Run, client: Client, tmp_path: Path) -> None:
+    def said(own: int, sender: str, text: object, **more: object) -> dict[str, object]:
+        return (
+            {"id": own, "type": "message", "date": "2024-05-13T21:07:08", "from": sender}
+            | {"date_unixtime": str(1_715_634_428 + own), "text": text}
+            | more
+        )
+
+    link = ["See ", {"type": "link", "text": "https://m.org"}, "!"]
+    messages = [
+        {"id": 1, "type": "service", "action": "create_group", "actor": "Ana"},
+        said(2, "Ana", link),
+        said(3, "Alex", "", photo="photos/p.jpg"),
+        said(4, "Ana", "", hologram=1),
+    ]
+    chat = {"name": "Hiking", "type": "private_group", "id": 7, "messages": messages}
+    path = written(tmp_path / "result.json", {"about": "", "chats": {"list": [chat]}})
+    ran = run("import", path, "--owner", "Alex")
+    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["hidden"]) == (6, 2, 1)
+    assert "a message of which nothing is read: 4" in ran.err
+    [conversation] = client.conversations.list()
+    first, second = client.conversations.load(conversation.id).messages
+    assert (first.sender, first.content) == ("Ana", "See https://m.org!")
+    assert first.timestamp.timestamp() == 1_715_634_430
+    assert second.attachments[0].uri == "telegram-export:photos/p.jpg"
+
+
+def test_a_channel_of_discord_comes_with_its_people(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    def said(own: str, name: str, text: str, kind: str = "Default", **more: object) -> object:
+        author = {"id": name, "name": name, "nickname": name}
+        fields = {"id": own, "type": kind, "timestamp": "2024-05-13T21:07:08+02:00"}
+        return fields | {"content": text, "author": author} | more
+
+    url = "https://cdn.example.org/a/map.png?ex=1"
+    value = {
+        "guild": {"id": "1", "name": "Club"},
+        "channel": {"id": "2", "type": "GuildTextChat", "name": "walks"},
+        "messages": [
+            said("10", "Ana", "", "GuildMemberJoin"),
+            said("11", "Ana", "Here", attachments=[{"url": url, "fileName": "map.png"}]),
+            said("12", "Alex", "Thanks", "Reply"),
+        ],
+    }
+    ran = run("import", written(tmp_path / "walks.json", value), "--owner", "Alex")
+    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["hidden"]) == (0, 2, 1)
+    [conversation] = client.conversations.list()
+    assert (conversation.title, conversation.channel) == ("Club: walks", "discord-export")
+    first, second = client.conversations.load(conversation.id).messages
+    assert (first.sender, first.attachments[0].uri) == ("Ana", url)
+    assert (second.sender, first.attachments[0].media_type) == ("Alex", "image/png")
