@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Client, Role
-from recollect.cli.formats import recall_sets, transcripts
+from recollect.cli.formats import recall_sets, table, transcripts
 from recollect.cli.formats.forms import Options
 from recollect.cli.formats.reading import Reading
 
@@ -271,3 +271,20 @@ def test_no_part_of_a_message_vanishes_uncounted(run: Run, client: Client, tmp_p
     assert roles == [Role.USER, Role.USER, Role.ASSISTANT, Role.TOOL]
     assert loaded[1].attachments[0].uri == "https://www.youtube.com/watch?v=v1"
     assert loaded[3].content == "2"
+
+
+def test_the_guide_lists_every_format() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "import-export.md"
+    rows = {
+        it.split("|")[1].strip() for it in guide.read_text().splitlines() if it.startswith("| `")
+    }
+    assert {f"`{name}`" for name in table.NAMES} == rows
+
+
+def test_names_and_titles_that_are_cut_are_named(run: Run, tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t", "name": "n" * 300, "input": {}}
+    value = of_claude("u", said_in_claude("m1", "assistant", call), name="T" * 90)
+    ran = run("import", written(tmp_path / "c.json", [value]), "--dry-run")
+    assert (ran.code, ran.lines[-1]["leftOut"]) == (6, 2)
+    assert "its title is cut to 80 characters" in ran.err
+    assert "the name of a tool is cut to 256 characters" in ran.err

@@ -155,3 +155,35 @@ def test_a_channel_of_discord_comes_with_its_people(
     first, second = client.conversations.load(conversation.id).messages
     assert (first.sender, first.attachments[0].uri) == ("Ana", url)
     assert (second.sender, first.attachments[0].media_type) == ("Alex", "image/png")
+
+
+def test_days_of_slack_come_with_their_people(run: Run, client: Client, tmp_path: Path) -> None:
+    def said(ts: str, user: str, text: str, **more: object) -> dict[str, object]:
+        profile = {"display_name": "", "real_name": user.title()}
+        return {
+            "type": "message",
+            "ts": ts,
+            "user": user,
+            "text": text,
+            "user_profile": profile,
+        } | more
+
+    folder = tmp_path / "Club export"
+    written(folder / "users.json", [{"id": "ana", "name": "ana"}])
+    written(folder / "channels.json", [{"id": "C1", "name": "walks"}])
+    first = [
+        said("1715634428.000100", "ana", "", subtype="channel_join"),
+        said("1715634429.000100", "ana", "See <https://m.org|the map> &amp; come <@ana>"),
+        said("1715634430.000100", "alex", "", files=[{"url_private": "https://f.org/a.png"}]),
+    ]
+    written(folder / "walks" / "2024-05-13.json", first)
+    written(folder / "walks" / "2024-05-14.json", [said("1715720829.000100", "ana", "Late!"), 7])
+    ran = run("import", folder, "--owner", "Alex")
+    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["hidden"]) == (6, 3, 1)
+    assert "2024-05-14.json item 2: it is no message of Slack" in ran.err
+    [conversation] = client.conversations.list(query="13")
+    assert (conversation.title, conversation.channel) == ("walks 2024-05-13", "slack-export")
+    one, other = client.conversations.load(conversation.id).messages
+    assert (one.sender, one.content) == ("Ana", "See the map (https://m.org) & come @Ana")
+    assert other.attachments[0].uri == "https://f.org/a.png"
+    assert run("import", folder).lines[0]["messagesNew"] == 0

@@ -40,10 +40,13 @@ class Chat:
             Role.USER, import_id, text, time, attachments=attachments, sender=sender
         )
 
-    def plan(self, owner: str) -> Plan | Skip:
-        """Return the plan of the chat; Skip where it has no messages, or not of the owner."""
+    def plan(self, owner: str, *, is_part: bool = False) -> Plan | Skip:
+        """Return the plan of the chat; Skip where it has no messages, or not of the owner. In a
+        part of a chat the owner may be silent.
+        """
         plan = self.talk.plan()
-        if isinstance(plan, Plan) and owner not in self._people:
+        is_owners = owner in self._people or (is_part and owner)
+        if isinstance(plan, Plan) and not is_owners:
             names = ", ".join(list(self._people)[:_SHOWN])
             others = len(self._people) - _SHOWN
             names += f" and {others} others" if others > 0 else ""

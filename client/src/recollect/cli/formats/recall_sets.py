@@ -81,6 +81,9 @@ def _plan(folder: str, where: str, line: dict[str, Any], options: Options) -> Pl
         return Skip(where, "; ".join(("it has no messages", *shown)))
     names = (it.message.sender or it.message.role.value for it in placed)
     participants = tuple(dict.fromkeys(name for name in names if len(name) <= MAX_NAME))
+    if (others := len(participants) - MAX_PARTICIPANTS) > 0:
+        reason = f"the last {others} of {len(participants)} participants are left out of its list"
+        skips.append(Skip(where, reason))
     steps: list[Batch | Event] = [Batch("messages", placed)]
     if options.abbreviations and abbreviation:
         event = {"type": "event", "event": "abbreviation", "text": abbreviation}

@@ -17,6 +17,7 @@ from recollect.cli.formats import (
     llm,
     open_webui,
     recall_sets,
+    slack,
     telegram,
     transcripts,
     whatsapp,
@@ -42,6 +43,7 @@ EXPORTS: tuple[Format, ...] = (
     whatsapp.FORMAT,
     telegram.FORMAT,
     discord.FORMAT,
+    slack.FORMAT,
 )
 """The formats of other products."""
 FORMATS = (TRANSCRIPT, RECALL_SET, *EXPORTS)

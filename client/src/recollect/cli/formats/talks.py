@@ -21,6 +21,7 @@ MAX_TITLE = 80
 MAX_CALLS = 128
 MAX_ATTACHMENTS = 64
 MAX_NAME = 256
+MAX_URI = 8192
 _CUT = "\n[… cut by the import]"
 _NUMBER = re.compile(r"\d{9,19}(?:\.\d*)?", re.ASCII)
 _FIRST_YEAR = 1971
@@ -120,8 +121,11 @@ class Talk:
             role=role,
             content=text,
             thinking_text=thinking,
-            attachments=attachments[:MAX_ATTACHMENTS],
-            sender=transcript.one_line(clean(sender))[:MAX_NAME],
+            attachments=tuple(
+                replace(it, uri=self._cut(it.uri, MAX_URI, "address of a file"))
+                for it in attachments[:MAX_ATTACHMENTS]
+            ),
+            sender=self._cut(transcript.one_line(clean(sender)), MAX_NAME, "sender's name"),
             timestamp=self._at(time),
             metadata=_metadata(import_id, metadata),
         )
@@ -134,7 +138,7 @@ class Talk:
                 number, named, room = number + 1, [], MAX_TEXT
                 metadata_of = _metadata(f"{import_id}/calls-{number}", metadata)
                 message = Message(role=role, timestamp=message.timestamp, metadata=metadata_of)
-            name = (clean(call.name) or "tool")[:MAX_NAME]
+            name = self._cut(clean(call.name) or "tool", MAX_NAME, "name of a tool")
             arguments, room = self._within(clean(call.arguments), room, import_id, "arguments")
             named.append(
                 ToolCall(self._free(clean(call.id) or f"{import_id}/call"), name, arguments)
@@ -175,6 +179,10 @@ class Talk:
     def plan(self) -> Plan | Skip:
         """Return the plan of the conversation; Skip where it has no messages."""
         self._flush()
+        title = transcript.one_line(clean(self.title))
+        if len(title) > MAX_TITLE:
+            self.note(f"its title is cut to {MAX_TITLE} characters", title)
+            title = f"{title[: MAX_TITLE - 1].rstrip()}…"
         skips = [
             Skip(
                 self.where,
@@ -190,9 +198,6 @@ class Talk:
             Batch(str(turn), list(batch))
             for turn, batch in groupby(self.placed, key=lambda it: it.message.turn_number)
         ]
-        title = transcript.one_line(clean(self.title))
-        if len(title) > MAX_TITLE:
-            title = f"{title[: MAX_TITLE - 1].rstrip()}…"
         if title:
             steps.append(self._event("title_assigned", title=title, writer="caller"))
         origin = {"importedFrom": self.product, "importId": self.id} | (
@@ -278,6 +283,11 @@ class Talk:
         self.note(f"message {import_id}: the last {last:,} of {size:,} bytes of its {what} are cut")
         return part + _CUT, 0
 
+    def _cut(self, text: str, most: int, what: str) -> str:
+        if len(text) > most:
+            self.note(f"the {what} is cut to {most} characters", f"{text:.40}")
+        return text[:most]
+
     def _add(self, message: Message) -> None:
         where = f"{self.where} message {message.metadata['importId']}"
         self.placed.append(Placed(replace(message, turn_number=self._turn), where))
@@ -301,7 +311,7 @@ def attachment(uri: str, name: str = "", media_type: str = "", size: Any = None)
     guess = mimetypes.guess_type(name)[0] if "/" not in media_type else None
     kind = media_type if "/" in media_type else guess or "application/octet-stream"
     bytes_length = size if type(size) is int and 0 < size < 1 << 63 else 0
-    return Attachment(clean(kind)[:255], clean(uri)[:8192], bytes_length)
+    return Attachment(clean(kind)[:255], clean(uri), bytes_length)
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:
