@@ -294,5 +294,6 @@ def test_chats_of_other_pages_and_of_llm_come_with_thinking_and_tools(
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as database:
         database.execute("CREATE TABLE a (b)")
-    ran = run("import", other)
+    assert "it is neither JSON nor any other text that is known" in run("import", other).err
+    ran = run("import", other, "--format", "llm")
     assert (ran.code, "no logs of llm that can be read: no such table" in ran.err) == (6, True)

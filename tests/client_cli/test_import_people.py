@@ -1,7 +1,7 @@
 """`recollect import` of chats between people: WhatsApp's text files and Telegram's JSON."""
 
 import zipfile
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -126,7 +126,7 @@ def test_chats_of_telegram_come_with_their_people(run: Run, client: Client, tmp_
     [conversation] = client.conversations.list()
     first, second = client.conversations.load(conversation.id).messages
     assert (first.sender, first.content) == ("Ana", "See https://m.org!")
-    assert first.timestamp.timestamp() == 1_715_634_430
+    assert first.timestamp == datetime.fromtimestamp(1_715_634_430, UTC)
     assert second.attachments[0].uri == "telegram-export:photos/p.jpg"
 
 

@@ -28,6 +28,8 @@ _BOILERPLATE = re.compile(
 )
 """The beginning of texts that the tool writes in the user's name."""
 
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 _Line = dict[str, Any]
 
 
@@ -51,13 +53,14 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
             lines[text_of(value["uuid"]) or where] = value
         else:
             others += _add_title(titles, value)
-    said = [it for it in lines.values() if is_line(it)]
-    if not said:
+    messages = [it for it in lines.values() if is_line(it)]
+    if not messages:
         yield Skip(reading.name, "it has no messages")
         return
-    is_main = any(not it.get("isSidechain") for it in said)
-    kept = {name: it for name, it in lines.items() if not is_main or not it.get("isSidechain")}
-    yield _plan(reading.name, kept, titles, is_main=is_main, hidden=len(lines) - len(kept))
+    is_main = any(not it.get("isSidechain") for it in messages)
+    own_lines = {name: it for name, it in lines.items() if not is_main or not it.get("isSidechain")}
+    hidden = len(lines) - len(own_lines)
+    yield _plan(reading.name, own_lines, titles, is_main=is_main, hidden=hidden)
 
 
 def _add_title(titles: dict[str, str], value: _Line) -> bool:
@@ -74,7 +77,8 @@ def _plan(
 ) -> Plan | Skip:
     first = next(it for it in lines.values() if is_line(it))
     stem = PurePath(name.rpartition(":")[2]).stem
-    own = text_of(first.get("sessionId")) or stem
+    # The lines that a resumed session begins with may still name the session that it resumes.
+    own = stem if is_main and _UUID.fullmatch(stem) else text_of(first.get("sessionId")) or stem
     if not is_main:
         own = f"{own}/{text_of(first.get('agentId')) or stem}"
     summaries = [title for key, title in titles.items() if key in lines]

@@ -1,4 +1,4 @@
-"""What a format is to the table of formats, and the reader of most: a list of conversations."""
+"""The form of a format in their table, and the reader of most: a list of conversations."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

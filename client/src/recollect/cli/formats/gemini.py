@@ -365,8 +365,8 @@ def _chunk(talk: Talk, chunk: dict[str, Any], index: int, model: str) -> None:
                 is_read = True
         case role:
             raise Damaged(f"chunk {index}: role {role!r:.50} is neither 'user' nor 'model'")
-    known = {"text", "parts", "executableCode", "codeExecutionResult", *_FILES, *_INLINE}
-    if odd := [it for it, value in chunk.items() if value and it not in known | _DETAILS]:
+    names = {"text", "parts", "executableCode", "codeExecutionResult", *_FILES, *_INLINE}
+    if odd := [it for it, value in chunk.items() if value and it not in names | _DETAILS]:
         talk.note(f"chunk {index}: not read of it: {', '.join(odd):.80}")
     elif not is_read:
         talk.hidden += 1

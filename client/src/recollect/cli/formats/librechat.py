@@ -71,8 +71,8 @@ def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
         name = f"{own}/{index}" if count else own
         match part.get("type"):
             case "text":
-                text = part.get("text")
-                text = text_of(text.get("value")) if isinstance(text, dict) else text_of(text)
+                value = part.get("text")
+                text = text_of(value.get("value") if isinstance(value, dict) else value)
                 count += talk.say(Role.ASSISTANT, name, text, time, model=model, attachments=files)
                 files = []
             case "think":

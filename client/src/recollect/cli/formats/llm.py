@@ -26,7 +26,7 @@ _ROWS_OF = {
 
 
 def _is_head(head: bytes) -> bool:
-    return head.startswith(_MAGIC)
+    return head.startswith(_MAGIC) and b"responses" in head  # of the tables' definitions
 
 
 def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:

@@ -1,7 +1,7 @@
 """Chats of WhatsApp: the text file of "Export chat", in whatever language of the phone.
 
 A line begins with a date and a time as the phone's settings have them. Which of the first numbers
-is the day is told by all lines together; where they do not tell, it is guessed and named.
+is the day follows from all lines together; where it does not, it is guessed and named.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _DIGITS = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹०१२३४५६७८९", "0123456789" * 3)
 _START = re.compile(
     r"\[?(?P<one>\d{1,4})(?:[./-]|\. )\s?(?P<two>\d{1,2})(?:[./-]|\. )\s?(?P<three>\d{1,4})\.?"
-    r"(?:,|،)?(?:\s(?:um|klo|kl\.|à|alle))?\s"
+    r"(?:,|،)?(?:\s(?:um|klo|kl\.|à))?\s"
     r"(?P<before>[^\W\d]{1,2}\s?)?(?P<hour>\d{1,2})[:.](?P<minute>\d\d)(?:[:.](?P<second>\d\d))?"
     r"(?:\s?(?P<half>[^\W\d]\.?\s?m\.?|[^\W\d]{1,2}))?(?:\]\s|\s[-–]\s)(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
