@@ -37,7 +37,8 @@ def branch_of(
     leaves = sorted((it for it in parents if it not in with_children), key=ranks.__getitem__)
     if end not in parents:
         if not leaves:
-            raise Damaged("its messages form a circle: none is the last")
+            reason = "its messages form a circle: none is the last"
+            raise Damaged(reason if parents else "it has no messages")
         end = leaves[-1]
     names: list[str] = []
     passed: set[str] = set()
