@@ -1,5 +1,7 @@
 """Search finds a word in the other forms that its language has, and marks it."""
 
+import time
+
 import apsw
 import pytest
 from recollect_server.storage.index.analysis import MARKER, MARKER_END, MARKERS
@@ -184,3 +186,11 @@ def test_an_index_of_a_version_without_stems_is_made_anew(
     assert f"index: {reason}: the next start makes it anew\n" in verified.stdout
     again = connect(start_server())
     assert again.found("Wo ist der Zahnarzt?") == [conversation]
+
+
+def test_a_word_of_450_000_letters_holds_up_nobody(service: Service) -> None:
+    for letter in ("é", "ő", "ы", "ü"):
+        before = time.process_time()
+        conversation_id = service.conversation_of(letter * 450_000)
+        assert service.get(conversation_id).message_count == 1  # behind what was queued
+        assert time.process_time() - before < 2, letter

@@ -76,6 +76,10 @@ _PLAIN = {
 # Marks that say how the emoji before them is drawn would be words.
 _PLAIN |= {0xFE0E: " ", 0xFE0F: " "}
 _CHANGED = re.compile(f"[{''.join(map(chr, _PLAIN))}]")
+_LONGEST_STEMMED = 1000
+"""Letters of a word that is stemmed. Some stemmers take time that grows with the square of a word's
+length: 450,000 vowels in a row held up a space for 4 s.
+"""
 _SEPARATOR = "\n"  # of words that are worked on at once; no word has one
 
 Word = tuple[int, int, str]
@@ -101,7 +105,12 @@ def stemmed(text: str, language: str) -> str:
     lower = text.lower().replace("i\u0307", "i")
     parts = _WORD.split(_one_spelling(lower) if language == HINDI else lower)
     stemmer = Stemmer.Stemmer(STEMMERS[language], 0)  # a microsecond, and none is safe to share
-    parts[1::2] = stemmer.stemWords(parts[1::2])
+    words = parts[1::2]
+    stems = stemmer.stemWords([word[:_LONGEST_STEMMED] for word in words])
+    parts[1::2] = [
+        stem if len(word) <= _LONGEST_STEMMED else word
+        for word, stem in zip(words, stems, strict=True)
+    ]
     return _plain("".join(parts))
 
 
