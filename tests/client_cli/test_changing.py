@@ -219,7 +219,7 @@ def test_delete_many_removes_what_matches_only_with_yes(
     assert dry == [
         "Would remove 2 conversations for good; --yes does it.",
         f"  {old[0].id}  cli  First Plan, 1 turns",
-        f"  {old[1].id}  cli  no title yet, 2 turns",
+        f"  {old[1].id}  cli  line 1, 2 turns",
     ]
     [line] = inside("delete-many", "--channel", "cli").lines
     assert (line["conversationIds"], line["dryRun"]) == ([it.id for it in old], True)

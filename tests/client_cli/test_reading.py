@@ -127,20 +127,18 @@ def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: 
     assert f"{it.id} web" in phone.out, "the terminal wraps it, and it can be copied whole"
 
 
-def test_a_list_shows_the_beginning_of_the_notes_where_there_is_no_title(
+def test_a_list_shows_the_name_of_every_conversation(
     recollect: Any, client: Client, talked: Talked
 ) -> None:
-    named, noted, new = talked(title="Disk"), talked(), talked()
-    for it in (named, noted):
-        client.conversations.record_abbreviation(it.id, "The user moved\nto Lisbon. " * 10)
+    named, unnamed, new = talked(title="Disk"), talked(text="Is the\ndisk full?"), talked(0)
     lines = recollect.on_terminal("list", columns=100).out.splitlines()
-    assert len(lines) == 4, "the notes take one line, where a title may take more"
+    assert len(lines) == 4
     (of_named,) = (line for line in lines if named.id in line)
-    (of_noted,) = (line for line in lines if noted.id in line)
+    (of_unnamed,) = (line for line in lines if unnamed.id in line)
     (of_new,) = (line for line in lines if new.id in line)
     assert " Disk " in of_named
-    assert "(The user moved to Lisbon." in of_noted
-    assert "(no title yet)" in of_new
+    assert "Is the disk full?" in of_unnamed
+    assert "(nothing said yet)" in of_new
 
 
 def test_json_is_printed_on_a_terminal_where_it_is_asked_for(

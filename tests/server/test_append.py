@@ -1,9 +1,11 @@
 """Appends: whole or not at all, exactly once, in order, whoever calls at the same time."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
+from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.time import DAY
 
@@ -276,6 +278,78 @@ def test_a_write_based_on_an_older_turn_is_refused(service: Service, server: Run
         assert (failure.code, failure.reason) == ("ABORTED", "TURN_OUT_OF_DATE")
         assert failure.metadata == {"expected_turn": str(expected), "turn_count": "2"}
     assert kept_by(service, server) == files
+
+
+NAMES: list[tuple[dict[str, Any], list[Message], str]] = [
+    ({}, [], ""),
+    ({}, [user("Hi there!")], "Hi there"),
+    ({}, [user("Hi Alex, can you book a table for two?")], "can you book a table for two?"),
+    ({}, [user("hello"), agent("Hello! How can I help?"), user("thanks")], "hello"),
+    ({}, [user("hey"), user("Which pump fits the boiler? It drips.")], "Which pump fits the boiler?"),
+    ({}, [agent("Good morning!"), user("Where is my parcel?")], "Where is my parcel?"),
+    ({}, [agent("The build is done. It took a minute.")], "The build is done"),
+    (
+        {},
+        [user("2026-11-25T03:00:00Z level=error msg=x\n"), user("Why does it say that?")],
+        "Why does it say that?",
+    ),
+    ({}, [user('```json\n{"a": 1}\n```\n\n## Explain **this** to [me](https://x.example)')],
+     "Explain this to me"),
+    (
+        {},
+        [user("Please plan the trip for us, with a stop at the river and one in the hills.")],
+        "Please plan the trip for us, with a stop…",
+    ),
+    ({}, [user("请帮我写一封信给房东，说明厨房的水龙头一直在漏水，需要尽快修理一下可以吗")],
+     "请帮我写一封信给房东，说明厨房的水龙头一直在漏水，需要…"),
+    ({}, [user("x" * 500)], "x" * 63 + "…"),
+    (
+        {"channel": "email", "party": Party(contact="a@b.example", subject="Re: AW: The  boiler")},
+        [user("It drips.")],
+        "The boiler",
+    ),
+    ({"channel": "email", "party": Party(contact="a@b.example")}, [user("It drips.")],
+     "a@b.example (Email)"),
+    (
+        {"channel": "whatsapp", "party": Party(contact="491701", contact_name="Hanan")},
+        [user("It drips.")],
+        "Hanan (WhatsApp)",
+    ),
+    ({"channel": "irc", "party": Party(group_id="#boilers")}, [], "#boilers (irc)"),
+    ({"party": Party(contact="alex")}, [user("It drips again.")], "It drips again"),
+]  # fmt: skip
+"""Conversations, and what they are called without a title."""
+
+
+def test_a_conversation_has_one_name_from_its_first_message_on(
+    service: Service, start_server: Start, server: RunningServer, connect: Connect
+) -> None:
+    ids: list[str] = []
+    for fields, messages, name in NAMES:
+        ids.append(service.create(**fields).id)
+        answers = [service.append(ids[-1], it).conversation for it in messages]
+        assert (answers[-1] if answers else service.get(ids[-1])).name == name
+    names = {it.id: it.name for it in service.listed(page_size=100).conversations}
+    assert [names[it] for it in ids] == [name for *_, name in NAMES]
+    # What rows show is what a filter finds, in whatever case.
+    for text, count in (("WHATSAPP", 1), ("boiler", 3), ("Fits The Boiler?", 1), ("drips.", 0)):
+        assert len(service.listed(query=text).conversations) == count, text
+
+    pump = ids[4]
+    copy = service.conversations.Fork(api.ForkRequest(conversation_id=pump)).conversation
+    assert copy.name == "Which pump fits the boiler?"
+    redacted = service.conversations.RedactMessage(
+        api.RedactMessageRequest(conversation_id=pump, sequence=3)
+    )
+    assert redacted.conversation.name == service.get(pump).name == "hey"
+    assert service.rename(pump, "The pump").name == "The pump"
+    assert service.search("drips").results[0].conversation_name in names.values()
+    before = {it.id: it.name for it in service.listed(page_size=100).conversations}
+    assert before[copy.id] == "Which pump fits the boiler?"
+    server.stop()
+    delete_index(server)
+    again = connect(start_server())
+    assert {it.id: it.name for it in again.listed(page_size=100).conversations} == before
 
 
 def test_of_16_callers_that_expect_the_same_turn_one_writes(service: Service) -> None:

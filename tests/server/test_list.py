@@ -112,7 +112,7 @@ def test_every_filter_leaves_what_matches_and_all_together_do(
     assert listed(query="GRÖSSE") == [mail]
     assert listed(query="%") == [mail]
     assert listed(query="_") == [group]
-    assert listed(query="plain") == []
+    assert listed(query="plain") == [plain]
     assert listed(channels=["email", "whatsapp"], topics=["travel"], query="tr", pinned=False) == [
         group
     ]

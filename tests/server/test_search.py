@@ -57,7 +57,7 @@ def test_a_search_answers_conversations_and_messages(service: Service, clock: Mo
     assert marked(best.snippet) == ["Kyoto"]
 
 
-def test_an_untitled_conversation_goes_by_the_beginning_of_its_first_message(
+def test_an_untitled_conversation_goes_by_its_first_request(
     service: Service,
 ) -> None:
     service.conversation_of("  We fly\nto   Kyoto  ")

@@ -252,14 +252,26 @@ def test_beside_a_transcript_stand_notes_anchors_and_contexts(
     page.close()
 
 
-def test_an_untitled_conversation_is_called_by_what_was_said_first(
+def test_row_heading_search_and_filter_know_a_conversation_by_one_name(
     stage: Stage, window: Browsing
 ) -> None:
     it = stage.client.conversations.create("web").id
-    stage.client.conversations.record_abbreviation(it, "User: The boiler drips. Agent: Call Ada.")
-    page = window.tab()
-    title = page.wait_for_selector(f"#row-{it} .row-title").inner_text()
-    assert title == "The boiler drips. Agent: Call Ada."
+    party = Party(contact="ada@b.example")
+    mail = stage.client.conversations.create("email", party=party).id
+    page = window.tab(f"/c/{it}", wait=".composer")
+    stage.client.conversations.append_turn(
+        it, [Message.user("Why does the furnace drip? It is old.")]
+    )
+    name = "Why does the furnace drip?"
+    page.wait_for_selector(f"#row-{it} .row-title >> text={name}")
+    page.wait_for_selector(f".view-title h1 >> text={name}")
+    # A contact's address stands once in a row.
+    assert page.inner_text(f"#row-{mail}").count("ada@b.example") == 1
+    page.fill(".filter-bar input[type=search]", "FURNACE")
+    wait(page, "document.querySelectorAll('.row').length === 1")
+    page.fill(".filter-bar input[type=search]", "")
+    visit(page, "/search?q=furnace")
+    page.wait_for_selector(f".result h2 >> text={name}")
     page.close()
 
 

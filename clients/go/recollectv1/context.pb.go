@@ -358,7 +358,7 @@ type RecalledSource struct {
 
 	// The conversation. It may be the one that continues.
 	ConversationId string `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
-	// Its title, or the beginning of its first message while it has none.
+	// Its name (see Conversation.name).
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	// Its channel.
 	Channel string `protobuf:"bytes,3,opt,name=channel,proto3" json:"channel,omitempty"`

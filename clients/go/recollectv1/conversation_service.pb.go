@@ -413,7 +413,7 @@ type ListRequest struct {
 	UpdatedAfter *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=updated_after,json=updatedAfter,proto3" json:"updated_after,omitempty"`
 	// With `update_time` before this moment. Later than `updated_after` if both are set.
 	UpdatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_before,json=updatedBefore,proto3" json:"updated_before,omitempty"`
-	// With this text anywhere in the title, whatever its case. At most 256 characters.
+	// With this text anywhere in the name, whatever its case. At most 256 characters.
 	Query string `protobuf:"bytes,9,opt,name=query,proto3" json:"query,omitempty"`
 	// Those whose notes the server could not write (see Notes.failure), or the others. Unset means
 	// both.

@@ -406,8 +406,8 @@ type UsageTotal struct {
 
 	// The group, as in UsageRow.
 	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// Name of the group for people: the title of a conversation or the beginning of its first
-	// message, else `group` itself.
+	// Name of the group for people: that of a conversation (see Conversation.name), else `group`
+	// itself.
 	Label string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	// The counts.
 	Activity *Activity `protobuf:"bytes,3,opt,name=activity,proto3" json:"activity,omitempty"`

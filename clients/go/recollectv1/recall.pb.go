@@ -280,7 +280,7 @@ type SearchResult struct {
 
 	// The conversation.
 	ConversationId string `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
-	// Its title, or the beginning of its first message while it has none.
+	// Its name (see Conversation.name).
 	ConversationName string `protobuf:"bytes,2,opt,name=conversation_name,json=conversationName,proto3" json:"conversation_name,omitempty"`
 	// Its channel.
 	Channel string `protobuf:"bytes,3,opt,name=channel,proto3" json:"channel,omitempty"`

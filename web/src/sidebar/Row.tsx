@@ -13,9 +13,6 @@ import { channelIcon, Icon, type IconName } from "../ui/Icon";
 import { channelName, oneLine, unitsOf } from "../ui/text";
 import { fullTime, shortTime } from "../ui/time";
 
-/** Characters of the notes that stand for a title. */
-const LONGEST_START = 60;
-
 interface Props {
   conversation: Conversation;
   position: number;
@@ -56,7 +53,7 @@ export function Row(props: Props) {
           onDblClick={() => may(Scope.CONVERSATIONS_MANAGE) && onEdit("title")}
         >
           <span class="row-title" data-unread={isUnread(conversation)}>
-            <bdi>{titleOf(conversation)}</bdi>
+            <bdi>{nameOf(conversation)}</bdi>
             {isUnread(conversation) && <span class="unread"><span class="hidden">{t.sidebar.unread}</span></span>}
           </span>
           <time title={fullTime(conversation.updateTime)}>{shortTime(conversation.updateTime)}</time>
@@ -72,7 +69,7 @@ export function Row(props: Props) {
       )}
       {hasMenu && !editing && (
         <button
-          class="quiet row-menu" tabIndex={isTabStop ? 0 : -1} aria-haspopup="menu" aria-label={t.sidebar.menu(titleOf(conversation))}
+          class="quiet row-menu" tabIndex={isTabStop ? 0 : -1} aria-haspopup="menu" aria-label={t.sidebar.menu(nameOf(conversation))}
           onClick={(event) => onMenu(event.currentTarget.getBoundingClientRect())}
         >
           <Icon name="more" />
@@ -87,26 +84,21 @@ function Mark({ icon, text }: { icon: IconName; text: string }) {
 }
 
 function PartyName({ conversation }: { conversation: Conversation }) {
-  const name = partyOf(conversation);
-  return name ? <bdi class="row-party">{name}</bdi> : null;
+  const party = partyOf(conversation);
+  // Where it is called by the other side, a row says so once.
+  return party && !conversation.name.startsWith(party) ? <bdi class="row-party">{party}</bdi> : null;
 }
 
-/** Return the title that is shown of a conversation. */
-export function titleOf(conversation: Conversation): string {
-  return oneLine(conversation.title) || partyOf(conversation) || startOf(conversation.abbreviation) || t.sidebar.untitled;
-}
-
-/** Return what the notes begin with, without who said it. */
-function startOf(notes: string): string {
-  const words = [...oneLine(notes).trim().replace(/^(User|Agent): /, "")];
-  return words.length > LONGEST_START ? `${words.slice(0, LONGEST_START).join("")}…` : words.join("");
+/** Return the name that is shown of a conversation. */
+export function nameOf(conversation: Conversation): string {
+  return oneLine(conversation.name) || t.sidebar.unnamed;
 }
 
 /** Return the name of the other side, as its channel knows it. */
 export function partyOf(conversation: Conversation): string {
   const party = conversation.party;
   if (!party) return "";
-  if (party.groupId) return t.sidebar.withGroup(oneLine(party.groupId));
+  if (party.groupId) return oneLine(party.groupId);
   return oneLine(party.contactName || party.contact || party.threadId);
 }
 

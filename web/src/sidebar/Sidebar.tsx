@@ -14,7 +14,7 @@ import { Empty, Failure, Loading } from "../ui/States";
 import { channelName } from "../ui/text";
 import { daysAgo, millis } from "../ui/time";
 import { VirtualList, type Virtual } from "../ui/VirtualList";
-import { type Editing, Row, titleOf } from "./Row";
+import { type Editing, Row, nameOf } from "./Row";
 
 const ROW = 56;
 const HEADING = 32;
@@ -163,7 +163,7 @@ export function Sidebar() {
       )}
       {menu && managed && (
         <Menu
-          label={t.sidebar.menu(titleOf(managed))}
+          label={t.sidebar.menu(nameOf(managed))}
           box={menu.box}
           onClose={() => {
             setMenu(undefined);
@@ -192,20 +192,20 @@ const CHANNELS = ["web", "whatsapp", "email", "discord", "cli"];
 
 function FilterBar() {
   const filters = readFilters();
-  const [title, setTitle] = useState(filters.title);
-  useEffect(() => setTitle(filters.title), [filters.title]);
+  const [name, setName] = useState(filters.name);
+  useEffect(() => setName(filters.name), [filters.name]);
   useEffect(() => {
-    if (title === filters.title) return;
-    const timer = setTimeout(() => setQuery({ named: title || undefined }), 200);
+    if (name === filters.name) return;
+    const timer = setTimeout(() => setQuery({ named: name || undefined }), 200);
     return () => clearTimeout(timer);
-  }, [title]);
+  }, [name]);
   const channels = new Set([...CHANNELS, ...list.value.items.slice(0, 200).map((it) => it.channel)]);
   if (filters.channel) channels.add(filters.channel);
   return (
     <div class="filter-bar">
       <input
-        type="search" aria-label={t.sidebar.filter} placeholder={t.sidebar.filter} maxLength={256} value={title}
-        onInput={(event) => setTitle(event.currentTarget.value)}
+        type="search" aria-label={t.sidebar.filter} placeholder={t.sidebar.filter} maxLength={256} value={name}
+        onInput={(event) => setName(event.currentTarget.value)}
       />
       <select aria-label={t.sidebar.channel} value={filters.channel} onChange={(event) => setQuery({ on: event.currentTarget.value || undefined })}>
         <option value="">{t.sidebar.allChannels}</option>
@@ -223,7 +223,7 @@ function FilterBar() {
 }
 
 function isFiltered(filters: ReturnType<typeof readFilters>): boolean {
-  return !!(filters.channel || filters.title || filters.archived);
+  return !!(filters.channel || filters.name || filters.archived);
 }
 
 function clearFilters(): void {

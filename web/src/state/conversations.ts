@@ -15,7 +15,7 @@ const PAGE = 50;
 
 export interface Filters {
   channel: string;
-  title: string;
+  name: string;
   archived: boolean;
 }
 
@@ -52,7 +52,7 @@ export function readFilters(): Filters {
   const query = route.value.query;
   return {
     channel: query.get("on") ?? "",
-    title: query.get("named") ?? "",
+    name: query.get("named") ?? "",
     archived: query.get("archived") === "1",
   };
 }
@@ -85,7 +85,7 @@ async function loadPage(isFirst: boolean): Promise<void> {
     pageSize: PAGE,
     pageToken: nextPage,
     channels: filters.channel ? [filters.channel] : [],
-    query: filters.title,
+    query: filters.name,
     archived: filters.archived ? ArchiveFilter.ARCHIVED : ArchiveFilter.UNSPECIFIED,
   };
   try {
@@ -126,9 +126,9 @@ export async function archive(conversation: Conversation, isOn: boolean): Promis
   const answer = await calls.archive({ conversationId: conversation.id, unarchive: !isOn });
   const now = answer.conversation!;
   upsert(now);
-  const title = oneLine(now.title) || t.sidebar.untitled;
+  const name = oneLine(now.name) || t.sidebar.unnamed;
   const undo = { text: t.sidebar.undo, run: () => archive(now, !isOn) };
-  tell({ text: isOn ? t.sidebar.archivedNow(title) : t.sidebar.unarchivedNow(title), action: undo });
+  tell({ text: isOn ? t.sidebar.archivedNow(name) : t.sidebar.unarchivedNow(name), action: undo });
   return now;
 }
 
@@ -146,11 +146,11 @@ export async function setTopics(conversation: Conversation, text: string): Promi
 }
 
 function passes(conversation: Conversation): boolean {
-  const { channel, title, archived } = filters;
+  const { channel, name, archived } = filters;
   return (
     conversation.archived === archived &&
     (!channel || conversation.channel === channel) &&
-    (!title || conversation.title.toLowerCase().includes(title.toLowerCase()))
+    (!name || conversation.name.toLowerCase().includes(name.toLowerCase()))
   );
 }
 
@@ -188,7 +188,7 @@ function take(update: Update): void {
       break;
     case "conversationRenamed": {
       const { title, manuallyNamed, topics } = update.kind.value;
-      if (old) upsert({ ...old, title, manuallyNamed, topics });
+      if (old) upsert({ ...old, name: title, title, manuallyNamed, topics });
       break;
     }
     case "conversationAbbreviated": {

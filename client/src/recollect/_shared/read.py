@@ -93,6 +93,7 @@ def conversation(it: conversation_pb2.Conversation) -> conversations.Conversatio
         )
         if it.HasField("origin")
         else None,
+        name=it.name,
     )
 
 

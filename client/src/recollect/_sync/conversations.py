@@ -106,12 +106,12 @@ class Conversations:
         """Iterate over all conversations that match every filter, newest `update_time` first, page
         by page.
 
-        `query` is looked for in the title; `notes_failed` chooses those whose notes the server
+        `query` is looked for in the name; `notes_failed` chooses those whose notes the server
         could not write. Archived ones are left out unless `archived` asks for them. `page_size`
         (50; at most 500) is the number asked for at a time, and `timeout` bounds each page.
 
         >>> for conversation in client.conversations.list(channels=["web"]):
-        ...     print(conversation.title)
+        ...     print(conversation.name)
         """
         call = calls.list_page(
             page_size,

@@ -96,7 +96,7 @@ class Insight:
         """Return the conversations that have the most messages in a range.
 
         >>> for busy in client.insight.busiest_conversations(limit=5):
-        ...     print(busy.conversation.title, busy.activity.messages)
+        ...     print(busy.conversation.name, busy.activity.messages)
         """
         call = calls.busiest_conversations(date_range, time_zone, channels, limit)
         return self._invoker.run(call, timeout)

@@ -112,7 +112,7 @@ class RecalledSource:
     conversation_id: str
     """The conversation. It may be the one that goes on."""
     title: str
-    """Its title, or the beginning of its first message while it has none."""
+    """Its name, as `Conversation.name`."""
     channel: str
     """Its channel."""
     start_time: datetime

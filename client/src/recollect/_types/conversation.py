@@ -134,6 +134,10 @@ class Conversation:
     """Values that callers keep with it."""
     origin: ForkOrigin | None = None
     """The conversation that it began as a copy of. `None` if it is no fork."""
+    name: str = ""
+    """Its one name for people: the title; else the subject of its mails; else the contact or the
+    group with the channel; else what was asked for first. Empty while it has none of these.
+    """
 
 
 class ArchiveFilter(StrEnum):

@@ -92,7 +92,7 @@ class UsageTotal:
     group: str
     """The group, as in UsageRow."""
     label: str
-    """Its name for people: of a conversation the title."""
+    """Its name for people: of a conversation its name."""
     activity: Activity
     """The counts."""
 

@@ -76,7 +76,7 @@ class SearchResult:
     conversation_id: str
     """The conversation."""
     conversation_name: str
-    """Its title, or the beginning of its first message while it has none."""
+    """Its name, as `Conversation.name`."""
     channel: str
     """Its channel."""
     snippet: str
@@ -156,7 +156,7 @@ class FetchedContext:
     conversation_id: str
     """The conversation."""
     conversation_name: str
-    """Its title, or the beginning of its first message while it has none."""
+    """Its name, as `Conversation.name`."""
     channel: str
     """Its channel."""
     messages: tuple[Message, ...]

@@ -115,7 +115,7 @@ class RecallStore(BaseStore):
         if channel not in {None, it.channel}:
             return None
         value = {
-            "name": it.title,
+            "name": it.name,
             "topics": list(it.topics),
             "abbreviation": it.abbreviation,
             "turns": it.turn_count,
@@ -145,7 +145,7 @@ class RecallStore(BaseStore):
                     it.conversation.id, it.conversation.channel, it.conversation.update_time, None
                 )
                 | {
-                    "name": it.conversation.title,
+                    "name": it.conversation.name,
                     "snippet": it.snippet,
                     "abbreviation": it.conversation.abbreviation,
                 }

@@ -24,6 +24,7 @@ from recollect.cli.options import (
     with_topics,
 )
 from recollect.cli.printing import (
+    called,
     clean,
     console,
     counted,
@@ -35,11 +36,9 @@ from recollect.cli.printing import (
 )
 
 _TABLE_WIDTH = 92
-"""The least columns of a terminal on which a table of conversations has room for titles: some 25.
+"""The least columns of a terminal on which a table of conversations has room for names: some 25.
 On others each has two lines.
 """
-_MAX_START = 60
-"""Characters of the notes that stand for a title."""
 _ALL_TOKENS = 1_000_000  # --turns alone bounds what is shown
 _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "magenta"}
 
@@ -47,7 +46,7 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 @click.command("list")
 @with_channels
 @with_topics
-@click.option("--title", metavar="TEXT", help="Only with this text in the title.")
+@click.option("--name", "--title", metavar="TEXT", help="Only with this text in the name.")
 @click.option(
     "--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others."
 )
@@ -65,7 +64,7 @@ def list_(
     shell: Shell,
     channels: tuple[str, ...],
     topics: tuple[str, ...],
-    title: str | None,
+    name: str | None,
     pinned: bool | None,
     archived: bool,
     since: datetime | None,
@@ -76,7 +75,7 @@ def list_(
     conversations = shell.client.conversations.list(
         channels=channels,
         topics=topics,
-        query=title,
+        query=name,
         pinned=pinned,
         archived=ArchiveFilter.ARCHIVED if archived else None,
         updated_after=since,
@@ -250,8 +249,7 @@ def _indented(text: str, indent: str, style: str) -> Text:
 
 
 def _print_heading(out: Console, it: Conversation) -> None:
-    heading = _title(it)
-    heading.stylize("bold")
+    heading = one_line(called(it), "bold")
     out.print(heading)
     facts = [
         it.id,
@@ -264,36 +262,18 @@ def _print_heading(out: Console, it: Conversation) -> None:
     out.print(one_line("  ".join(filter(None, facts)), "dim"))
 
 
-def _title(it: Conversation) -> Text:
-    title = one_line(it.title) if it.title else clean(_start_of(it.abbreviation), "dim")
-    title.no_wrap, title.overflow = (None, None) if it.title else (True, "ellipsis")
-    return (
-        one_line(it.party.contact_name).append(" - ").append_text(title)
-        if it.party and it.party.contact_name
-        else title
-    )
-
-
-def _start_of(notes: str) -> str:
-    """Return what stands for a title until there is one: the beginning of the notes."""
-    words = " ".join(notes.split())
-    if not words:
-        return "(no title yet)"
-    return f"({words[:_MAX_START]}…)" if len(words) > _MAX_START else f"({words})"
-
-
 def _table_of(rows: list[Conversation]) -> Table:
-    """Return a table of conversations. On a narrow terminal only the title is cut: ids are there to
+    """Return a table of conversations. On a narrow terminal only the name is cut: ids are there to
     be copied.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, least in (("updated", 16), ("channel", 7), ("title", 1), ("turns", 5), ("id", 31)):
-        table.add_column(name, min_width=least, no_wrap=name != "title")
+    for name, least in (("updated", 16), ("channel", 7), ("name", 1), ("turns", 5), ("id", 31)):
+        table.add_column(name, min_width=least, no_wrap=name != "name")
     for it in rows:
         table.add_row(
             clean(local(it.update_time)),
             clean(it.channel),
-            _title(it),
+            one_line(called(it)),
             clean(str(it.turn_count)),
             clean(it.id, style="dim"),
         )

@@ -20,7 +20,7 @@ from recollect.cli.options import (
     with_topics,
     with_yes,
 )
-from recollect.cli.printing import clean, console, counted, json_line, warn
+from recollect.cli.printing import called, clean, console, counted, json_line, warn
 
 _MOST_AT_ONCE = 1000
 """Conversations that one call deletes."""
@@ -53,9 +53,7 @@ def delete(
     """
     if not yes:
         there = [shell.client.conversations.get(name) for name in dict.fromkeys(conversations)]
-        named = ", ".join(
-            f"{it.id} ({it.title or 'no title yet'}, {it.turn_count} turns)" for it in there
-        )
+        named = ", ".join(f"{it.id} ({called(it)}, {it.turn_count} turns)" for it in there)
         confirm(f"Remove {named} for good?")
     disposition = None if anchors is None else AnchorDisposition(anchors)
     for name in dict.fromkeys(conversations):
@@ -161,8 +159,7 @@ def _print_receipt(
         out.print(clean(f"Would remove {named}{more} for good; --yes does it."))
         for name in receipt.conversation_ids[:_MOST_NAMED]:
             it = shell.client.conversations.get(name)
-            title = it.title or "no title yet"
-            out.print(clean(f"  {it.id}  {it.channel}  {title}, {it.turn_count} turns"))
+            out.print(clean(f"  {it.id}  {it.channel}  {called(it)}, {it.turn_count} turns"))
         if count > _MOST_NAMED:
             out.print(clean(f"  … and {count - _MOST_NAMED} more"))
     else:

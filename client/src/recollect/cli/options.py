@@ -224,7 +224,7 @@ class ConversationId(_Text):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Return ids of the newest conversations, with their titles."""
+        """Return ids of the newest conversations, with their names."""
         address = ctx.params.get("address") or ctx.lookup_default("address") or DEFAULT_TARGET
         access: dict[str, Any] = {name: ctx.params.get(name) for name in ("space", "ca")}
         insecure = bool(ctx.params.get("insecure"))
@@ -234,7 +234,7 @@ class ConversationId(_Text):
         except RecollectError:
             return []
         return [
-            CompletionItem(it.id, help=" ".join(f"{it.channel} {it.title}".split()))
+            CompletionItem(it.id, help=" ".join(f"{it.channel} {it.name}".split()))
             for it in page
             if it.id.startswith(incomplete)
         ]

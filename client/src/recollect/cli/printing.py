@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from recollect import MATCH_END, MATCH_START
+from recollect import MATCH_END, MATCH_START, Conversation
 from recollect._shared.plain import CONTROLS, json_text, plain
 
 _SHOWN = {"\n", "\t"}
@@ -40,6 +40,11 @@ def console() -> Console:
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun, whose plural ends with an s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def called(it: Conversation) -> str:
+    """Return the name that people are shown of a conversation."""
+    return it.name or "(nothing said yet)"
 
 
 def clean(text: str, style: str = "") -> Text:

@@ -22,7 +22,7 @@ from recollect import (
 from recollect._shared.plain import camel, plain, time_text
 from recollect.cli.browsing import print_message
 from recollect.cli.options import CONVERSATION, Shell, WholeNumber, with_channels, with_shell
-from recollect.cli.printing import clean, console, json_line, one_line, warn
+from recollect.cli.printing import called, clean, console, json_line, one_line, warn
 
 
 @click.command()
@@ -76,13 +76,13 @@ class _Followed:
             case ConversationList(conversations=newest):
                 if update.reset:
                     warn("Too much was missed: it begins again with what is newest.")
-                self._names |= {it.id: _name(it) for it in newest}
+                self._names |= {it.id: called(it) for it in newest}
             case LoadedConversation(conversation=Conversation() as it, messages=messages):
                 self._messages(it, messages)
             case ConversationUpdated(conversation=it, messages=messages):
                 self._messages(it, messages)
             case ConversationCreated(conversation=it):
-                self._names[it.id] = _name(it)
+                self._names[it.id] = called(it)
                 self._event(update, f"began on {it.channel}")
             case ConversationRenamed(title=title):
                 self._event(update, f"is now called {title!r}")
@@ -98,7 +98,7 @@ class _Followed:
                 pass
 
     def _messages(self, it: Conversation, messages: tuple[Any, ...]) -> None:
-        self._names[it.id] = _name(it)
+        self._names[it.id] = called(it)
         if messages and it.id != self._last:
             self._last = it.id
             self._out.print(one_line(f"── {self._names[it.id]}  {it.id}", "bold"))
@@ -112,10 +112,6 @@ class _Followed:
                 one_line(f"{name} {update.conversation_id} {what}", "yellow")
             )
         )
-
-
-def _name(it: Conversation) -> str:
-    return it.title or "(no title yet)"
 
 
 def _record(update: Update) -> dict[str, Any]:

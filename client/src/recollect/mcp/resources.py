@@ -133,7 +133,7 @@ def _resource(conversation: Conversation, snippet: str) -> types.Resource:
     return types.Resource(
         uri=conversation_resource(conversation.id),
         name=conversation.id,
-        title=conversation.title or None,
+        title=conversation.name or None,
         description=clipped(
             conversation.abbreviation or snippet, MAX_NOTES, "read it to have the turns"
         ),

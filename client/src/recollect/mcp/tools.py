@@ -179,7 +179,7 @@ async def recent_conversations(
         conversations=[
             shapes.Browsed(
                 conversation_id=it.conversation.id,
-                conversation_name=it.conversation.title or None,
+                conversation_name=it.conversation.name or None,
                 channel=it.conversation.channel,
                 date=time_text(it.conversation.update_time),
                 turns=it.conversation.turn_count,

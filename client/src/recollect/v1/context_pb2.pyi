@@ -254,7 +254,7 @@ class RecalledSource(_message.Message):
     conversation_id: _builtins.str
     """The conversation. It may be the one that continues."""
     title: _builtins.str
-    """Its title, or the beginning of its first message while it has none."""
+    """Its name (see Conversation.name)."""
     channel: _builtins.str
     """Its channel."""
     score: _builtins.float

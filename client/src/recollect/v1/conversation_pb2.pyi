@@ -196,6 +196,7 @@ class Conversation(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     UNINDEXED_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
@@ -231,6 +232,12 @@ class Conversation(_message.Message):
     unindexed: _builtins.bool
     """True while searches and the contexts of other conversations leave it out: a rule of retention
     unindexed it. A message ends that. Load, Get and List are the same.
+    """
+    name: _builtins.str
+    """Its one name for people, for lists, headings and notifications: the title; else the subject of
+    its mails; else the contact or the group with the channel, "Hanan (WhatsApp)", on a channel on
+    which others write; else what was asked for first, shortened as a title would be. At most 80
+    characters. Unset while it has none of these. Nothing is routed or trusted by it.
     """
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -303,10 +310,11 @@ class Conversation(_message.Message):
         metadata: _struct_pb2.Struct | None = ...,
         origin: Global___ForkOrigin | None = ...,
         unindexed: _builtins.bool = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata", "notes", b"notes", "origin", b"origin", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "unindexed", b"unindexed", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "name", b"name", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "unindexed", b"unindexed", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -249,7 +249,7 @@ class ListRequest(_message.Message):
     pinned: _builtins.bool
     """Pinned or not. Unset means both."""
     query: _builtins.str
-    """With this text anywhere in the title, whatever its case. At most 256 characters."""
+    """With this text anywhere in the name, whatever its case. At most 256 characters."""
     notes_failed: _builtins.bool
     """Those whose notes the server could not write (see Notes.failure), or the others. Unset means
     both.

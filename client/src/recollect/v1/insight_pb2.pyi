@@ -234,8 +234,8 @@ class UsageTotal(_message.Message):
     group: _builtins.str
     """The group, as in UsageRow."""
     label: _builtins.str
-    """Name of the group for people: the title of a conversation or the beginning of its first
-    message, else `group` itself.
+    """Name of the group for people: that of a conversation (see Conversation.name), else `group`
+    itself.
     """
     @_builtins.property
     def activity(self) -> Global___Activity:

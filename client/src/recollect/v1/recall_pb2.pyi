@@ -166,7 +166,7 @@ class SearchResult(_message.Message):
     conversation_id: _builtins.str
     """The conversation."""
     conversation_name: _builtins.str
-    """Its title, or the beginning of its first message while it has none."""
+    """Its name (see Conversation.name)."""
     channel: _builtins.str
     """Its channel."""
     snippet: _builtins.str

@@ -8,13 +8,14 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recollect_server.domain.conversation_names import REQUEST, name_of, request_of
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message, Role, Usage
 from recollect_server.domain.time import updated
 
 MAX_PARTICIPANTS = 64
 MAX_OPEN_CALLS = 256  # unanswered tool calls of a conversation that a late result can still answer
-MAX_OPENING = 240  # characters of the first message kept to name an untitled conversation by
+MAX_OPENING = 240  # characters of a text that stand for all of it in a list
 _MAX_TOKENS = (1 << 63) - 1  # totals stop at what the contract's and the index's numbers can hold
 _MAX_COST = sys.float_info.max
 
@@ -102,8 +103,10 @@ class Conversation:
     cost_total: float = 0.0
     compressed_through: int = 0
     compression_summary: str = ""
-    opening: str = ""
-    """The beginning of the first message: the conversation's name while it has no title."""
+    request: str = ""
+    """The first request, shortened as a title would be (see `conversation_names`)."""
+    request_rank: int = 0
+    """The rank of the message that it is of: one of a higher rank takes its place."""
     text_bytes: int = 0
     """Bytes of all contents together: the document length of conversation-level BM25."""
     open_calls: tuple[OpenCall, ...] = ()
@@ -130,8 +133,10 @@ class Conversation:
 
     @property
     def name(self) -> str:
-        """Return a name for it: the title, or the beginning of the first message."""
-        return self.title or self.opening
+        """Return its one name for people; empty while nothing was said and nobody is there."""
+        party = self.party
+        there = party.group_id or party.contact_name or party.contact
+        return name_of(self.title, self.channel, party.subject, there, self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +443,9 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
             min(usage.input + message.usage.input, _MAX_TOKENS),
             min(usage.output + message.usage.output, _MAX_TOKENS),
         )
+    request, rank = before.request, before.request_rank
+    if rank < REQUEST and (better := request_of(message, rank))[0] > rank:
+        rank, request = better
     first = before.message_count == 0
     # Written out, not with `replace`: this runs for every message that is stored, and takes a third
     # of the time.
@@ -464,7 +472,8 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         cost_total=min(before.cost_total + (message.cost or 0.0), _MAX_COST),
         compressed_through=before.compressed_through,
         compression_summary=before.compression_summary,
-        opening=before.opening or opening_of(message.content),
+        request=request,
+        request_rank=rank,
         text_bytes=before.text_bytes + len(message.content.encode()),
         open_calls=open_calls_after(before.open_calls, message),
         abbreviation_record=before.abbreviation_record,

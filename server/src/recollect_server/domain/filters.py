@@ -19,7 +19,8 @@ class Filter:
     pinned: bool | None = None
     updated_after: int | None = None
     updated_before: int | None = None
-    title: str = ""
+    name: str = ""
+    """With this text in it."""
     notes_failed: bool | None = None
     archived: bool | None = None
     unindexed: bool | None = None

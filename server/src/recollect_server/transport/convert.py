@@ -160,6 +160,8 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
     """
     value.id = conversation.id
     value.channel = conversation.channel
+    if name := conversation.name:
+        value.name = name
     if conversation.title:
         value.title = conversation.title
     if conversation.topics:

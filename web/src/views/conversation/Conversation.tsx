@@ -4,7 +4,7 @@ import { Scope } from "@recollect/client";
 import { may } from "../../api/session";
 import { generation, listen } from "../../live/connection";
 import { link, navigate, route, setQuery } from "../../router";
-import { isReadOnly, partyOf, RenameForm, titleOf } from "../../sidebar/Row";
+import { isReadOnly, partyOf, RenameForm, nameOf } from "../../sidebar/Row";
 import { markSeen } from "../../state/unread";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
@@ -85,7 +85,7 @@ function Opened({ id }: { id: string }) {
   }, [target]);
   useEffect(() => {
     if (shown.conversation && !document.hidden) markSeen(shown.conversation);
-    if (shown.conversation) document.title = `${titleOf(shown.conversation)} · ${t.app.name}`;
+    if (shown.conversation) document.title = `${nameOf(shown.conversation)} · ${t.app.name}`;
   }, [shown.conversation]);
 
   if (shown.state === "loading") return <Loading />;
@@ -104,7 +104,7 @@ function Opened({ id }: { id: string }) {
             <RenameForm conversation={conversation} onEnd={endRenaming} />
           ) : (
             <h1>
-              <bdi>{titleOf(conversation)}</bdi>
+              <bdi>{nameOf(conversation)}</bdi>
               {mayRename && (
                 <button ref={pencil} class="quiet" aria-label={t.sidebar.rename} title={t.sidebar.rename} onClick={() => setRenaming(true)}>
                   <Icon name="pencil" />
@@ -115,7 +115,7 @@ function Opened({ id }: { id: string }) {
           <p class="view-meta">
             <Icon name={channelIcon(conversation.channel)} />
             <span>{channelName(conversation.channel)}</span>
-            {party && <bdi>{party}</bdi>}
+            {party && !conversation.name.startsWith(party) && <bdi>{party}</bdi>}
             <span>{t.sidebar.turns(conversation.turnCount)}</span>
             <span>{t.conversation.messages(Number(conversation.messageCount))}</span>
             {conversation.archived && <span class="badge" title={t.conversation.archivedHint}><Icon name="archive" />{t.conversation.archived}</span>}

@@ -172,7 +172,7 @@ export class Transcript {
       }
       case "conversationRenamed": {
         const { title, manuallyNamed, topics } = kind.value;
-        this.shown.value = { ...now, conversation: this.change((it) => ({ ...it, title, manuallyNamed, topics })) };
+        this.shown.value = { ...now, conversation: this.change((it) => ({ ...it, name: title, title, manuallyNamed, topics })) };
         break;
       }
       case "conversationAbbreviated": {

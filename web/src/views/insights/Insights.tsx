@@ -7,7 +7,7 @@ import {
 import { client } from "../../api/calls";
 import { generation } from "../../live/connection";
 import { link, route, setQuery, topicLink } from "../../router";
-import { titleOf } from "../../sidebar/Row";
+import { nameOf } from "../../sidebar/Row";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { Empty, Failure, Loading } from "../../ui/States";
@@ -278,7 +278,7 @@ function Busiest({ conversations, measure }: { conversations: BusyConversation[]
             {conversations.map(({ conversation, activity }) => conversation && (
               <tr key={conversation.id}>
                 <th scope="row">
-                  <a href={link(`/c/${conversation.id}`)}><bdi>{titleOf(conversation)}</bdi></a>
+                  <a href={link(`/c/${conversation.id}`)}><bdi>{nameOf(conversation)}</bdi></a>
                   <span class="meter" style={{ width: `${(100 * amount(activity, "messages")) / top}%` }} />
                 </th>
                 <td class="wide"><span class="with-icon"><Icon name={channelIcon(conversation.channel)} />{channelName(conversation.channel)}</span></td>

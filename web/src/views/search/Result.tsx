@@ -19,7 +19,7 @@ export function Result({ result, hits }: { result: SearchResult; hits: SearchHit
   const address = link(`/c/${result.conversationId}`, { turn: turn ? String(turn) : undefined });
   return (
     <li class="result">
-      <h2><a href={address}><bdi>{oneLine(result.conversationName) || t.sidebar.untitled}</bdi></a></h2>
+      <h2><a href={address}><bdi>{oneLine(result.conversationName) || t.sidebar.unnamed}</bdi></a></h2>
       <p class="result-meta">
         <Icon name={channelIcon(result.channel)} />
         <span>{channelName(result.channel)}</span>

@@ -14,7 +14,7 @@ from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.languages import says_little
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.repetition import sentences_of, spoken, title_beside
-from recollect_server.services.context.excerpts import MARK, excerpt
+from recollect_server.services.context.excerpts import excerpt
 from recollect_server.services.context.inquiry import Inquiry
 from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Turn
 from recollect_server.services.context.recalled_turns import (
@@ -47,7 +47,6 @@ _FIRST_TURNS = 3  # of a conversation: in these the one before is still of inter
 # conversations, newest first, of which the first with an abbreviation is the last one
 _LAST_SEEN = 5
 _ABBREVIATION = 100  # tokens of one
-_TITLE = 80  # characters of one
 _BY_CHANCE = (
     "nothing that is stored fits the message: of its words only small talk, short numbers or one"
     " word beside many unknown ones are stored"
@@ -251,20 +250,10 @@ def _about(conversation: Conversation, words: frozenset[str] = frozenset(), own:
         "" if conversation.id == own else excerpt(conversation.abbreviation, _ABBREVIATION, words)
     )
     return About(
-        _title_of(conversation),
+        conversation.name,
         conversation.channel,
         conversation.create_time,
         conversation.update_time,
         text,
         sentences_of(text),
     )
-
-
-def _title_of(conversation: Conversation) -> str:
-    """Return the name of a conversation; of a long one the words that a title has room for."""
-    name = conversation.name
-    if len(name) > _TITLE:
-        name = name[: _TITLE - 1] + MARK
-    if len(name) == _TITLE and name.endswith(MARK):  # the beginning of a text is cut anywhere
-        name = (name[:-1].rpartition(" ")[0] or name[:-1]) + MARK
-    return name

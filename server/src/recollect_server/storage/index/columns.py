@@ -30,6 +30,8 @@ class Column(NamedTuple):
     """Make the attribute of the column's value."""
     dump: Callable[[Any], object] | None = None
     """Make the column's value of the attribute, where SQLite cannot take that."""
+    is_derived: bool = False
+    """True if it follows from other columns: statements choose by it, and no attribute is read."""
     expression: str = ""
     """Expression in a `SELECT`, of a column in another table; empty: the column itself."""
 
@@ -90,6 +92,8 @@ class Columns(Generic[T]):
         }
         arguments: dict[str, list[str]] = {"": [], **{part: [] for part in self._parts}}
         for at, column in enumerate(self.columns, start=start):
+            if column.is_derived:
+                continue
             part, _, name = column.path.rpartition(".")
             names[f"load_{at}"] = column.load
             arguments[part].append(
@@ -134,7 +138,9 @@ CONVERSATIONS = Columns(
     Column("create_time", is_fixed=True),
     Column("update_time"),
     Column("title"),
-    Column("opening"),
+    Column("name", is_derived=True),
+    Column("request"),
+    Column("request_rank"),
     Column("topics", load=load_texts),
     Column("participants", load=load_texts),
     Column("turn_count"),

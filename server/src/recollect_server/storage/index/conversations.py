@@ -112,10 +112,10 @@ def condition_of(chosen: Filter) -> tuple[str, list[Any]]:
         add("c.update_time >= ?", chosen.updated_after)
     if chosen.updated_before is not None:
         add("c.update_time < ?", chosen.updated_before)
-    if chosen.title:
+    if chosen.name:
         # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by
         # SQLite for ASCII alone.
-        add("instr(casefold(c.title), ?) > 0", chosen.title.casefold())
+        add("instr(casefold(c.name), ?) > 0", chosen.name.casefold())
     return " AND ".join(parts) or "1", values
 
 

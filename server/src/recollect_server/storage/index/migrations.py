@@ -12,10 +12,18 @@ from functools import cache
 import apsw
 
 from recollect_server.domain.conversation import RULE
+from recollect_server.domain.conversation_names import REQUEST, shortened
 from recollect_server.domain.ids import SEQUENCE_BITS
+from recollect_server.domain.text import sentences
 from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import HINDI, MARKER, TOKENIZER
-from recollect_server.storage.index.columns import REQUESTS, load_texts, take_in_trigger
+from recollect_server.storage.index.columns import (
+    REQUESTS,
+    SELECT,
+    conversation_of,
+    load_texts,
+    take_in_trigger,
+)
 from recollect_server.storage.index.words import entries_of_texts
 
 INCOMING = """
@@ -463,7 +471,9 @@ def _deliveries_of_parties(connection: apsw.Connection) -> None:
     """Give the deliveries of third parties the party and the place, beside which a provider's id
     means nothing.
     """
+    # A table is renamed only where every trigger fits; the next step makes this one anew.
     connection.execute("""
+        DROP TRIGGER IF EXISTS take_in;
         ALTER TABLE external_deliveries RENAME TO former_deliveries;
         CREATE TABLE external_deliveries(
             number INTEGER NOT NULL, place TEXT NOT NULL, provider_message_id TEXT NOT NULL, sequence INTEGER NOT NULL,
@@ -473,6 +483,27 @@ def _deliveries_of_parties(connection: apsw.Connection) -> None:
             FROM former_deliveries d JOIN external_messages m USING (number, sequence);
         DROP TABLE former_deliveries;
     """)
+
+
+def _names(connection: apsw.Connection) -> None:
+    """Add names of conversations, by which lists are filtered.
+
+    Of a conversation that is indexed the request is the beginning of its first message, also
+    where that asks for nothing: only an index that is made anew knows which one does.
+    """
+    connection.execute(f"""
+        DROP TRIGGER IF EXISTS take_in;
+        ALTER TABLE conversations RENAME COLUMN opening TO request;
+        ALTER TABLE conversations ADD COLUMN request_rank INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE conversations ADD COLUMN name TEXT NOT NULL DEFAULT '';
+        {take_in_trigger()}
+    """)
+    rows = connection.execute("SELECT number, request FROM conversations WHERE request <> ''")
+    requests = [(shortened((sentences(text) or [""])[0]), number) for number, text in rows]
+    update = f"UPDATE conversations SET request = ?, request_rank = {REQUEST} WHERE number = ?"
+    connection.executemany(update, requests)
+    there = [(conversation_of(row).name, row[0]) for row in connection.execute(SELECT)]
+    connection.executemany("UPDATE conversations SET name = ? WHERE number = ?", there)
 
 
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
@@ -498,6 +529,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _participants_by_key,
     _earlier_origins,
     _deliveries_of_parties,
+    _names,
 )
 
 

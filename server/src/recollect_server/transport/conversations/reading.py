@@ -72,7 +72,7 @@ class ReadHandlers:
             pinned=request.pinned if request.HasField("pinned") else None,
             updated_after=optional_milliseconds(request, "updated_after"),
             updated_before=optional_milliseconds(request, "updated_before"),
-            title=request.query,
+            name=request.query,
             archived=ARCHIVED.get(request.archived, False),
             notes_failed=request.notes_failed if request.HasField("notes_failed") else None,
         )

@@ -151,7 +151,7 @@ export type RecalledSource = Message<"recollect.v1.RecalledSource"> & {
   conversationId: string;
 
   /**
-   * Its title, or the beginning of its first message while it has none.
+   * Its name (see Conversation.name).
    *
    * @generated from field: string title = 2;
    */

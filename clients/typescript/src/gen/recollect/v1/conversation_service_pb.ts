@@ -267,7 +267,7 @@ export type ListRequest = Message<"recollect.v1.ListRequest"> & {
   updatedBefore?: Timestamp | undefined;
 
   /**
-   * With this text anywhere in the title, whatever its case. At most 256 characters.
+   * With this text anywhere in the name, whatever its case. At most 256 characters.
    *
    * @generated from field: string query = 9;
    */

@@ -179,8 +179,8 @@ export type UsageTotal = Message<"recollect.v1.UsageTotal"> & {
   group: string;
 
   /**
-   * Name of the group for people: the title of a conversation or the beginning of its first
-   * message, else `group` itself.
+   * Name of the group for people: that of a conversation (see Conversation.name), else `group`
+   * itself.
    *
    * @generated from field: string label = 2;
    */

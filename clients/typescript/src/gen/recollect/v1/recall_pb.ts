@@ -161,7 +161,7 @@ export type SearchResult = Message<"recollect.v1.SearchResult"> & {
   conversationId: string;
 
   /**
-   * Its title, or the beginning of its first message while it has none.
+   * Its name (see Conversation.name).
    *
    * @generated from field: string conversation_name = 2;
    */

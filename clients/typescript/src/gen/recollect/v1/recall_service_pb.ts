@@ -228,7 +228,7 @@ export type FetchContextResponse = Message<"recollect.v1.FetchContextResponse"> 
   conversationId: string;
 
   /**
-   * Its title, or the beginning of its first message while it has none.
+   * Its name (see Conversation.name).
    *
    * @generated from field: string conversation_name = 2;
    */

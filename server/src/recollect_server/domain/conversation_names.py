@@ -1,0 +1,120 @@
+"""The name of a conversation that has no title: the subject of its mails, the other side, or what
+was asked for first.
+"""
+
+import re
+
+from recollect_server.domain.addresses import OWNERS_ALONE
+from recollect_server.domain.languages import STOP_WORDS, says_little
+from recollect_server.domain.message import Message, Role
+from recollect_server.domain.text import UNSPACED_RUN, one_line, sentences
+
+NO_WORDS, ANSWER, GREETING, REQUEST = range(4)
+"""Ranks of what a conversation may be called by: an answer, words of a user that ask for nothing
+by themselves, and a request. The first one of the highest rank gives the name.
+"""
+
+MAX_NAME = 80  # characters, as of a title
+_MAX_WORDS, _MAX_CHARACTERS, _MAX_UNSPACED = 9, 64, 28  # of a request
+_LEAST_WORDS = 3  # that stay of one that ends with words which say nothing
+_LEAST_UNSPACED = 4  # characters of a request in a script without spaces
+_BEGINNING = 2_000  # characters of a message that are looked at
+_ELLIPSIS = "…"
+_LABELS = {
+    "email": "Email",
+    "whatsapp": "WhatsApp",
+    "discord": "Discord",
+    "signal": "Signal",
+    "slack": "Slack",
+    "sms": "SMS",
+    "telegram": "Telegram",
+}
+"""Channels as people spell them. Case alone tells a spelling from the label."""
+
+_REPLY = re.compile(r"(?:(?:re|fwd?|aw|wg|tr|rv|sv)\s*:\s*)+", re.IGNORECASE)
+_CODE = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_MARKUP = re.compile(
+    r"^[ \t]*(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|\*{1,3}(?=\S)|(?<=\S)\*{1,3}|`", re.M
+)
+_WRAP = re.compile(r"(?<=[\w,;])[ \t]*\n[ \t]*(?=[a-zß-öø-ÿα-ωа-я])")
+"""A line's end within a sentence."""
+_HELLO = re.compile(
+    r"(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|hallo|moin|servus|liebe[rs]?"
+    r"|guten (?:tag|morgen|abend)|bonjour|bonsoir|salut|hola|buen(?:os|as) (?:d[ií]as|tardes|noches)"
+    r"|olá|oi|bom dia|boa (?:tarde|noite)|ciao|buongiorno|salve|hoi|hej|merhaba|selam|привет"
+    r"|здравствуйте|こんにちは|你好|您好)(?:\s[^\s,!.:;，！。]+)?\s*[,!.:;，！。、–—-]+\s*",
+    re.IGNORECASE,
+)
+"""A greeting before a request, with a name or without one, and a mark that sets it off."""
+_NO_PROSE = re.compile(r"[\d=/\\{}<>|_@#$%^*+~]|:\w")
+_AROUND = " \t.,;:!。、，；：！"
+
+
+def name_of(title: str, channel: str, subject: str, party: str, request: str) -> str:
+    """Return the name of a conversation with these parts, of which each may be empty; empty where
+    all are.
+    """
+    if title:
+        return title
+    if subject and (words := _REPLY.sub("", one_line(subject), count=1).strip()):
+        return _clipped(words, MAX_NAME)
+    if party and channel not in OWNERS_ALONE:
+        label = f" ({_LABELS.get(channel, channel)})"
+        return _clipped(one_line(party), MAX_NAME - len(label)) + label
+    return request
+
+
+def request_of(message: Message, least: int) -> tuple[int, str]:
+    """Return what a message gives a conversation to be called by, shortened as a title would be,
+    and its rank; a rank of `NO_WORDS` where it would not be higher than `least`.
+    """
+    is_user = message.role is Role.USER
+    if not message.content or (not is_user and least >= ANSWER):
+        return NO_WORDS, ""
+    parts = _parts(message.content)
+    request = next((it for it in parts if _is_request(it)), "") if is_user else ""
+    rank = REQUEST if request else GREETING if is_user else ANSWER
+    words = shortened(request or next(iter(parts), ""))
+    return (rank, words) if words and rank > least else (NO_WORDS, "")
+
+
+def shortened(sentence: str) -> str:
+    """Return a sentence as a title would say it: its first words, up to one that says something."""
+    text = one_line(sentence).strip(_AROUND)
+    if not text:
+        return ""
+    if any(len(run) > _LEAST_UNSPACED for run in UNSPACED_RUN.findall(text)):
+        return _clipped(text, _MAX_UNSPACED)
+    words = text.split()
+    fitting = words[:_MAX_WORDS]
+    while len(fitting) > 1 and len(" ".join(fitting)) > _MAX_CHARACTERS:
+        fitting.pop()
+    if len(fitting) == len(words):
+        return _clipped(text, _MAX_CHARACTERS)
+    while len(fitting) > _LEAST_WORDS and fitting[-1].lower().strip(_AROUND) in STOP_WORDS:
+        fitting.pop()
+    return _clipped(" ".join(fitting).rstrip(_AROUND), _MAX_CHARACTERS - 1) + _ELLIPSIS
+
+
+def _parts(content: str) -> list[str]:
+    """Return the sentences at the beginning of a message, without markup, code and a greeting."""
+    text = _WRAP.sub(" ", content[:_BEGINNING])
+    bare = _MARKUP.sub("", _LINK.sub(r"\1", _CODE.sub("\n", text))).strip()
+    bare = bare or text.strip("`~ \n")
+    if (hello := _HELLO.match(bare)) and hello.end() < len(bare):
+        bare = bare[hello.end() :]
+    return sentences(bare)
+
+
+def _is_request(sentence: str) -> bool:
+    """Return whether a sentence is of words, and of more than a greeting or thanks."""
+    if any(len(run) >= _LEAST_UNSPACED for run in UNSPACED_RUN.findall(sentence)):
+        return True
+    words = sentence.split()[: 2 * _MAX_WORDS]
+    prose = [it for it in words if any(map(str.isalpha, it)) and not _NO_PROSE.search(it)]
+    return len(prose) > 1 and 2 * len(prose) >= len(words) and not says_little(sentence)
+
+
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip(_AROUND) + _ELLIPSIS
