@@ -193,7 +193,7 @@ def test_names_stand_beside_addresses(inside: Inside, client: Client) -> None:
         sender='"Alex" <alex@example.org>',
         origin=EmailOrigin(message_id="<10@mail>"),
     )
-    assert "Alex - (" in inside("list", on_terminal=True).out
+    assert "Alex (Email)" in inside("list", on_terminal=True).out
 
 
 def test_escalations_are_listed_and_resolved(

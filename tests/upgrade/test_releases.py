@@ -59,8 +59,8 @@ def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for number, (old, new) in enumerate(zip(before, now, strict=True)):
             yield from differences(old, new, f"{place}[{number}]")
-    elif place.endswith(".conversation_name"):  # has no full stop any more, as a title has none
-        yield from () if before.rstrip(".") == now else (f"{place}: was {before!r}, is {now!r}",)
+    elif place.endswith(".conversation_name") and now:
+        pass  # without a title it was the beginning of the first message
     elif before != now:
         yield f"{place}: was {before!r}, is {now!r}"
 

@@ -60,6 +60,88 @@ def test_hostile_texts_are_text(stage: Stage, window: Browsing) -> None:
     page.close()
 
 
+MARKDOWN = [
+    "[a](javascript:alert(1)) [b](JaVaScRiPt&colon;alert(1)) [c](\x01javascript:alert(1))",
+    "[d](data:text/html,<script>alert(1)</script>) [e](vbscript:x) [f](file:///etc/passwd)",
+    "![g](https://evil.example/pixel.png) ![h](data:image/svg+xml,<svg/onload=alert(1)>)",
+    "<img src=https://evil.example/x onerror=alert(1)><iframe src=https://evil.example></iframe>",
+    "<div style='position:fixed;inset:0'>\n\n[i](/session/sign-out)\n\n</div>\n<style>*{}</style>",
+    "[https://bank.example](https://evil.example/login) https://bank.example@evil.example/",
+    '[j](https://\u0430pple.example/) <https://evil.example/"onmouseover=alert(1)>',
+    '[k](https://evil.example "title\\" onclick=alert(1)") [l]\n\n[l]: javascript:alert(1)',
+    '```html" onload=alert(1)\n</code></pre><script>alert(1)</script>\n```',
+    "| <img src=x onerror=alert(1)> |\n|:-:|\n| [m](javascript:alert(1)) `<b>` |",
+    "> " * 4_000 + "deep",
+    "[" * 5_000 + "](" * 5_000,
+    "*a _b " * 1_900,
+    "`" * 6_000 + "a" + "`" * 5_000,
+    "- " * 3_000 + "x",
+    "<" * 9_000,
+    "| " * 6_000 + "\n" + "|-" * 2_000,
+]
+"""Markdown that would leave the page, load something, or take for ever."""
+
+
+def test_hostile_markdown_leads_nowhere_loads_nothing_and_ends(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("Hostile Markdown", "begin")
+    for text in MARKDOWN:
+        stage.client.conversations.append_turn(it, [Message.user("next"), Message.assistant(text)])
+    page = window.tab()
+    page.on("dialog", lambda _: window.problems.append("a dialog opened"))
+    hosts = set()
+    for turn in range(2, len(MARKDOWN) + 2):
+        visit(page, f"/c/{it}?turn={turn}")
+        wait(page, "(turn) => [...document.querySelectorAll('.message[data-target=true] .markdown')]"
+                   ".some((it) => it.closest('.virtual-row'))", turn)  # fmt: skip
+        assert (
+            page.query_selector("main :is(img, script, iframe, style, object, form.said)") is None
+        )
+        assert page.evaluate(TOO_WIDE) == []
+        for link in page.query_selector_all(".markdown a"):
+            assert link.get_attribute("rel") == "noopener noreferrer nofollow"
+            assert link.get_attribute("target") == "_blank"
+            hosts.add(
+                (link.inner_text(), link.evaluate("(it) => it.nextSibling?.textContent ?? ''"))
+            )
+    assert hosts >= {
+        ("Picture: g", " (evil.example)"),
+        ("https://bank.example", " (evil.example)"),
+        ("https://bank.example@evil.example/", " (evil.example)"),
+        ("j", " (xn--pple-43d.example)"),
+    }
+    assert not {"a", "b", "c", "d", "e", "f", "i", "l", "m"} & {label for label, _ in hosts}
+    page.close()
+
+
+def test_markdown_is_rendered_and_what_was_written_is_a_click_away(
+    stage: Stage, window: Browsing
+) -> None:
+    code = 'def greet(name):\n    return f"Hello {name}"'
+    text = f"| a | b |\n|---|---|\n| **1** | `2` |\n\n- one\n\n> quoted\n\n```python\n{code}\n```"
+    it = stage.conversation("Markdown", "begin")
+    stage.client.conversations.append_turn(it, [Message.user("show"), Message.assistant(text)])
+    window.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = window.tab(f"/c/{it}", ".markdown td strong")
+    for selector in ("td code", "li", "blockquote", "pre code .hljs-keyword"):
+        page.wait_for_selector(f".markdown {selector}")
+    copied = "navigator.clipboard.readText()"
+    page.click(".markdown [aria-label=Copy]")
+    page.wait_for_selector(".markdown [aria-label=Copied]")
+    assert page.evaluate(copied) == code
+    last = page.locator(".message.assistant").last
+    last.hover()
+    last.get_by_label("Copy the message").click()
+    last.locator(".message-actions [aria-label=Copied]").wait_for()
+    assert page.evaluate(copied) == text
+    last.get_by_label("Copy a link to this turn").click()
+    wait(page, "navigator.clipboard.readText().then((it) => it.endsWith('?turn=2'))")
+    last.get_by_label("As it was written").click()
+    assert last.locator(".said .text").text_content() == text
+    page.close()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_long_name_of_a_third_party_hides_neither_its_time_nor_its_marks(
     stage: Stage, window: Browsing, width: int
@@ -81,7 +163,10 @@ _CUT_IN_ROWS = """() => {
 }"""
 """The beginnings of the elements in the list of third parties that its edge cuts."""
 
-_SHOWS = "(text) => document.querySelector('.message.user .text')?.textContent === text"
+_SHOWS = (
+    "(text) => document.querySelector('.message.user .said')?.textContent.replaceAll('*', '')"
+    " === text.replaceAll('*', '')"
+)
 
 
 HOSTILE_ADDRESSES = [

@@ -38,6 +38,14 @@ export function link(path: string, query: Record<string, string | undefined> = {
   return text ? `${path}?${text}` : path;
 }
 
+/** Return an address that anybody may open: without the filters of this page. */
+export function permalink(path: string, query: Record<string, string>): string {
+  const address = new URL(path, location.origin);
+  const space = route.peek().query.get("space");
+  for (const [key, value] of Object.entries({ ...(space && { space }), ...query })) address.searchParams.set(key, value);
+  return address.href;
+}
+
 /** Return a link to a search for a topic, in its words. */
 export function topicLink(topic: string): string {
   return link("/search", { q: topic.replaceAll("-", " "), topic });

@@ -10,6 +10,7 @@ import { may } from "../../api/session";
 import { link, setQuery, topicLink } from "../../router";
 import { archive, setTopics } from "../../state/conversations";
 import { t } from "../../texts";
+import { Copy } from "../../ui/Copy";
 import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
 import { oneLine, unitsOf } from "../../ui/text";
@@ -59,6 +60,10 @@ function Notes({ conversation }: { conversation: Conversation }) {
       {record && <p class="muted tiny" title={fullTime(record.writeTime)}>{d.writer(oneLine(record.writer), oneLine(record.model))}</p>}
       {notes?.failure && <p class="error">{d.failure} {oneLine(notes.failure)}</p>}
       <dl class="facts">
+        <div>
+          <dt>{d.id}</dt>
+          <dd class="id"><code>{conversation.id}</code><Copy text={conversation.id} label={t.conversation.copyId} /></dd>
+        </div>
         {facts.filter(([, value]) => value).map(([name, value]) => (
           <div key={name}><dt>{name}</dt><dd><bdi>{value}</bdi></dd></div>
         ))}

@@ -1,7 +1,11 @@
 // One message of a transcript.
 import { Role, type Message, type ToolCall } from "@recollect/client";
+import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
 import { useState } from "preact/hooks";
+import { permalink } from "../../router";
 import { t } from "../../texts";
+import { Copy } from "../../ui/Copy";
 import { Icon } from "../../ui/Icon";
 import { oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, fullTime } from "../../ui/time";
@@ -12,7 +16,19 @@ import type { Draft } from "../../state/drafts";
 const SHOWN = 12_000;
 const ARGUMENTS = 120;
 
-export function MessageLine({ line, isTarget }: { line: Line; isTarget: boolean }) {
+/** The renderer of Markdown, which comes after the page itself. */
+const markdown = signal<ComponentType<{ text: string }> | undefined>(undefined);
+// Without it a text is shown as it was written.
+void import("../../markdown/Markdown").then((it) => (markdown.value = it.Markdown), () => undefined);
+
+interface LineProps {
+  conversationId: string;
+  line: Line;
+  isTarget: boolean;
+}
+
+export function MessageLine({ conversationId, line, isTarget }: LineProps) {
+  const [isRaw, setRaw] = useState(false);
   const { message, results, opensTurn, opensDay } = line;
   return (
     <>
@@ -22,6 +38,21 @@ export function MessageLine({ line, isTarget }: { line: Line; isTarget: boolean 
           <span class="who"><bdi>{speaker(message)}</bdi></span>
           {opensTurn && <span class="turn">{t.conversation.turn(message.turnNumber)}</span>}
           <time title={fullTime(message.timestamp)}>{clockTime(message.timestamp)}</time>
+          <span class="message-actions">
+            {message.content && message.role !== Role.TOOL && (
+              <button
+                class="quiet" type="button" aria-pressed={isRaw} aria-label={t.conversation.raw} title={t.conversation.raw}
+                onClick={() => setRaw(!isRaw)}
+              >
+                <Icon name="raw" />
+              </button>
+            )}
+            {message.content && <Copy text={message.content} label={t.conversation.copyMessage} />}
+            <Copy
+              icon="link" label={t.conversation.copyLink}
+              text={permalink(`/c/${conversationId}`, { turn: String(message.turnNumber) })}
+            />
+          </span>
         </header>
         {message.thinkingText && (
           <Fold icon="thought" title={t.conversation.thinking} hint={oneLine(message.thinkingText.slice(0, ARGUMENTS))}>
@@ -33,7 +64,7 @@ export function MessageLine({ line, isTarget }: { line: Line; isTarget: boolean 
             <Text text={message.content} isCode />
           </Fold>
         ) : (
-          message.content && <Text text={message.content} />
+          message.content && <Text text={message.content} isRaw={isRaw} />
         )}
         {message.toolCalls.map((call) => <Call key={call.id} call={call} result={results.get(call.id)} />)}
         {message.attachments.map((it) => (
@@ -119,28 +150,34 @@ function Fold({ icon, title, hint, note, children }: FoldProps) {
   );
 }
 
-/** A text of somebody: never markup. Blocks between ``` are shown as code. */
-export function Text({ text, isCode = false }: { text: string; isCode?: boolean }) {
+interface TextProps {
+  text: string;
+  isCode?: boolean;
+  /** Whether it is shown as it was written. */
+  isRaw?: boolean;
+}
+
+/** A text of somebody, as Markdown, which is never HTML. */
+export function Text({ text, isCode = false, isRaw = false }: TextProps) {
+  const Markdown = markdown.value;
   const [isWhole, setWhole] = useState(false);
   const isCut = !isWhole && text.length > SHOWN;
   const shown = isCut ? cut(text) : text;
   return (
     <>
-      {isCode ? <pre class="code" dir="auto" tabIndex={0}>{shown}</pre> : blocks(shown)}
+      {isCode ? (
+        <figure class="code-block bare">
+          <Copy text={text} label={t.conversation.copyCode} />
+          <pre class="code" dir="auto" tabIndex={0}>{shown}</pre>
+        </figure>
+      ) : (
+        <div class="said">{Markdown && !isRaw ? <Markdown text={shown} /> : <p class="text" dir="auto">{shown}</p>}</div>
+      )}
       {isCut && (
         <button class="button" onClick={() => setWhole(true)}>{t.conversation.showAll(sizeOf(text.length))}</button>
       )}
     </>
   );
-}
-
-function blocks(text: string) {
-  if (!text.includes("```")) return <div class="text" dir="auto">{text}</div>;
-  return text.split(/^```[^\n`]*\n?/m).map((part, index) => {
-    const content = part.replace(/^\n+|\n+$/g, "");
-    if (!content) return null;
-    return index % 2 ? <pre key={index} class="code" dir="auto">{content}</pre> : <div key={index} class="text" dir="auto">{content}</div>;
-  });
 }
 
 /** Return the beginning of a text, whole characters only. */

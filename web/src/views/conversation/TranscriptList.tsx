@@ -105,7 +105,9 @@ export function TranscriptList({ transcript, target }: { transcript: Transcript;
         }}
         render={({ index }) => {
           const line = lines[index];
-          if (line) return <MessageLine line={line} isTarget={line.message.turnNumber === target} />;
+          if (line) return (
+            <MessageLine conversationId={transcript.id} line={line} isTarget={line.message.turnNumber === target} />
+          );
           return <DraftLine draft={drafts[index - lines.length]!} />;
         }}
       />

@@ -82,7 +82,7 @@ function Turns({ result }: { result: SearchResult }) {
   return (
     <div class="result-turns">
       {linesOf(answer.messages).map((line) => (
-        <MessageLine key={line.key} line={line} isTarget={result.matchedTurns.includes(line.message.turnNumber)} />
+        <MessageLine key={line.key} conversationId={result.conversationId} line={line} isTarget={result.matchedTurns.includes(line.message.turnNumber)} />
       ))}
     </div>
   );

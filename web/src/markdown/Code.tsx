@@ -1,0 +1,32 @@
+// A block of code: its language, a button that copies it, and its colours once they are there.
+import { useEffect, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { Copy } from "../ui/Copy";
+import { t } from "../texts";
+import { oneLine } from "../ui/text";
+
+/** Characters of code that are coloured. */
+const LONGEST = 20_000;
+
+type Colour = (text: string, language: string) => ComponentChildren;
+let colour: Colour | undefined;
+
+export function Code({ text, language }: { text: string; language: string }) {
+  const [, redraw] = useState(0);
+  const name = oneLine(language.trim().split(/[\s,{]/, 1)[0] ?? "").slice(0, 40);
+  const isColoured = name !== "" && text.length <= LONGEST;
+  useEffect(() => {
+    if (!isColoured || colour) return;
+    // Without its colours it is code as well.
+    void import("./colours").then((it) => { colour = it.colour; redraw(1); }, () => undefined);
+  }, [isColoured]);
+  return (
+    <figure class="code-block">
+      <figcaption>
+        <bdi>{name}</bdi>
+        <Copy text={text} label={t.conversation.copyCode} />
+      </figcaption>
+      <pre class="code" dir="auto" tabIndex={0}><code>{(isColoured && colour?.(text, name.toLowerCase())) || text}</code></pre>
+    </figure>
+  );
+}
