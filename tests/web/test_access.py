@@ -1,5 +1,6 @@
 """The page while servers die, and with tokens: what a browser may see, and what it never holds."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,41 @@ def test_another_browser_needs_another_address(
         page.goto(f"{bridge.origin}/?again#key={bridge.keys[-1]}")
         page.wait_for_selector(".shell")
         context.close()
+        window.context.close()
+
+
+def test_a_browser_stays_signed_in_and_its_page_goes_on_where_the_bridge_restarts(
+    browser: Any, tmp_path: Path, stopping: list[Bridge]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+    with process(tmp_path / "data") as server, Client(server.target) as client:
+        state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+        bridge = Bridge(server.target, listen, **state)
+        window = Browsing(browser, bridge)
+        it = client.conversations.create("web", messages=[Message.user("Before")]).id
+        page = window.tab(f"/c/{it}", ".shell .live-live")
+        bridge.stop()
+        page.fill(".composer textarea", "Said while it was away")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".composer .error")
+        again = Bridge(server.target, listen, **state)
+        stopping.append(again)
+        page.wait_for_selector(".shell .live-live")
+        client.conversations.append_turn(it, [Message.user("After the restart")])
+        page.wait_for_selector(".message >> text=After the restart")
+        # What was not sent is there to be sent, without the failure of before.
+        page.wait_for_selector(".composer .error", state="detached")
+        assert page.input_value(".composer textarea") == "Said while it was away"
+        [key] = (tmp_path / "state/recollect").iterdir()
+        assert key.stat().st_mode & 0o077 == 0
+        # A cookie of another key opens nothing.
+        again.stop()
+        key.write_bytes(bytes(32))
+        other = Bridge(server.target, listen, **state)
+        stopping.append(other)
+        page.reload()
+        page.wait_for_selector("text=This browser has no session")
         window.context.close()
 
 

@@ -4,9 +4,12 @@ import asyncio
 import json
 import socket
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
+import uvicorn
+from recollect._timed_heads import TimedHeads
 from recollect.v1.access_service_pb2 import WhoAmIResponse
 from recollect.v1.conversation_service_pb2 import ListResponse
 from recollect.web.forwarding import read_body
@@ -16,6 +19,7 @@ from starlette.requests import Request
 from tests.cases import each
 from tests.web.conftest import Bridge, Http, Stage
 
+HEAD = "GET / HTTP/1.1\r\nhost: 127.0"
 LIST = "/recollect.v1.ConversationService/List"
 GET = "/recollect.v1.ConversationService/Get"
 WHO = "/recollect.v1.AccessService/WhoAmI"
@@ -338,3 +342,42 @@ def test_a_token_does_not_cross_a_network_in_plain_text() -> None:
         assert "--ca" in json.loads(answer.body)["message"]
     finally:
         bridge.stop()
+
+
+def test_600_half_sent_requests_keep_nobody_out(http: Http, stage: Stage) -> None:
+    with ExitStack() as held:
+        for _ in range(600):
+            it = held.enter_context(socket.create_connection(("127.0.0.1", stage.bridge.port)))
+            it.sendall(HEAD.encode())
+        assert http.send("GET", "/").status == 200
+
+
+def test_a_head_that_is_not_sent_in_time_ends_its_connection() -> None:
+    class Quick(TimedHeads):
+        seconds = 0.05
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def run() -> list[bytes]:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = uvicorn.Server(uvicorn.Config(answer, http=Quick, log_level="error"))
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            ends = []
+            # The first head, and the second of a connection that was answered before.
+            for before in ("", "GET / HTTP/1.1\r\nhost: x\r\n\r\n"):
+                reader, writer = await asyncio.open_connection(*listening.getsockname())
+                writer.write((before + HEAD).encode())
+                try:
+                    ends.append(await reader.read())
+                except ConnectionResetError:
+                    ends.append(b"")
+                writer.close()
+            server.should_exit = True
+            await serving
+        return ends
+
+    first, second = asyncio.run(asyncio.wait_for(run(), 30))
+    assert first == b""
+    assert second == b"" or second.startswith(b"HTTP/1.1 204")

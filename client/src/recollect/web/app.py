@@ -17,13 +17,14 @@ from starlette.routing import Route
 
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.startup import print_notice
+from recollect._timed_heads import TimedHeads
 from recollect.web import protocols
 from recollect.web.files import PageFiles
 from recollect.web.forwarding import Forwarder, read_body
 from recollect.web.gateway import Gateway
 from recollect.web.protection import DOCUMENT, TOKEN_KEY, App, Protection
 from recollect.web.protocols import RequestRefused
-from recollect.web.sessions import Session, Sessions
+from recollect.web.sessions import Session, SessionKey, Sessions
 
 MARK_SESSION = "session"
 """The value of the header `recollect-web` if the browser has no session."""
@@ -192,14 +193,14 @@ def serve(
     gateway. Raises OSError where the address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    key = SessionKey.of(port) if port else SessionKey.new()  # a free port is another each time
     with socket.create_server((host, port), family=family) as listening:
         port = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        sessions = Sessions()
+        sessions = Sessions(key)
 
         def announce(beginning: str = "For another browser") -> None:
-            key = sessions.new_key()
-            print_notice(f"{beginning}: http://{shown}:{port}/#key={key}")
+            print_notice(f"{beginning}: http://{shown}:{port}/#key={sessions.new_key()}")
 
         page = Page(endpoint, sessions, port, announce)
         names = {shown, "localhost"} if host in ("127.0.0.1", "::1") else {shown}
@@ -212,7 +213,7 @@ def serve(
             app,
             log_level="error",
             ws="none",
-            http="h11",
+            http=TimedHeads,
             server_header=False,
             proxy_headers=False,
             limit_concurrency=_MAX_CONNECTIONS,

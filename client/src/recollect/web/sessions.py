@@ -1,14 +1,84 @@
 """Sessions of browsers: keys that open one, cookies that prove one, tokens that each holds."""
 
 import hashlib
+import hmac
+import os
 import secrets
 import threading
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 _MAX_SESSIONS = 64
 """Browsers that are signed in at the same time; the one that was used least recently gives way."""
 _MAX_KEYS = 4
 """Keys that are open at the same time."""
+_KEY_BYTES = 32
+_LONGEST = 30 * 24 * 3600
+"""Seconds for which a cookie opens a session again after a restart."""
+
+
+class SessionKey:
+    """The key that signs cookies: a browser stays signed in while the page's server restarts.
+
+    It is in a file that its owner alone can read, one for each port. Without such a file the key
+    is new with each start, and a restart ends every session.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @classmethod
+    def new(cls) -> "SessionKey":
+        """Return a key that no file has."""
+        return cls(secrets.token_bytes(_KEY_BYTES))
+
+    @classmethod
+    def of(cls, port: int) -> "SessionKey":
+        """Return the key of a port, from its file; a new one where there is none."""
+        folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
+        path = folder / "recollect" / f"web-{port}.key"
+        try:
+            return cls(_read(path) or _write(path))
+        except OSError:
+            return cls.new()
+
+    def sign(self) -> str:
+        """Return a new cookie."""
+        content = f"{secrets.token_urlsafe(32)}.{int(time.time())}"
+        return f"{content}.{self._signature(content)}"
+
+    def admits(self, cookie: str) -> bool:
+        """Return whether a cookie is one of this key, and not too old."""
+        content, _, signature = cookie.rpartition(".")
+        start = content.rpartition(".")[2]
+        if not hmac.compare_digest(_hash(signature), _hash(self._signature(content))):
+            return False
+        return start.isdecimal() and int(start) + _LONGEST > time.time()
+
+    def _signature(self, content: str) -> str:
+        data = content.encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, data, hashlib.sha256).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    """Return the key in a file that nobody else can read or has written; empty without one."""
+    try:
+        status = path.lstat()
+        key = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    is_own = status.st_uid == os.getuid() and not status.st_mode & 0o077
+    return key if is_own and len(key) == _KEY_BYTES else b""
+
+
+def _write(path: Path) -> bytes:
+    key = secrets.token_bytes(_KEY_BYTES)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(key)
+    return key
 
 
 @dataclass(slots=True)
@@ -20,9 +90,10 @@ class Session:
 
 
 class Sessions:
-    """The browsers that may call. Nothing of them is on disk: a restart ends every session."""
+    """The browsers that may call. Their tokens are in memory alone: a restart ends those."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: SessionKey) -> None:
+        self._key = key
         self._lock = threading.Lock()
         self._keys: list[bytes] = []
         self._sessions: dict[bytes, Session] = {}
@@ -42,10 +113,8 @@ class Sessions:
             if hashed not in self._keys:
                 return None
             self._keys.remove(hashed)
-            cookie = secrets.token_urlsafe(32)
-            while len(self._sessions) >= _MAX_SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
-            self._sessions[_hash(cookie)] = Session()
+            cookie = self._key.sign()
+            self._keep(_hash(cookie), Session())
         return cookie
 
     def find(self, cookie: str | None) -> Session | None:
@@ -55,9 +124,16 @@ class Sessions:
         hashed = _hash(cookie)
         with self._lock:
             session = self._sessions.pop(hashed, None)
+            if session is None and self._key.admits(cookie):  # of before a restart
+                session = Session()
             if session is not None:
-                self._sessions[hashed] = session  # now the last to give way
+                self._keep(hashed, session)  # now the last to give way
         return session
+
+    def _keep(self, hashed: bytes, session: Session) -> None:
+        while len(self._sessions) >= _MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        self._sessions[hashed] = session
 
 
 def _hash(secret: str) -> bytes:

@@ -3,6 +3,7 @@ import { Role } from "@recollect/client";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { conversations as calls, newRequestId } from "../../api/calls";
 import { describe } from "../../api/errors";
+import { connections } from "../../live/connection";
 import { begun, unsent } from "../../state/conversations";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
@@ -18,6 +19,8 @@ export function Composer({ conversationId }: { conversationId: string }) {
     if (begun.id === conversationId) area.current?.focus();
     begun.id = "";
   }, []);
+  // A failure from before the connection came back is none any more.
+  useEffect(() => setProblem(undefined), [connections.value]);
   const keep = (typed: string) => {
     if (typed) unsent.set(conversationId, typed);
     else unsent.delete(conversationId);
