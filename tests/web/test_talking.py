@@ -65,6 +65,39 @@ def test_what_is_written_on_the_page_is_stored_once(stage: Stage, window: Browsi
     page.close()
 
 
+def test_a_command_is_completed_and_run_and_never_stored(stage: Stage, window: Browsing) -> None:
+    it = stage.conversation("Commands", "Before")
+    page = window.tab(f"/c/{it}", ".composer")
+    area = page.locator(".composer textarea")
+    area.click()
+    page.keyboard.type("/model h")
+    page.wait_for_selector("[role=option] >> text=/model haiku")
+    page.keyboard.press("Tab")
+    assert area.input_value() == "/model haiku"
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".command-reply >> text=haiku")
+    assert area.input_value() == ""
+    assert stage.client.conversations.get(it).model == "haiku"
+    page.keyboard.type("/usr/bin is full")
+    assert page.query_selector("[role=option]") is None
+    page.keyboard.press("Enter")
+    page.locator(".message", has_text="/usr/bin is full").wait_for()
+    page.keyboard.type("/ne")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    wait(page, "(id) => !location.pathname.endsWith(id)", it)
+    following = page.url.rsplit("/", 1)[1]
+    page.wait_for_selector(".command-reply")
+    # Who begins another one gets the empty one.
+    page.get_by_label("New conversation").first.click()
+    assert page.url.endswith(following)
+    said = [it.content for it in stage.client.conversations.load(it).messages]
+    assert said == ["Before", "About Before: noted.", "/usr/bin is full"]
+    assert stage.client.conversations.load(following).messages == ()
+    page.close()
+
+
 def test_an_answer_that_is_being_written_is_shown_from_its_beginning(
     stage: Stage, window: Browsing
 ) -> None:
@@ -76,14 +109,14 @@ def test_an_answer_that_is_being_written_is_shown_from_its_beginning(
     page.wait_for_selector("[data-draft=d-late] >> text=It is the")
     stage.client.conversations.publish_delta(it, "d-late", 9, " lighthouse")
     page.wait_for_selector("[data-draft=d-late] >> text=lighthouse")
-    assert page.inner_text("[data-draft=d-late] .text") == "It is the lighthouse"
+    assert page.inner_text("[data-draft=d-late] .said") == "It is the lighthouse"
     later = window.tab(f"/c/{it}", ".message")
     later.wait_for_selector(".live-live", state="attached")
     stage.client.conversations.publish_delta(it, "d-late", 20, " of")
     later.wait_for_selector("[data-draft=d-late] >> text=… of")
     stage.client.conversations.publish_delta(it, "d-late", 23, " Porto")
     later.wait_for_selector("[data-draft=d-late] >> text=Porto")
-    assert later.inner_text("[data-draft=d-late] .text") == "… of Porto"
+    assert later.inner_text("[data-draft=d-late] .said") == "… of Porto"
     later.close()
     page.close()
 

@@ -38,6 +38,12 @@ export function Sidebar() {
 
   const create = async () => {
     setProblem(undefined);
+    const empty = items.find((it) => it.channel === "web" && !it.messageCount && !it.title && !it.archived && !it.pinned);
+    if (empty) {
+      begun.id = empty.id;
+      navigate(`/c/${empty.id}`);
+      return;
+    }
     try {
       const { conversation } = await calls.create({ channel: "web" });
       upsert(conversation!);

@@ -7,10 +7,13 @@ import { connections } from "../../live/connection";
 import { begun, unsent } from "../../state/conversations";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
+import { completions, isCommand, reply, run } from "./commands";
 
 export function Composer({ conversationId }: { conversationId: string }) {
   const [text, setText] = useState(unsent.get(conversationId) ?? "");
   const [problem, setProblem] = useState<string>();
+  const [chosen, setChosen] = useState(-1);
+  const [isClosed, setClosed] = useState(false);
   // A try that failed may have been stored: the same text again is the same request.
   const request = useRef({ text: "", id: "" });
   const area = useRef<HTMLTextAreaElement>(null);
@@ -22,12 +25,31 @@ export function Composer({ conversationId }: { conversationId: string }) {
   // A failure from before the connection came back is none any more.
   useEffect(() => setProblem(undefined), [connections.value]);
   const keep = (typed: string) => {
+    setChosen(-1);
+    setClosed(false);
     if (typed) unsent.set(conversationId, typed);
     else unsent.delete(conversationId);
     setText(typed);
   };
+  const offers = isClosed ? [] : completions(text);
+  const at = Math.min(chosen, offers.length - 1);
+  const complete = (index: number) => {
+    keep(offers[index]![0]);
+    area.current?.focus();
+  };
   const send = async () => {
     if (!text.trim()) return;
+    if (isCommand(text)) {
+      setProblem(undefined);
+      reply.value = undefined;
+      try {
+        await run(conversationId, text);
+        keep("");
+      } catch (failure) {
+        setProblem(describe(failure));
+      }
+      return;
+    }
     if (request.current.text !== text) request.current = { text, id: newRequestId() };
     setProblem(undefined);
     try {
@@ -41,17 +63,44 @@ export function Composer({ conversationId }: { conversationId: string }) {
       setProblem(describe(failure));
     }
   };
+  const onEnter = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    void send();
+  };
   return (
     <form class="composer" onSubmit={(event) => { event.preventDefault(); void send(); }}>
+      {reply.value?.conversationId === conversationId && (
+        <div class="command-reply" role="status">
+          <p class="text" dir="auto">{reply.value.text}</p>
+          <button class="quiet" type="button" aria-label={t.app.close} onClick={() => (reply.value = undefined)}><Icon name="close" /></button>
+        </div>
+      )}
+      {offers.length > 0 && (
+        <ul class="command-offers" id="command-offers" role="listbox" aria-label={t.conversation.commands}>
+          {offers.map(([name, what], index) => (
+            <li key={name} id={`command-${index}`} role="option" aria-selected={index === at} onPointerDown={(event) => { event.preventDefault(); complete(index); }}>
+              <code>{name}</code><span class="muted">{what}</span>
+            </li>
+          ))}
+        </ul>
+      )}
       <textarea
         ref={area}
         rows={Math.min(6, text.split("\n").length)} value={text} placeholder={t.conversation.write}
         aria-label={t.conversation.write} title={t.conversation.writeHint} dir="auto"
         onInput={(event) => keep(event.currentTarget.value)}
+        aria-controls={offers.length ? "command-offers" : undefined}
+        aria-activedescendant={at >= 0 ? `command-${at}` : undefined}
         onKeyDown={(event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          const moves: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at < 0 ? offers.length - 1 : at - 1 };
+          const to = moves[event.key];
+          if (offers.length && to !== undefined) setChosen((to + offers.length) % offers.length);
+          else if (offers.length && event.key === "Escape") setClosed(true);
+          else if (offers.length && event.key === "Tab" && !event.shiftKey) complete(Math.max(at, 0));
+          else if (at >= 0 && event.key === "Enter" && !event.isComposing) complete(at);
+          else return onEnter(event);
           event.preventDefault();
-          void send();
         }}
       />
       <button class="button primary" disabled={!text.trim()} aria-label={t.conversation.send}><Icon name="send" /></button>
