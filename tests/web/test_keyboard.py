@@ -105,8 +105,14 @@ _STOP = """async () => {
       box.width > 0 && box.right > 0 && box.left < innerWidth && box.bottom > 0 && box.top < innerHeight,
   };
 }"""
-_MISSED = """() => window.controls().filter((it) => !window.walked.has(it))
-  .map((it) => it.outerHTML.slice(0, 160))"""
+_MISSED = """() => {
+  // A row that came in before the first one that Tab reached is on the way back.
+  const rowOf = (it) => it.closest('.transcript .virtual-row');
+  const first = [...window.walked].find((it) => rowOf(it));
+  const isBefore = (it) => first && rowOf(it) && +rowOf(it).dataset.index < +rowOf(first).dataset.index;
+  return window.controls().filter((it) => !window.walked.has(it) && !isBefore(it))
+    .map((it) => it.outerHTML.slice(0, 160));
+}"""
 
 
 def tab_to(page: Any, selector: str, presses: int = 120, key: str = "Tab") -> None:
