@@ -92,8 +92,8 @@ def test_a_command_is_completed_and_run_and_never_stored(stage: Stage, window: B
     # Who begins another one gets the empty one.
     page.get_by_label("New conversation").first.click()
     assert page.url.endswith(following)
-    said = [it.content for it in stage.client.conversations.load(it).messages]
-    assert said == ["Before", "About Before: noted.", "/usr/bin is full"]
+    texts = [it.content for it in stage.client.conversations.load(it).messages]
+    assert texts == ["Before", "About Before: noted.", "/usr/bin is full"]
     assert stage.client.conversations.load(following).messages == ()
     page.close()
 
