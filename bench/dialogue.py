@@ -27,8 +27,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-import numpy as np
 import orjson
 import structlog
 from recollect import BuiltContext, Client, ContextBudget, ContextFormat
@@ -36,10 +36,11 @@ from recollect.cli.formats import recall_sets
 from recollect.cli.plans import Plan
 from recollect_server import app
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.inference.embedder import Embedder, Piece, Vectors
+from recollect_server.inference.embedder import Embedded, Embedder, Piece
 from recollect_server.settings import Settings
 
 from bench.figures import Figure, Goal
+from bench.legs import RememberedVectors
 from bench.packing import Clock, Group, within
 from bench.plain import PlainFts5
 from bench.recall import QUERIES, Question, read_conversations, read_questions, whole
@@ -391,40 +392,16 @@ def remembered(path: Path | None) -> Iterator[None]:
     The vectors of a text have the same bytes whatever it is embedded with
     (`recollect_server.inference.embedder`).
     """
-    vectors: dict[Piece, Any] = {}
-    if path and path.exists():
-        with np.load(path) as file:
-            ends = np.cumsum(file["lengths"])[:-1]
-            vectors = {
-                tuple(ids.tolist()): row
-                for ids, row in zip(np.split(file["ids"], ends), file["vectors"], strict=True)
-            }
-    count, original = len(vectors), Embedder.embed_pieces
+    vectors = RememberedVectors(path)
 
-    def embed_pieces(self: Embedder, pieces: Sequence[Piece]) -> Vectors:
-        new = [piece for piece in dict.fromkeys(map(tuple, pieces)) if piece not in vectors]
-        if new:
-            vectors.update(zip(new, original(self, new), strict=True))
-        return (
-            np.stack([vectors[tuple(piece)] for piece in pieces])
-            if pieces
-            else original(self, pieces)
-        )
+    def embed_pieces(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+        return vectors.embed(embedder, pieces)
 
-    Embedder.embed_pieces = embed_pieces  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Embedder.embed_pieces = original  # type: ignore[method-assign]
-        if path and len(vectors) > count:
-            pieces = list(vectors)
-            ids = np.concatenate([np.array(piece, np.int32) for piece in pieces])
-            np.savez(
-                path,
-                ids=ids,
-                lengths=[len(piece) for piece in pieces],
-                vectors=np.stack([vectors[it] for it in pieces]),
-            )
+    with patch.object(Embedder, "embed_pieces", embed_pieces):
+        try:
+            yield
+        finally:
+            vectors.save()
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Figure]:

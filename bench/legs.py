@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from recollect import Client
 from recollect.cli.plans import Event, Plan
 from recollect_server import app
-from recollect_server.inference.embedder import Embedder, Piece, Vectors
+from recollect_server.inference.embedder import Embedded, Embedder, Piece
 from recollect_server.services.recall import fusion, recall, retrieval
 from recollect_server.services.recall.candidates import Candidates
-from recollect_server.services.recall.fusion import Sections
+from recollect_server.services.recall.fusion import Match, Sections
 from recollect_server.services.recall.meaning import Meaning, Scans
 from recollect_server.services.recall.retrievers import ConversationLegs, Fused, MessageLegs
 from recollect_server.services.recall.retrievers import Question as Put
@@ -56,29 +56,34 @@ class Labelled:
 
 
 class RememberedVectors:
-    """Vectors by word pieces, in a file: what was embedded once is not embedded again."""
+    """Vectors and codes by word pieces, in a file: what was embedded once is not embedded again."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
+        """Without a path they are remembered until the end of the run."""
         self._path = path
-        self._vectors: dict[bytes, NDArray[np.float32]] = (
-            pickle.loads(path.read_bytes()) if path.exists() else {}  # noqa: S301 - our own file
+        self._embedded: dict[bytes, Embedded] = (
+            pickle.loads(path.read_bytes()) if path and path.exists() else {}  # noqa: S301 - our own file
         )
+        self._count = len(self._embedded)
         self._embed = Embedder.embed_pieces
 
-    def embed(self, embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+    def embed(self, embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
         """Embed as `Embedder.embed_pieces`."""
         # of each model: their vocabularies differ, and one has more than 65,536 pieces
         model = embedder.identity.encode()
         keys = [model + np.array(piece, np.uint32).tobytes() for piece in pieces]
         missing = {
-            key: piece for key, piece in zip(keys, pieces, strict=True) if key not in self._vectors
+            key: piece for key, piece in zip(keys, pieces, strict=True) if key not in self._embedded
         }
-        self._vectors |= zip(missing, self._embed(embedder, [*missing.values()]), strict=True)
-        return np.stack([self._vectors[key] for key in keys])
+        if missing:
+            made = self._embed(embedder, [*missing.values()])
+            self._embedded |= zip(missing, made, strict=True)
+        return [self._embedded[key] for key in keys]
 
     def save(self) -> None:
-        """Write the file."""
-        self._path.write_bytes(pickle.dumps(self._vectors))
+        """Write the file if there is anything new."""
+        if self._path and len(self._embedded) > self._count:
+            self._path.write_bytes(pickle.dumps(self._embedded))
 
 
 def collect(
@@ -98,11 +103,12 @@ def collect(
         messages: MessageLegs,
         conversations: ConversationLegs,
         sections: Sections | None = None,
+        match: Match | None = None,
     ) -> Fused:
         put.append((question, conversations, sections))
-        return fuse(question, messages, conversations, sections)
+        return fuse(question, messages, conversations, sections, match)
 
-    def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+    def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
         return vectors.embed(embedder, pieces)
 
     ask = Meaning.ask

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 from recollect import Client, Message
-from recollect_server.inference.embedder import Embedder, Piece, Vectors
+from recollect_server.inference.embedder import Embedded, Embedder, Piece
 from recollect_server.storage.vectors.checking import hashes
 
 from bench import __main__ as every
@@ -355,22 +355,22 @@ def test_vectors_are_computed_once_and_kept_for_the_next_run(tmp_path: Path) -> 
     computed: list[int] = []
 
     class Counting(Embedder):
-        def __init__(self) -> None: ...
+        def __init__(self) -> None:
+            self.identity = "a model"
 
-    def embed_pieces(_self: Embedder, pieces: Sequence[Piece]) -> Vectors:
+    def embed_pieces(_self: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
         computed.append(len(pieces))
-        return np.array([[len(piece), piece[0]] for piece in pieces], np.float32)
+        return [Embedded(np.array([len(piece), piece[0]], np.float32)) for piece in pieces]
+
+    def vectors(pieces: Sequence[Piece]) -> list[list[float]]:
+        return [it.vector.tolist() for it in Counting().embed_pieces(pieces)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Embedder, "embed_pieces", embed_pieces)
         for _ in range(2):
-            with dialogue.remembered(tmp_path / "vectors.npz"):
-                assert Counting().embed_pieces([(7, 1), (8, 1, 2), (7, 1)]).tolist() == [
-                    [2, 7],
-                    [3, 8],
-                    [2, 7],
-                ]
-                assert Counting().embed_pieces([(8, 1, 2)]).tolist() == [[3, 8]]
+            with dialogue.remembered(tmp_path / "vectors"):
+                assert vectors([(7, 1), (8, 1, 2), (7, 1)]) == [[2, 7], [3, 8], [2, 7]]
+                assert vectors([(8, 1, 2)]) == [[3, 8]]
     assert computed == [2]
 
 

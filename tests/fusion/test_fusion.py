@@ -1,20 +1,20 @@
 """Promises of the fusion that hold for any weights."""
 
 from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pytest
 from recollect_server.domain.embedding import ASSISTANT, USER
 from recollect_server.services.recall.dates import read_dates
 from recollect_server.services.recall.fusion import (
-    among_people,
     conversation_features,
     dates_of,
     fuse,
     gates_of,
     message_features,
+    of_matches,
     unsaid,
-    with_similar_words,
 )
 from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.services.recall.retrievers import Array, Fused, Question
@@ -233,35 +233,43 @@ def _spoken(legs: Legs, agent_tokens: float) -> Legs:
     return replace(messages, role=role, tokens=tokens), above
 
 
-def test_among_people_similar_words_raise_what_was_compared_and_nothing_else(legs: Legs) -> None:
+def test_words_like_those_of_the_question_raise_what_was_compared_and_its_conversation(
+    legs: Legs,
+) -> None:
     messages, above = _spoken(legs, 30)
     fused = fuse(QUESTION, messages, above)
     second, third = np.argsort(-fused.messages)[1:3]
-    similar = np.full(len(fused.messages), np.nan)
-    similar[[second, third]] = 0.2, 0.9
-    raised = with_similar_words(fused, QUESTION, messages, similar)
+    matches = np.full(len(fused.messages), np.nan)
+    matches[[second, third]] = 0.2, 0.9
+    raised = fuse(QUESTION, messages, above, None, lambda _: matches)
     before, after = np.log(fused.messages), np.log(raised.messages)
     change = after - before - np.median(after - before)
     assert change[third] > 0.1
     assert change[second] == pytest.approx(-change[third])
     assert np.abs(np.delete(change, [second, third])).max() < 1e-6
-    assert (raised.conversations == fused.conversations).all()
+    of_third = messages.conversation[third]
+    assert raised.conversations[of_third] >= fused.conversations[of_third]
     assert in_range(raised)
-    unsaid_words = replace(QUESTION, unsaid=1.0)
-    same = with_similar_words(fused, unsaid_words, messages, similar)
-    np.testing.assert_allclose(same.messages, fused.messages, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("agent_tokens", "share"), [(30, 1.0), (50, 0.55), (80, 0.11), (90, 0)])
-def test_the_longer_an_agent_answers_the_less_similar_words_count(
-    legs: Legs, agent_tokens: float, share: float
-) -> None:
-    assert among_people(_spoken(legs, agent_tokens)[0]) == pytest.approx(share, abs=0.01)
+def test_where_an_agent_answers_at_length_its_length_counts_against_it(legs: Legs) -> None:
+    messages, _ = _spoken(legs, 600)
+    alike = np.full(len(messages.tokens), 0.5)
+    longest = int(np.argmax(messages.tokens))
+    messages = replace(messages, tokens=messages.tokens * np.where(messages.tokens > 99, 2, 1))
+    assert of_matches(messages, alike)[longest] < 0
+    people, _ = _spoken(legs, 30)
+    longer = replace(people, tokens=np.where(np.arange(len(alike)) == longest, 90.0, 30.0))
+    assert of_matches(longer, alike)[longest] > 0
+
+
+def _given(matches: Array, _: Array) -> Array:
+    return matches
 
 
 def test_messages_that_were_not_compared_keep_their_scores(legs: Legs) -> None:
     messages, above = _spoken(legs, 30)
     fused = fuse(QUESTION, messages, above)
-    for similar in (np.zeros(0), np.full(len(fused.messages), np.nan)):
-        same = with_similar_words(fused, QUESTION, messages, similar)
+    for matches in (np.zeros(0), np.full(len(fused.messages), np.nan)):
+        same = fuse(QUESTION, messages, above, None, partial(_given, matches))
         np.testing.assert_allclose(same.messages, fused.messages, rtol=1e-9)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recollect_server.inference.embedder import CannotEmbed, Embedder
+from recollect_server.inference.embedder import CannotEmbed, Embedded, Embedder
 from recollect_server.inference.weights import E5, MINILM, Profile, Weights, look, shipped
 from recollect_server.services.recall import models
 from recollect_server.storage.vectors import checking
@@ -123,7 +123,7 @@ def test_a_folder_of_an_older_server_gets_the_vectors_of_its_other_languages_alo
     worked: list[str] = []
     embed = Embedder.embed_pieces
 
-    def counted(embedder: Embedder, pieces: Sequence[tuple[int, ...]]) -> np.ndarray:
+    def counted(embedder: Embedder, pieces: Sequence[tuple[int, ...]]) -> list[Embedded]:
         worked.extend([embedder.profile.name] * len(pieces))
         return embed(embedder, pieces)
 
@@ -230,7 +230,7 @@ def test_a_second_model_that_fails_over_a_question_is_named_and_the_first_one_an
     until_embedded(service, server)
     run = Embedder._run
 
-    def failing(embedder: Embedder, model: Any, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def failing(embedder: Embedder, model: Any, ids: np.ndarray, mask: np.ndarray) -> Any:
         if embedder.profile is E5:
             raise CannotEmbed("the embedding model failed: out of memory")
         return run(embedder, model, ids, mask)

@@ -17,7 +17,7 @@ from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.snippets import LENGTH, passage_at
-from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, Vectors
+from recollect_server.inference.embedder import CannotEmbed, Embedded, Embedder, Piece
 from recollect_server.inference.weights import look, shipped
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.storage.index.postings import KeywordScores
@@ -199,7 +199,7 @@ def test_a_search_runs_the_model_once_whatever_it_shows(
 
     def counted(
         embedder: Embedder, model: Any, ids: NDArray[np.int64], mask: NDArray[np.int64]
-    ) -> Vectors:
+    ) -> list[NDArray[np.float32]]:
         ran.append(len(ids))
         return run(embedder, model, ids, mask)
 
@@ -222,7 +222,7 @@ def test_words_are_looked_for_while_the_question_is_embedded(
         are_found.set()
         return scores
 
-    def waiting(*arguments: Any) -> Vectors:
+    def waiting(*arguments: Any) -> list[NDArray[np.float32]]:
         if not are_found.wait(20):
             raise CannotEmbed("no words were looked for meanwhile")
         return run(*arguments)
@@ -246,7 +246,7 @@ def test_a_search_that_fails_leaves_no_question_to_be_embedded(
         threading.Timer(0.2, ends.set).start()
         raise IndexUnavailable("the words cannot be read")
 
-    def waiting(*arguments: Any) -> Vectors:
+    def waiting(*arguments: Any) -> list[NDArray[np.float32]]:
         has_begun.set()
         ends.wait(20)
         return run(*arguments)
@@ -406,11 +406,11 @@ def test_a_new_index_works_no_vector_out_again(
     text = vectors.vectors_of(model, [hash_of(KYOTO)])[hash_of(KYOTO)]
     # What the model would never say: whoever works it out again, shows it.
     vectors.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of("nothing"), -text)], {})
-    vectors.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text)], {})
+    vectors.add(model, [EmbeddedText(kyoto, 2, 0, 0, hash_of(KYOTO), -text, b"")], {})
     vectors.close()
     embed, worked = Embedder.embed_pieces, []
 
-    def counted(embedder: Embedder, pieces: Sequence[Piece]) -> Vectors:
+    def counted(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
         worked.append(len(pieces))
         return embed(embedder, pieces)
 

@@ -1,17 +1,18 @@
-"""The words of the best messages are compared with those of the question one by one, where people
-talk.
-"""
+"""The words of the best messages are compared with those of the question one by one."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
-from recollect_server.services.recall.similar_words import COMPARED
+from recollect_server.services.recall.word_matches import COMPARED
 
 from tests.conftest import RunningServer, Start
 from tests.postgres import Postgres
-from tests.server.conftest import Connect, Service, agent, transcript, user
-from tests.waiting import until_embedded
+from tests.server.conftest import Connect, Service, user
+from tests.waiting import until, until_embedded
 
 QUESTION = "Which doctor does Nora know?"
 DOCTOR, BAKER = "Nora became a physician last year", "Nora became a little tired last year"
@@ -67,12 +68,18 @@ def test_with_both_models_for_english_words_are_compared_too(
     assert scores[talk, 2] > scores[talk, 4] > 0
 
 
-def test_beside_other_languages_nothing_is_compared(start_server: Start, connect: Connect) -> None:
-    service = connect(server := start_server(embedder="onnx", embedding_models="both"))
-    talk_of_people(service)
-    service.conversation_of("我们把会议改到了周五下午三点，地点还是在二楼。")
+def test_words_of_other_languages_are_not_compared_and_english_ones_beside_them_are(
+    start_server: Start, connect: Connect
+) -> None:
+    service = connect(server := start_server(embedder="onnx"))
+    talk = talk_of_people(service)
+    meeting = "我们把会议改到了周五下午三点，地点还是在二楼。"
+    other = service.conversation_of(meeting)
     until_embedded(service, server)
-    answer = service.search(QUESTION, explain=True)
+    scores = compared(service.search(QUESTION, explain=True))
+    assert scores[talk, 2] > scores[talk, 4] > 0
+    assert (other, 2) not in scores
+    answer = service.search(meeting, explain=True)
     assert answer.hits
     assert not compared(answer)
 
@@ -99,20 +106,6 @@ def test_over_postgresql_the_same_words_score_the_same(
     }
 
 
-def test_beside_an_agent_that_answers_at_length_nothing_is_compared(
-    service: Service, server: RunningServer
-) -> None:
-    conversation = talk_of_people(service)
-    until_embedded(service, server)
-    assert compared(service.search(QUESTION, explain=True))
-    for text in TALK:
-        service.append(conversation, agent(f"About this, {text} and so on. " * 20))
-    until_embedded(service, server)
-    answer = service.search(QUESTION, explain=True)
-    assert answer.hits
-    assert not compared(answer)
-
-
 def test_as_many_messages_are_compared_as_may_be_and_no_more(
     service: Service, server: RunningServer
 ) -> None:
@@ -125,17 +118,44 @@ def test_as_many_messages_are_compared_as_may_be_and_no_more(
     assert len(compared(answer)) == COMPARED
 
 
-def test_a_transcript_that_cannot_be_read_is_compared_with_nothing(
-    service: Service, server: RunningServer
+def test_a_store_made_without_word_pieces_gets_them_behind_its_back(
+    start_server: Start, connect: Connect, tmp_path: Path
 ) -> None:
-    damaged = service.conversation_of("Nora became a dentist in May", "Nora sold the car")
+    folder = tmp_path / "data"
+    server = start_server(embedder="onnx", data_dir=folder, word_pieces=False)
+    service = connect(server)
+    talk = talk_of_people(service)
+    long = service.conversation_of(
+        "Nora met her physician. " + "We talked about the garden. " * 800
+    )
+    until_embedded(service, server)
+    assert not compared(service.search(QUESTION, explain=True))
+    server.stop()
+    service = connect(start_server(embedder="onnx", data_dir=folder))  # word pieces are kept
+    until(lambda: (long, 2) in compared(service.search(QUESTION, explain=True)))
+    scores = compared(service.search(QUESTION, explain=True))
+    assert scores[talk, 2] > scores[talk, 4] > 0
+
+
+@pytest.mark.parametrize("way", ["delete", "redact"])
+def test_what_goes_takes_the_codes_of_its_words_along(
+    service: Service, server: RunningServer, way: str
+) -> None:
     talk = talk_of_people(service)
     until_embedded(service, server)
-    assert (damaged, 2) in compared(service.search(QUESTION, explain=True))
-    transcript(server, damaged).write_bytes(b"\n")
-    scores = compared(service.search(QUESTION, explain=True))
-    assert (talk, 2) in scores
-    assert (damaged, 2) not in scores
+
+    def codes() -> int:
+        with closing(sqlite3.connect(server.folder / "vectors.db")) as connection:
+            return int(connection.execute("SELECT count(*) FROM codes").fetchone()[0])
+
+    assert codes() == len(TALK)
+    if way == "delete":
+        service.delete(talk)
+    else:
+        service.conversations.RedactMessage(
+            api.RedactMessageRequest(conversation_id=talk, sequence=2)
+        )
+    assert codes() == (0 if way == "delete" else len(TALK) - 1)
 
 
 def test_words_alone_are_compared_with_nothing(start_server: Start, connect: Connect) -> None:

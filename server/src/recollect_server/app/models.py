@@ -49,8 +49,10 @@ def embedding_models(settings: Settings, folder: Path) -> EmbeddingModels:
     main = EmbeddingModel(folder)
     choice = settings.embedding_models
     if choice == "minilm" or (choice == "auto" and folder != shipped()):
-        return EmbeddingModels(main)
-    return EmbeddingModels(main, EmbeddingModel(shipped(E5), E5), both=choice == "both")
+        return EmbeddingModels(main, words=settings.word_pieces)
+    return EmbeddingModels(
+        main, EmbeddingModel(shipped(E5), E5), both=choice == "both", words=settings.word_pieces
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,22 @@ rounds otherwise).
 import ctypes
 import hashlib
 import os
+import re
 import threading
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.inference.pieces import pieces_of
 from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights, look
+from recollect_server.inference.word_codes import NO_CODES, Codes, QuestionWords, WordCodes
 
 PIECE = 254
 """Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for
@@ -47,10 +50,33 @@ _REFUSALS = (
     "RuntimeException",
 )
 
+_WORD = re.compile(r"\w+")
+# Numbers of the fields of an ONNX file (onnx.proto, which is protobuf)
+_GRAPH, _OUTPUT, _NAME, _TYPE, _TENSOR_OF_FLOATS = 7, 12, 1, 2, b"\x0a\x02\x08\x01"
+
 Piece = tuple[int, ...]
 """Numbers of word pieces, with the marks of beginning and end."""
 Vectors = NDArray[np.float32]
 """Unit vectors, of shape [n, 384]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Result of a run of the model over a piece."""
+
+    vector: NDArray[np.float32]
+    """Of length 1: [384]."""
+    codes: Codes = field(default_factory=lambda: NO_CODES)
+    """Of its word pieces, the marks left out; none where the model has no constants for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWith:
+    """A question as a model reads it."""
+
+    vector: NDArray[np.float32]
+    words: QuestionWords | None
+    """Its word pieces, those of its first piece; None where the model has no constants for them."""
 
 
 class CannotEmbed(Exception):
@@ -88,13 +114,19 @@ class _Model:
                 if profile.centres
                 else np.zeros((2, DIMENSIONS), np.float32)
             )
+            constants = weights.folder / profile.words
+            self.words = (
+                WordCodes(constants.read_bytes()) if profile.words and constants.is_file() else None
+            )
             self.session = onnxruntime.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"]
+                model + _output(profile.states) if self.words else model,
+                options,
+                providers=["CPUExecutionProvider"],
             )
             self.tokenizer = Tokenizer.from_buffer(tokenizer)
         except OSError as error:
             raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
-        except (ValueError, *self.refusals) as error:
+        except (ValueError, KeyError, BadZipFile, *self.refusals) as error:
             raise WrongWeights(
                 f"the embedding model in {weights.folder} cannot be used: {error}"
             ) from error
@@ -111,7 +143,6 @@ class _Model:
             (begin, *self.tokenizer.encode(prefix, add_special_tokens=False).ids)
             for prefix in (profile.passage, profile.question)
         )
-        self.pieces = pieces_of(model, self.tokenizer)
         self.passage_marks: Piece = passage
         self.question_marks: Piece = question
         self.passage_centre: NDArray[np.float32] = centres[0]
@@ -133,10 +164,13 @@ class Embedder:
         self.profile = weights.profile
         self._loading = threading.Lock()  # guards `_model` and `_used`; held while it is loaded
         self._model: _Model | None = _Model(weights)
+        words = self._model.words
+        self.words_identity = words.identity if words else ""
+        """Names the constants of its word codes; empty where its runs give none."""
         self._used = time.monotonic()
         self._guard = threading.Lock()  # guards `_questions`
         # by hash: no text is kept
-        self._questions: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
+        self._questions: OrderedDict[bytes, AskedWith] = OrderedDict()
         _return_freed_memory()
 
     def release(self, idle: float) -> bool:
@@ -185,10 +219,15 @@ class Embedder:
         ]
         return [(*marks, *ids[start : start + length], model.end) for start in starts]
 
-    def embed_pieces(self, pieces: Sequence[Piece]) -> Vectors:
-        """Return a vector for each piece. This and its callers raise CannotEmbed."""
+    def embed_pieces(self, pieces: Sequence[Piece]) -> list[Embedded]:
+        """Return what the model says of each piece. This and its callers raise CannotEmbed."""
         model = self._loaded()
-        return self._centred(model, self._embed_pieces(model, pieces), model.passage_centre)
+        vectors, states = self._embed_pieces(model, pieces)
+        centred = self._centred(model, vectors, model.passage_centre)
+        codes = [NO_CODES] * len(pieces)
+        if model.words is not None:
+            codes = [model.words.codes(it) for it in states]
+        return [Embedded(*it) for it in zip(centred, codes, strict=True)]
 
     def _centred(self, model: _Model, vectors: Vectors, centre: NDArray[np.float32]) -> Vectors:
         """Return the directions of the vectors as seen from a centre, without their parts along
@@ -201,8 +240,14 @@ class Embedder:
             centred -= (centred * direction).sum(axis=1, keepdims=True) * direction
         return unit(centred)
 
-    def _embed_pieces(self, model: _Model, pieces: Sequence[Piece]) -> Vectors:
+    def _embed_pieces(
+        self, model: _Model, pieces: Sequence[Piece]
+    ) -> tuple[Vectors, list[NDArray[np.float32]]]:
+        """Return the vector of each piece, and the states of its word pieces without the marks, if
+        the model gives them.
+        """
         vectors = np.zeros((len(pieces), DIMENSIONS), np.float32)
+        states = [np.zeros((0, DIMENSIONS), np.float32)] * len(pieces)
         for chosen, length in _batches(pieces):
             rows = chosen if len(chosen) > 1 else chosen * 2
             ids = np.zeros((len(rows), length), np.int64)
@@ -211,13 +256,17 @@ class Embedder:
                 piece = pieces[number]
                 ids[row, : len(piece)] = piece
                 mask[row, : len(piece)] = 1
-            vectors[chosen] = self._run(model, ids, mask)[: len(chosen)]
-        return vectors
+            answer = self._run(model, ids, mask)
+            vectors[chosen] = answer[0][: len(chosen)]
+            for number, of in zip(chosen, answer[1] if model.words else (), strict=False):
+                states[number] = of[len(model.passage_marks) : len(pieces[number]) - 1].copy()
+        return vectors, states
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one vector per text: the mean of its pieces' vectors."""
         cut = [self.cut(text) for text in texts]
-        vectors = self.embed_pieces([piece for pieces in cut for piece in pieces])
+        embedded = self.embed_pieces([piece for pieces in cut for piece in pieces])
+        vectors = np.array([it.vector for it in embedded]).reshape(-1, DIMENSIONS)
         ends = np.cumsum([len(pieces) for pieces in cut])
         return (
             unit(np.stack([part.sum(axis=0) for part in np.split(vectors, ends[:-1])]))
@@ -226,51 +275,81 @@ class Embedder:
         )
 
     def question(self, text: str, most: int | None = None) -> NDArray[np.float32]:
-        """Return the vector of a question, of shape [384]. Of more than `_QUESTION` pieces, or of
-        more than `most` tokens, only the first ones count.
+        """Return the vector of a question, as `ask` does."""
+        return self.ask(text, most).vector
+
+    def ask(self, text: str, most: int | None = None) -> AskedWith:
+        """Return the vector of a question, of shape [384], and its words. Of more than `_QUESTION`
+        pieces, or of more than `most` tokens, only the first ones count.
         """
         model = self._loaded()
         pieces = self._cut(model, text, model.question_marks, most)[:_QUESTION]
-        name = hashlib.blake2b(repr(pieces).encode(), digest_size=16).digest()
+        # The same pieces may be of words in other letters, which have other rarities.
+        name = hashlib.blake2b(f"{pieces} {text}".encode(), digest_size=16).digest()
         with self._guard:
             if (cached := self._questions.get(name)) is not None:
                 self._questions.move_to_end(name)
                 return cached
-        vector = self._question(model, pieces)
-        vector.flags.writeable = False
+        answer = self._asked(model, text, pieces)
+        answer.vector.flags.writeable = False
         with self._guard:
-            self._questions[name] = vector
+            self._questions[name] = answer
             if len(self._questions) > _REMEMBERED:
                 self._questions.popitem(last=False)
-        return vector
+        return answer
 
-    def nearest_words(
-        self, words: Sequence[str], texts: Sequence[str]
-    ) -> NDArray[np.float32] | None:
-        """Return how near each word comes to any word of each text (`PieceVectors.nearest`). None
-        if the model has no vectors of words.
-        """
-        pieces = self._loaded().pieces
-        return pieces.nearest(words, texts) if pieces else None
-
-    def _question(self, model: _Model, pieces: list[Piece]) -> NDArray[np.float32]:
+    def _asked(self, model: _Model, text: str, pieces: list[Piece]) -> AskedWith:
         if len(pieces) > 1:
-            embedded = self._embed_pieces(model, pieces)
+            embedded, parts = self._embed_pieces(model, pieces)
             vectors = self._centred(model, embedded, model.question_centre)
-            return unit(vectors.sum(axis=0))
-        # Alone, not twice: it is compared with vectors and with no other question.
-        ids = np.array(pieces, np.int64)
-        embedded = self._run(model, ids, np.ones_like(ids))
-        return np.array(self._centred(model, embedded, model.question_centre)[0])
+            vector, states = unit(vectors.sum(axis=0)), parts[0]
+        else:
+            # Alone, not twice: it is compared with vectors and with no other question.
+            ids = np.array(pieces, np.int64)
+            answer = self._run(model, ids, np.ones_like(ids))
+            vector = np.array(self._centred(model, answer[0], model.question_centre)[0])
+            states = answer[1][0, len(model.question_marks) : -1] if model.words else vector[:0]
+        if model.words is None:
+            return AskedWith(vector, None)
+        words = _words_of(model.tokenizer, text, len(states))
+        return AskedWith(vector, model.words.question(words, states))
 
-    def _run(self, model: _Model, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+    def _run(
+        self, model: _Model, ids: NDArray[np.int64], mask: NDArray[np.int64]
+    ) -> list[NDArray[np.float32]]:
         try:
-            vectors: Vectors = model.session.run(None, {"input_ids": ids, "attention_mask": mask})[
-                0
-            ]
+            answer: list[NDArray[np.float32]] = model.session.run(
+                None, {"input_ids": ids, "attention_mask": mask}
+            )
         except model.refusals as error:
             raise CannotEmbed(f"the embedding model failed: {error}") from error
-        return vectors
+        return answer
+
+
+def _output(name: str) -> bytes:
+    """Return what makes a value inside an ONNX graph one of its outputs, put behind the file: a
+    message of protobuf whose fields are there twice has both.
+    """
+
+    def of(number: int, value: bytes) -> bytes:
+        return bytes((number << 3 | 2, len(value))) + value
+
+    value = of(_NAME, name.encode()) + of(_TYPE, _TENSOR_OF_FLOATS)
+    return of(_GRAPH, of(_OUTPUT, value))
+
+
+def _words_of(tokenizer: Any, text: str, count: int) -> list[str]:
+    """Return the word that each of the first pieces of a text is of, in small letters; empty of a
+    sign.
+    """
+    offsets = tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets[:count]
+    spans = [(it.start(), it.end(), it.group().lower()) for it in _WORD.finditer(text)]
+    words, at = [], 0
+    for start, end in offsets:
+        while at < len(spans) and spans[at][1] <= start:
+            at += 1
+        words.append(spans[at][2] if at < len(spans) and spans[at][0] < end else "")
+    return words
 
 
 def _return_freed_memory() -> None:

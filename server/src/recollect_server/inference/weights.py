@@ -23,6 +23,12 @@ class Profile:
     """Prefix of messages."""
     centres: str = ""
     """File of the mean vectors of messages and of questions, which are taken off; empty: none."""
+    words: str = ""
+    """File of the constants of word codes (`inference.word_codes`). It may be missing, and does not
+    change the model's identity: without it no words are compared.
+    """
+    states: str = ""
+    """Name of the last hidden states in the model's graph, which word codes are made of."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -30,7 +36,7 @@ class Profile:
         return (self.model, TOKENIZER, *([self.centres] if self.centres else []))
 
 
-MINILM = Profile("all-MiniLM-L6-v2")
+MINILM = Profile("all-MiniLM-L6-v2", words="words.npz", states="t79")
 E5 = Profile(
     "multilingual-e5-small", "e5", "model.q4n.onnx", "query:", "passage:", centres="centres.npy"
 )

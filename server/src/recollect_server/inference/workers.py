@@ -13,10 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-
-from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.inference.embedder import Embedder, Piece, Vectors
+from recollect_server.inference.embedder import Embedded, Embedder, Piece
 
 _NICE = 5
 # word pieces that a thread embeds at a time: some 0.5 s; while others should go first
@@ -52,19 +49,21 @@ class Workers:
 
     def embed(
         self, embedder: Embedder, pieces: list[Piece], yields: Callable[[float, float], bool]
-    ) -> Vectors:
-        """Return a vector for each piece; short ones are computed first. Raises CannotEmbed.
+    ) -> list[Embedded]:
+        """Return what the model says of each piece; short ones are computed first. Raises
+        CannotEmbed.
 
         `yields` is called with the seconds that each part took and the processor seconds of a
         thread in it, waits as long as others should go first, and says whether they still should:
         then one thread works alone. What it raises ends the work between two parts.
         """
         left = deque(sorted(range(len(pieces)), key=lambda number: len(pieces[number])))
-        vectors = np.zeros((len(pieces), DIMENSIONS), np.float32)
+        embedded: dict[int, Embedded] = {}
 
         def work(part: list[int]) -> float:
             began = time.thread_time()
-            vectors[part] = embedder.embed_pieces([pieces[number] for number in part])
+            made = embedder.embed_pieces([pieces[number] for number in part])
+            embedded.update(zip(part, made, strict=True))
             return time.thread_time() - began
 
         busy = yields(0.0, 0.0)
@@ -82,7 +81,7 @@ class Workers:
             seconds = time.perf_counter() - began
             self.is_starved = starves(seconds, processor, before=self.is_starved)
             busy = yields(seconds, processor)
-        return vectors
+        return [embedded[number] for number in range(len(pieces))]
 
     def stop(self) -> None:
         """Stop the threads."""

@@ -255,6 +255,11 @@ class Settings(BaseSettings):
         " (200 MiB) once a space has such text; minilm: all text by the first; both: English by both. With an embedding_model"
         " of your own, auto is that one alone",
     )
+    word_pieces: bool = Field(
+        True,
+        description="keeps 32 bytes of each word piece of what is embedded, some 1.2 kB a message of a chat, so that"
+        " searches compare the words of the best messages with those of the question",
+    )
     embedding_threads: int = Field(
         2, ge=1, le=64, description="background threads that embed messages"
     )

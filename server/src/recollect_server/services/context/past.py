@@ -27,7 +27,6 @@ from recollect_server.services.recall.dates import asks_of_dates, read_dates
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.proposals import Request
 from recollect_server.services.recall.retrieval import gather
-from recollect_server.services.recall.similar_words import SimilarWords
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
@@ -90,8 +89,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     with index.until(deadline):
         scope = Scope(hidden=inquiry.shown.ids(index))
         request = Request(question, scope, _CONVERSATIONS, now)
-        similar_words = SimilarWords(space, deadline)
-        candidates = gather(index, meaning, request, deadline, space.telemetry, similar_words)
+        candidates = gather(index, meaning, request, deadline, space.telemetry)
     ranked = candidates.best_messages()
     if ranked and _is_chance(candidates, question, now):
         dropped = [

@@ -42,9 +42,9 @@ class Candidates:
     conversations: list[Outline]
     conversation_scores: list[float]
     conversation_legs: ConversationLegs
-    similar: Array
-    """Score of each message's words compared one by one; nan of one that was not compared. Empty
-    where none was.
+    matches: Array
+    """Nearness of each message's words to the question's, compared one by one; nan of one that was
+    not compared. Empty where none was.
     """
     order: Fused
     """Rank order: shares of the best one's score, finer than the probabilities where these are near
@@ -106,7 +106,7 @@ def legs_of_messages(candidates: Candidates) -> dict[str, Array]:
     what comparing the words of the best ones gave.
     """
     legs, above = candidates.message_legs, candidates.conversation_legs
-    compared = {SIMILAR_WORDS: candidates.similar} if len(candidates.similar) else {}
+    compared = {SIMILAR_WORDS: candidates.matches} if len(candidates.matches) else {}
     return compared | {
         "keyword_messages": share(legs.keyword),
         "keyword_conversations": share(above.keyword)[legs.conversation],

@@ -29,6 +29,7 @@ from recollect_server.services.recall.embedding_plan import Plan, Planner
 from recollect_server.services.recall.embedding_texts import MAX_TEXTS, Text, TextReader
 from recollect_server.services.recall.long_texts import LongTexts, is_long
 from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
+from recollect_server.services.recall.missing_codes import MissingCodes
 from recollect_server.services.recall.models import Census
 from recollect_server.services.recall.shared_vectors import SharedVectors
 from recollect_server.services.recall.vector_writer import (
@@ -83,6 +84,7 @@ class Embedding:
         self._pace = Pace(space, stopping)
         self._writer = VectorWriter(meaning, workers, self._planner, self._pace, self._shared)
         self._long = LongTexts(self._writer, self._texts, self._shared)
+        self._codes = MissingCodes(meaning, self._writer, self._texts)
         self._failure = ""
 
     def mark(self) -> tuple[Index, int]:
@@ -96,6 +98,7 @@ class Embedding:
         """
         try:
             plan = self._planner.plan(self._space.index)
+            self._codes.begin(plan)
             if self._index is not plan.index:
                 lengths = plan.index.conversations.progress()
                 plan.store.forget_strays(
@@ -122,7 +125,11 @@ class Embedding:
                 worked = True
             if not self._waiting and not self._long:
                 self._complete(plan)
-            self._meaning.whiten(self._meaning.copy, settled=not self._waiting and not self._long)
+            settled = not self._waiting and not self._long
+            self._meaning.whiten(self._meaning.copy, settled=settled)
+            if settled:
+                self._shared.begin()
+                worked = self._codes.make_some(plan) or worked
         except Stopped:
             return False
         except PlanChanged:

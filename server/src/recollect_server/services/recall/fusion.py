@@ -6,6 +6,9 @@ gate, and the gates say how the question is put. Features were chosen that mean 
 kind of text: a message's length is that beside others of its role, and what only holds where an
 agent answers at length is multiplied by how much longer it speaks (`docs/decisions/ranking.md`).
 
+The words of the best messages are then compared with those of the question one by one, which
+changes their scores, and by these the conversations'.
+
 A message that is not embedded yet gets the cosine that its words lead to expect, so that it is not
 behind the others for that.
 
@@ -14,7 +17,7 @@ what.
 """
 
 import re
-from dataclasses import replace
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +45,12 @@ _REACH = 120  # places beyond which exp(-places / 3) adds nothing that a float h
 _SEEDS = 5  # conversations whose topic others are compared with
 # of the gate `long`, 54 words: beyond it the weights of words would have the wrong sign
 _LONGEST = 1.5
-SIMILAR_WORDS = 0.5
-"""Weight of the words of the best messages, compared one by one, where people talk."""
+# Weights of how near the words of the compared messages are to the question's (z), where people
+# talk and where an agent speaks this much longer than they; and of their lengths (z), which count
+# against a message beside such an agent: a long answer has a passage near to anything. Learned
+# (`docs/decisions/late-interaction.md`).
+_NEAR, _NEAR_TO_AGENTS, _LENGTH = 0.86, 0.61, 0.54
+_MUCH_LONGER = 1.5
 IDENTIFIER = 7.0
 """Weight of the identifiers of a question that a message has: that of a time which it names."""
 _LEAST_ODDS = 1e-12  # a score so low may be rounded to 0
@@ -52,6 +59,9 @@ FIRST_LINE = 2
 """The line of a transcript's first message."""
 
 
+Match = Callable[[Array], Array]
+"""Return how near each message comes to the question's words (`word_matches`), given their scores.
+"""
 Sections = tuple[MessageLegs, ConversationLegs]
 """The legs of messages by the sections of long conversations, which stand for the conversations."""
 
@@ -61,17 +71,21 @@ def fuse(
     messages: MessageLegs,
     conversations: ConversationLegs,
     sections: Sections | None = None,
+    match: Match | None = None,
 ) -> Fused:
     """Score every candidate: 1 for the best, exp(-distance / 4) for one that is `distance` behind
     it.
 
-    With `sections`, messages are compared within their section.
+    With `sections`, messages are compared within their section. `match` compares the words of the
+    best messages with those of the question: the order of the others shows which these are.
     """
     gates = gates_of(question, messages, conversations)
     dates = dates_of(question, messages)
     of_messages = weighted(
         message_features(*(sections or (messages, conversations)), dates), MESSAGE_WEIGHTS, gates
     )
+    if match is not None and len(matches := match(_odds(of_messages))):
+        of_messages = of_messages + of_matches(messages, matches)
     of_conversations = weighted(
         conversation_features(messages, conversations, dates, of_messages),
         CONVERSATION_WEIGHTS,
@@ -191,28 +205,16 @@ def conversation_features(
     }
 
 
-def among_people(messages: MessageLegs) -> float:
-    """Return 1 where all speak about as long, less the longer an agent speaks than people, and 0
-    from 2.7 times on: beside its long answers a word near to any other says nothing.
+def of_matches(messages: MessageLegs, matches: Array) -> Array:
+    """Return what the words of the compared messages add to their scores: `matches` is nan of one
+    that was not compared, which keeps its score.
     """
-    return 1 - min(_lengths(messages.tokens, messages.role == ASSISTANT)[1], 1.0)
-
-
-def with_similar_words(
-    fused: Fused, question: Question, messages: MessageLegs, similar: Array
-) -> Fused:
-    """Return the scores with what the words of the best messages add, compared one by one.
-    `similar` is a share of the question's words, nan of a message that was not compared.
-
-    They count less where nobody said the question's words: then all of them are a little similar
-    to something. The weight was chosen on FriendsQA, QMSum and RealMem, not learned
-    (`docs/decisions/similar-words.md`).
-    """
-    if not len(similar):
-        return fused
-    behind = SOFTNESS * np.log(np.maximum(fused.messages, _LEAST_ODDS))
-    factor = SIMILAR_WORDS * among_people(messages) * (1 - question.unsaid)
-    return replace(fused, messages=_odds(behind + factor * z(similar[None, :])[0]))
+    longer = min(_lengths(messages.tokens, messages.role == ASSISTANT)[1] / _MUCH_LONGER, 1.0)
+    lengths = np.where(np.isnan(matches), np.nan, np.log(messages.tokens + 5))
+    near, length = z(np.array([matches, lengths]))
+    added: Array = (_NEAR + (_NEAR_TO_AGENTS - _NEAR) * longer) * near
+    added += _LENGTH * (1 - 2 * longer) * length
+    return added
 
 
 def with_identifiers(fused: Fused, messages: MessageLegs, named: Array) -> Fused:

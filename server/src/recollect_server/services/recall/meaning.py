@@ -21,6 +21,7 @@ from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.text import counted
 from recollect_server.inference.embedder import CannotEmbed, Embedder
+from recollect_server.inference.word_codes import QuestionWords
 from recollect_server.services.recall.models import FACTOR, EmbeddingModels
 from recollect_server.services.space.events import (
     Deleted,
@@ -96,10 +97,17 @@ class Scans:
 
     messages: AnyScan
     abbreviations: AnyScan
-    embedder: Embedder | None = None
-    """Embedder that compares words one by one; None where another model was asked for other
-    languages.
-    """
+    words: "AskedWords | None" = None
+    """The question's words, to be compared one by one; None where that is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWords:
+    """The word pieces of a question, and where the codes are that they are compared with."""
+
+    question: QuestionWords
+    store: VectorStore
+    model: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,10 @@ class Meaning:
     def on(self) -> bool:
         """Return whether search by meaning is switched on."""
         return self.models is not None
+
+    def compares_words(self, embedder: Embedder) -> bool:
+        """Return whether the word pieces of texts that a model embeds are kept and compared."""
+        return self.models is not None and self.models.words and bool(embedder.words_identity)
 
     def backlog(self) -> str:
         """Return why the newest messages are not found by meaning, or that they are late; empty if
@@ -219,29 +231,33 @@ class Meaning:
         """
         assert self.models is not None  # there is a copy
         parts: list[tuple[Scan, Scan, float]] = []
+        words: AskedWords | None = None
         self._unasked = ""
         for it, factor in ((copy, 1.0), (copy.beside, FACTOR)):
             if it is None or (it.is_empty() and it is not _fuller(copy)):
                 continue
             try:
                 most = _BRIEF if it is copy else _BRIEF // 2
-                question = it.embedder.question(text, most if is_brief else None)
+                prepared = it.embedder.ask(text, most if is_brief else None)
             except CannotEmbed as error:
                 if it is copy:
                     raise MeaningUnavailable(str(error)) from error
                 self._unasked = f"{it.embedder.profile.name}: {error}"
                 continue
-            messages = Scan(it.messages, question, numbers, start, end)
-            abbreviations = Scan(it.abbreviations, question, within)
+            messages = Scan(it.messages, prepared.vector, numbers, start, end)
+            abbreviations = Scan(it.abbreviations, prepared.vector, within)
+            store = self._store
+            if prepared.words and self.compares_words(it.embedder) and it is copy and store:
+                words = AskedWords(prepared.words, store, it.model)
             parts.append((messages, abbreviations, factor))
         if not parts:
             raise MeaningUnavailable(self._unasked)
         if len(parts) == 1 and parts[0][2] == 1.0:
-            return Scans(parts[0][0], parts[0][1], copy.embedder)
+            return Scans(parts[0][0], parts[0][1], words)
         return Scans(
             JointScan([(it[0], it[2]) for it in parts]),
             JointScan([(it[1], it[2]) for it in parts]),
-            copy.embedder if self.models.both and copy.is_english() else None,
+            words,
         )
 
     def whiten(self, copy: Copy | None, *, settled: bool = True) -> None:

@@ -153,6 +153,8 @@ class EmbeddingModels:
     """The model of other languages."""
     both: bool = False
     """True if the model of other languages embeds English as well."""
+    words: bool = True
+    """True if the word pieces of texts are kept, to be compared with those of questions."""
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(thread_name_prefix="question")
     )

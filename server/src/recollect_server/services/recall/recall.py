@@ -17,7 +17,6 @@ from recollect_server.services.recall.proposals import Request
 from recollect_server.services.recall.results import Hit, Limits, Result, Results
 from recollect_server.services.recall.retrieval import gather
 from recollect_server.services.recall.showing import Showing
-from recollect_server.services.recall.similar_words import SimilarWords
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.turns import Turns, page_of_turns
@@ -86,14 +85,7 @@ class Recall:
         try:
             index = self._index
             with index.until(deadline):
-                candidates = gather(
-                    index,
-                    self._meaning,
-                    request,
-                    deadline,
-                    self._space.telemetry,
-                    SimilarWords(self._space, deadline),
-                )
+                candidates = gather(index, self._meaning, request, deadline, self._space.telemetry)
                 showing = Showing(self._space, index, candidates.terms, candidates.scans, deadline)
                 best = Results(index, candidates, scope, limits, showing)
                 hits, results = best.hits(), best.conversations()

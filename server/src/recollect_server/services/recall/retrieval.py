@@ -3,8 +3,8 @@
 `gather` takes three steps. The retrievers propose messages and conversations, by their words in the
 index and by their meaning in the vectors (`proposals`); each candidate gets the score of every
 retriever, whichever proposed it (`_judge`); the scores become one ranking and probabilities
-(`_rank`). Where people talk, the words of the best messages are compared with those of the question
-one by one (`similar_words`).
+(`_rank`). The words of the best messages are compared with those of the question one by one
+(`word_matches`).
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,10 @@ from recollect_server.services.recall.calibration import (
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, Candidates
 from recollect_server.services.recall.dates import asks_of_dates, read_dates
 from recollect_server.services.recall.fusion import (
-    among_people,
     dates_of,
     fuse,
     unsaid,
     with_identifiers,
-    with_similar_words,
 )
 from recollect_server.services.recall.identifiers import shares
 from recollect_server.services.recall.meaning import Meaning
@@ -54,7 +52,7 @@ from recollect_server.services.recall.retrievers import (
     with_normal_words,
 )
 from recollect_server.services.recall.sections import by_sections
-from recollect_server.services.recall.similar_words import SimilarWords
+from recollect_server.services.recall.word_matches import word_matches
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.search import Messages
@@ -89,18 +87,15 @@ def gather(
     request: Request,
     deadline: Deadline,
     telemetry: Telemetry = UNMEASURED,
-    similar_words: SimilarWords | None = None,
 ) -> Candidates:
-    """Run every retriever, and rank what they find. Without `similar_words` the words of the best
-    messages are not compared one by one.
-
-    Raises IndexUnavailable, CallerGone, DeadlineExceeded.
+    """Run every retriever, and rank what they find. Raises IndexUnavailable, CallerGone,
+    DeadlineExceeded.
     """
     query = read(index, request)
     proposals = propose(index, meaning, query, deadline, telemetry)
     with telemetry.step(Step.RANKING):
         evidence = _judge(index, query, proposals, request.most, deadline)
-        order, scores, similar = _rank(index, query, proposals, evidence, deadline, similar_words)
+        order, scores, matches = _rank(index, query, proposals, evidence, deadline)
     degraded = proposals.late
     is_partly_searched = proposals.words.postings.is_cut or not proposals.terms.words.is_whole
     if is_partly_searched or len(request.query) > MAX_TEXT:
@@ -113,7 +108,7 @@ def gather(
         conversations=evidence.conversations,
         conversation_scores=scores.conversations.tolist(),
         conversation_legs=evidence.of_conversations,
-        similar=similar,
+        matches=matches,
         order=order,
         total=len(proposals.whole.names) + found_otherwise,
         terms=proposals.terms,
@@ -150,7 +145,6 @@ def _rank(
     proposals: Proposals,
     evidence: _Evidence,
     deadline: Deadline,
-    similar_words: SimilarWords | None,
 ) -> tuple[Fused, Fused, Array]:
     """Return the order of the candidates, their probabilities, and the scores of their words
     compared one by one.
@@ -175,14 +169,20 @@ def _rank(
         legs = with_normal_words(messages, normal, *legs)
     weights = proposals.terms.words
     question = Question(query.text, dates, unsaid(weights, legs[0].keyword))
-    order = fuse(question, evidence.of_messages, evidence.compared, sections)
-    similar = np.zeros(0)
-    if similar_words is not None and among_people(evidence.of_messages) > 0:
-        candidates = messages, evidence.of_messages.conversation, evidence.conversations
-        similar = similar_words.scores(
-            query.text, proposals.terms, proposals.scans, candidates, order.messages
-        )
-    order = with_similar_words(order, question, evidence.of_messages, similar)
+    words = proposals.scans.words if proposals.scans else None
+    matches = np.zeros(0)
+
+    def match(scores: Array) -> Array:
+        nonlocal matches
+        if words is not None and not is_foreign(query.text):
+            owners, rarities = evidence.of_messages.conversation, proposals.terms.rarities
+            matches = word_matches(
+                words, rarities, messages, owners, evidence.conversations, scores
+            )
+            deadline.check()
+        return matches
+
+    order = fuse(question, evidence.of_messages, evidence.compared, sections, match)
     named = shares(messages.ids, proposals.named)
     order = _rounded(with_identifiers(order, evidence.of_messages, named))
     # "today" is said in passing
@@ -193,7 +193,7 @@ def _rank(
     scores = calibrated(order, weights, *legs, is_foreign=is_few and is_foreign(query.text))
     if says_little(query.text):
         scores = of_small_talk(scores)
-    return order, _rounded(without_identifier(scores, proposals.unsaid)), similar
+    return order, _rounded(without_identifier(scores, proposals.unsaid)), matches
 
 
 def _rounded(fused: Fused) -> Fused:

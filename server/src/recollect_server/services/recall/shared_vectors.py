@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.inference.embedder import Embedder
 from recollect_server.services.recall.embedding_texts import Text
 from recollect_server.services.space.shared_work import SharedWork
 from recollect_server.storage.logs.store import Purpose
@@ -53,6 +54,21 @@ class SharedVectors:
             for text_hash, body in bodies.items()
         }
 
+    def take_codes(self, embedder: Embedder, texts: Sequence[Text]) -> dict[bytes, bytes]:
+        """Return the codes of word pieces that another process made, by the hash of the text."""
+        codes: dict[bytes, bytes] = {}
+        if texts and embedder.words_identity:
+            with suppress(StorageUnavailable):
+                names = [(it.conversation_id, it.hash) for it in texts]
+                codes = self._work.vectors(_codes_name(embedder), names)
+        return codes
+
+    def keep_codes(
+        self, embedder: Embedder, texts: Sequence[Text], codes: dict[bytes, bytes], moment: str
+    ) -> None:
+        """Let the others have codes, as `keep` does with vectors."""
+        self._keep(_codes_name(embedder), texts, codes, moment)
+
     def keep(
         self,
         model: str,
@@ -63,14 +79,22 @@ class SharedVectors:
         """Let the others have vectors of texts that were read since a moment. The store refuses
         those of a conversation that was deleted or redacted since.
         """
+        self._keep(model, texts, {name: it.tobytes() for name, it in vectors.items()}, moment)
+
+    def _keep(
+        self, model: str, texts: Sequence[Text], made: dict[bytes, bytes], moment: str
+    ) -> None:
         if not moment:
             return
         by_log: dict[str, dict[bytes, bytes]] = {}
         for text in texts:
-            if text.hash in vectors:
-                by_log.setdefault(text.conversation_id, {})[text.hash] = vectors[
-                    text.hash
-                ].tobytes()
+            if text.hash in made:
+                by_log.setdefault(text.conversation_id, {})[text.hash] = made[text.hash]
         for name, bodies in by_log.items():
             with suppress(StorageUnavailable):
                 self._work.keep_vectors(model, name, bodies, moment)
+
+
+def _codes_name(embedder: Embedder) -> str:
+    """Return the name of a model's codes in the store: servers that know none never ask for it."""
+    return f"{embedder.identity} words {embedder.words_identity}"

@@ -8,8 +8,17 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import message_id
-from recollect_server.inference.embedder import CannotEmbed, Embedder, Piece, quantised
+from recollect_server.inference.embedder import (
+    OVERLAP,
+    CannotEmbed,
+    Embedded,
+    Embedder,
+    Piece,
+    quantised,
+)
+from recollect_server.inference.word_codes import joined
 from recollect_server.inference.workers import Workers
 from recollect_server.services.recall.embedding_pace import Pace
 from recollect_server.services.recall.embedding_plan import Plan, Planner
@@ -18,6 +27,9 @@ from recollect_server.services.recall.meaning import Copy, Meaning
 from recollect_server.services.recall.shared_vectors import SharedVectors
 from recollect_server.storage.vectors.matrix import Matrix
 from recollect_server.storage.vectors.store import ABBREVIATION, EmbeddedText, VectorStore
+
+# Pieces of a text whose words have codes, some 3,500 words; and characters that have as many.
+_MOST_CODED, _MOST_CUT = 16, 32 << 10
 
 
 class PlanChanged(Exception):
@@ -109,9 +121,28 @@ class VectorWriter:
 
     def vectors(self, plan: Plan, embedder: Embedder, pieces: list[Piece]) -> NDArray[np.int8]:
         """Return the vectors of pieces."""
+        return _vectors(self._run(plan, embedder, pieces))
+
+    def codes(self, plan: Plan, texts: list[Text]) -> dict[bytes, bytes]:
+        """Return the codes of the word pieces of texts that have vectors of the main model, by
+        hash. Raises EmbeddedElsewhere.
+        """
+        embedder, moment = plan.main, self._shared.moment
+        codes = self._shared.take_codes(embedder, texts)
+        missing = [it for it in texts if it.hash not in codes]
+        if missing and not self._shared.may_embed(embedder.identity):
+            raise EmbeddedElsewhere
+        cut = [self.cut(plan, embedder, it.text[:_MOST_CUT])[:_MOST_CODED] for it in missing]
+        embedded = self._run(plan, embedder, [piece for pieces in cut for piece in pieces])
+        made = zip(missing, _divided(embedded, cut), strict=True)
+        new = {text.hash: _codes(part) for text, part in made}
+        self._shared.keep_codes(embedder, missing, new, moment)
+        return codes | new
+
+    def _run(self, plan: Plan, embedder: Embedder, pieces: list[Piece]) -> list[Embedded]:
         self.has_embedded = True
         with self._doing_without(plan, embedder):
-            return quantised(self._workers.embed(embedder, pieces, self._pace.rest))
+            return self._workers.embed(embedder, pieces, self._pace.rest)
 
     @contextmanager
     def _doing_without(self, plan: Plan, embedder: Embedder) -> Iterator[None]:
@@ -139,28 +170,51 @@ class VectorWriter:
         vectors_by_hash = store.vectors_of(model, {text.hash for text in texts})
         missing = [it for it in texts if it.hash not in vectors_by_hash]
         vectors_by_hash |= self._shared.take(embedder.identity, missing)
+        taken = [it for it in missing if it.hash in vectors_by_hash]
         missing = [it for it in missing if it.hash not in vectors_by_hash]
         if missing and not self._shared.may_embed(embedder.identity):
             raise EmbeddedElsewhere
-        new = {
-            text.hash: self.cut(plan, embedder, text.text)
-            for text in texts
-            if text.hash not in vectors_by_hash
-        }
+        codes_by_hash: dict[bytes, bytes] = {}
+        if self._meaning.compares_words(embedder):
+            codes_by_hash = self._shared.take_codes(embedder, taken)
+        new = {text.hash: self.cut(plan, embedder, text.text) for text in missing}
         pieces = [piece for cut in new.values() for piece in cut]
-        vectors = self.vectors(plan, embedder, pieces) if pieces else None
-        start = 0
-        for text_hash, cut in new.items():
-            assert vectors is not None
-            vectors_by_hash[text_hash] = vectors[start : start + len(cut)]
-            start += len(cut)
-        self._shared.keep(embedder.identity, missing, vectors_by_hash, self._shared.moment)
+        embedded = self._run(plan, embedder, pieces) if pieces else []
+        for text_hash, part in zip(new, _divided(embedded, [*new.values()]), strict=True):
+            vectors_by_hash[text_hash] = _vectors(part)
+            if self._meaning.compares_words(embedder):
+                codes_by_hash[text_hash] = _codes(part[:_MOST_CODED])
+        self._shared.keep(
+            embedder.identity,
+            missing,
+            {name: vectors_by_hash[name] for name in new},
+            self._shared.moment,
+        )
+        self._shared.keep_codes(embedder, missing, codes_by_hash, self._shared.moment)
         return [
             EmbeddedText(
-                t.conversation_id, t.line, t.time, t.marks, t.hash, vectors_by_hash[t.hash]
+                *(t.conversation_id, t.line, t.time, t.marks, t.hash),
+                vectors_by_hash[t.hash],
+                codes_by_hash.get(t.hash),
             )
             for t in texts
         ]
+
+
+def _divided(embedded: list[Embedded], cut: list[list[Piece]]) -> Iterator[list[Embedded]]:
+    """Yield what the model says of the pieces of each text."""
+    start = 0
+    for pieces in cut:
+        yield embedded[start : start + len(pieces)]
+        start += len(pieces)
+
+
+def _vectors(embedded: list[Embedded]) -> NDArray[np.int8]:
+    return quantised(np.array([it.vector for it in embedded], np.float32).reshape(-1, DIMENSIONS))
+
+
+def _codes(embedded: list[Embedded]) -> bytes:
+    return joined([it.codes for it in embedded], OVERLAP).tobytes()
 
 
 def _show(copy: Copy, number: int, place: EmbeddedText, *, stood: bool) -> None:

@@ -36,6 +36,15 @@ _PARTS = """
         PRIMARY KEY(model, hash, piece)) WITHOUT ROWID;
 """
 
+_CODES = """
+    -- Codes of the word pieces of texts (`inference.word_codes`). They go with the text, whoever
+    -- removes it: also a server of before that does not know this table.
+    CREATE TABLE IF NOT EXISTS codes(text INTEGER PRIMARY KEY, codes BLOB NOT NULL);
+    CREATE TRIGGER IF NOT EXISTS codes_go_with_texts AFTER DELETE ON texts BEGIN
+        DELETE FROM codes WHERE text = old.text;
+    END;
+"""
+
 
 class VectorsUnavailable(Exception):
     """The file cannot be used; the text says why."""
@@ -62,6 +71,16 @@ def connect(path: Path) -> apsw.Connection:
         connection.close(force=True)
         raise
     return connection
+
+
+def connect_to_read(path: Path) -> apsw.Connection:
+    """Open the file, which is there, for reading beside the connection that writes. Raises
+    VectorsUnavailable, VectorsDamaged.
+    """
+    with failures():
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        connection.set_busy_timeout(5000)
+        return connection
 
 
 def _prepare(connection: apsw.Connection, path: Path, extension: str) -> None:
@@ -94,6 +113,8 @@ def _prepare(connection: apsw.Connection, path: Path, extension: str) -> None:
     }
     if missing := _NAMES - tables:
         raise VectorsDamaged(f"{NAME} lacks tables: {', '.join(sorted(missing))}")
+    with connection:  # its trigger needs the tables
+        connection.execute(_CODES)
 
 
 def remove_files(folder: Path) -> None:

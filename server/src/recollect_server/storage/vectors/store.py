@@ -13,7 +13,7 @@ another beside it has the texts of other languages.
 """
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -25,8 +25,14 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.domain.ids import id_range, message_id, sequence_of
-from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, connect, failures
+from recollect_server.domain.ids import id_range, message_id, number_of, sequence_of
+from recollect_server.storage.vectors.file import (
+    NAME,
+    VectorsUnavailable,
+    connect,
+    connect_to_read,
+    failures,
+)
 from recollect_server.storage.vectors.removals import Removals
 from recollect_server.storage.vectors.texts import PIECE_BITS, Texts
 
@@ -49,6 +55,19 @@ class EmbeddedText:
     """Marks for the ranking: see `domain.embedding`."""
     hash: bytes
     vectors: NDArray[np.int8]
+    codes: bytes | None = None
+    """Codes of its word pieces, one behind the other; None if they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncoded:
+    """A text whose word pieces have no codes."""
+
+    text: int
+    hash: bytes
+    conversation_id: str
+    line: int
+    """A place of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +132,9 @@ class VectorStore:
         self._closed = False
         self._connection = connect(self.path)
         self._texts = Texts(self._connection)
+        # Codes are read by searches, which do not wait for what is being written.
+        self._reading = threading.Lock()  # guards the reader
+        self._reader = connect_to_read(self.path)
         with failures():
             self._inode = self.path.stat().st_ino
 
@@ -128,6 +150,8 @@ class VectorStore:
         with self._guard:
             self._closed = True
             self._connection.close(force=True)
+        with self._reading:
+            self._reader.close(force=True)
 
     # Models ---------------------------------------------------------------------------------------
 
@@ -277,6 +301,73 @@ class VectorStore:
             vectors = ((name, self._texts.vectors(model, name)) for name in hashes)
             return {name: them for name, them in vectors if them is not None}
 
+    # Codes of word pieces -------------------------------------------------------------------------
+
+    def codes_of(
+        self, model: int, places: Mapping[str, Sequence[int]]
+    ) -> dict[tuple[str, int], bytes]:
+        """Return the codes of the texts that stand in some lines of conversations, by conversation
+        and line; not those that are not known.
+        """
+        codes: dict[tuple[str, int], bytes] = {}
+        with self._reading, failures():
+            if self._closed:
+                raise VectorsUnavailable(f"{NAME} is closed")
+            query = "SELECT id, key FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
+            names = orjson.dumps([*places]).decode()
+            keys = {int(key): str(name) for name, key in self._reader.execute(query, (names,))}
+            chosen = [message_id(key, line) for key, name in keys.items() for line in places[name]]
+            query = (
+                "SELECT p.place, c.codes FROM json_each(?) it CROSS JOIN places p"
+                " ON p.model = ? AND p.place = it.value CROSS JOIN codes c USING (text)"
+            )
+            for place, of in self._reader.execute(query, (orjson.dumps(chosen).decode(), model)):
+                codes[keys[number_of(place)], sequence_of(place)] = of
+        return codes
+
+    def newest_text(self) -> int:
+        """Return the number of the text that was added last; 0 if there is none."""
+        with self._using() as connection:
+            return int(connection.execute("SELECT coalesce(max(text), 0) FROM texts").get)
+
+    def uncoded(self, model: int, between: tuple[int, int], most: int) -> list[Uncoded]:
+        """Return texts of a model whose word pieces have no codes, the newest first, of those with
+        numbers between two.
+        """
+        with self._using() as connection:
+            query = (
+                "SELECT text, hash, (SELECT place FROM places p WHERE p.text = t.text LIMIT 1)"
+                " FROM texts t WHERE model = ? AND text > ? AND text < ? AND NOT EXISTS"
+                " (SELECT 1 FROM codes c WHERE c.text = t.text) ORDER BY text DESC LIMIT ?"
+            )
+            rows: list[tuple[int, bytes, int | None]] = connection.execute(
+                query, (model, *between, most)
+            ).fetchall()  # type: ignore[assignment]  # the table's types
+            query = "SELECT id FROM conversations WHERE key = ?"
+            return [
+                Uncoded(
+                    text,
+                    text_hash,
+                    str(connection.execute(query, (number_of(place),)).get),
+                    sequence_of(place),
+                )
+                for text, text_hash, place in rows
+                if place is not None
+            ]
+
+    def add_codes(self, codes: Mapping[int, bytes]) -> None:
+        """Keep the codes of texts that are still there, by their numbers."""
+        with self._using() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO codes SELECT text, ? FROM texts WHERE text = ?",
+                [(of, text) for text, of in codes.items()],
+            )
+
+    def drop_codes(self) -> None:
+        """Remove all codes."""
+        with self._using() as connection:
+            connection.execute("DELETE FROM codes")
+
     def removed_after(self, moment: int, oldest: int) -> tuple[list[str], int]:
         """Return the conversations that were deleted or unindexed after a moment, and the present
         moment. No text that was read before `oldest` is still at work.
@@ -398,7 +489,7 @@ class VectorStore:
                 )
             changed: list[tuple[EmbeddedText, bool]] = []
             for place in present:
-                text = self._texts.add(model, place.hash, place.vectors)
+                text = self._texts.add(model, place.hash, place.vectors, place.codes)
                 connection.execute(
                     "DELETE FROM parts WHERE model = ? AND hash = ?", (model, place.hash)
                 )

@@ -1,7 +1,8 @@
 """The texts of `vectors.db`: each is there once for a model, by its hash, with the vectors of its
 pieces.
 
-The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`.
+The vectors are a `vec0` table of sqlite-vec. The pieces of a text lie at `text << 20 | piece`. The
+codes of its word pieces are one row, which a trigger removes with the text.
 """
 
 import apsw
@@ -42,10 +43,20 @@ class Texts:
         query = "SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = ?"
         return int(self._connection.execute(query, (model,)).get)
 
-    def add(self, model: int, text_hash: bytes, vectors: NDArray[np.int8]) -> int:
-        """Return the number of a text, adding its vectors if they are missing."""
-        if (number := self.number(model, text_hash)) is not None:
-            return number
+    def add(
+        self, model: int, text_hash: bytes, vectors: NDArray[np.int8], codes: bytes | None = None
+    ) -> int:
+        """Return the number of a text, adding its vectors and the codes of its word pieces if they
+        are missing.
+        """
+        number = self.number(model, text_hash)
+        if number is None:
+            number = self._add(model, text_hash, vectors)
+        if codes is not None:
+            self._connection.execute("INSERT OR IGNORE INTO codes VALUES(?, ?)", (number, codes))
+        return number
+
+    def _add(self, model: int, text_hash: bytes, vectors: NDArray[np.int8]) -> int:
         self._connection.execute(
             "INSERT INTO texts(model, hash, pieces) VALUES(?, ?, ?)",
             (model, text_hash, len(vectors)),

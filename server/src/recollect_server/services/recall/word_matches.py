@@ -1,0 +1,123 @@
+"""Late interaction: the words of the best candidates, compared with those of the question one by
+one.
+
+A vector holds the meaning of a whole message, and BM25 takes the words as they are. Between the two
+lies a message that says "job" where the question says "work". Each word piece of the question is
+compared with each of the message, by the codes that the model's run left of them
+(`inference.word_codes`), and the highest cosine counts (MaxSim, as in ColBERT), weighed by the
+rarity of its word. What the messages right before and behind it say counts somewhat less than its
+own words. Of a long message its best passage counts: all of it has a piece near to anything.
+
+This reads codes, so only the best messages are compared (`docs/decisions/late-interaction.md`).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect_server.inference.word_codes import WIDTH, QuestionWords
+from recollect_server.services.recall.candidates import best_first
+from recollect_server.services.recall.meaning import AskedWords
+from recollect_server.services.recall.retrievers import Array
+from recollect_server.storage.index.conversations import Outline
+from recollect_server.storage.index.search import Messages
+from recollect_server.storage.vectors.file import VectorsUnavailable
+
+COMPARED = 60
+"""Messages of a search that are compared: those that look best."""
+LEAST_KNOWN = 0.5
+"""Share of these whose codes are known, below which none is compared."""
+NEIGHBOUR = 0.7
+"""Factor of a piece that stands in the message right before or behind."""
+PASSAGE, STEP = 32, 16
+"""Word pieces of a passage, and of which the next one begins behind it."""
+_COMMON = 0.1  # weight of a piece whose word is in every message, beside its rarity
+_NOTHING = -0.2  # cosine of a piece to a message that has none
+_DIGITS = 9  # of a score: sums that were added up in another order are equal
+
+
+def word_matches(
+    words: AskedWords,
+    rarities: Mapping[str, float],
+    messages: Messages,
+    owners: NDArray[np.int64],
+    conversations: list[Outline],
+    scores: Array,
+) -> Array:
+    """Return how near each candidate comes to the words of the question, nan of one that was not
+    compared; nothing where none is. `owners` are the indices of their conversations, `scores` say
+    which look best.
+    """
+    question = words.question
+    if not question.words or len(messages) < 2:
+        return np.zeros(0)
+    ranked = best_first(np.round(scores, _DIGITS), messages, owners, conversations)
+    best = np.sort(ranked[:COMPARED])
+    beside = np.flatnonzero(np.isin(messages.ids, messages.ids[best][:, None] + np.arange(-1, 2)))
+    lines: defaultdict[str, list[int]] = defaultdict(list)
+    for at in beside.tolist():
+        lines[conversations[int(owners[at])].id].append(messages.place(at)[0])
+    codes: dict[tuple[str, int], bytes] = {}
+    with suppress(VectorsUnavailable):
+        codes = words.store.codes_of(words.model, lines)
+    names = [(conversations[int(owners[at])].id, messages.place(at)[0]) for at in beside.tolist()]
+    is_known = np.array([bool(codes.get(it)) for it in names], np.bool_)
+    is_best = np.isin(beside, best)
+    if is_known[is_best].mean() < LEAST_KNOWN:
+        return np.zeros(0)
+    near = nearness(
+        question,
+        weights(question, rarities),
+        messages.ids[beside],
+        [codes.get(it, b"") for it in names],
+    )
+    matches = np.full(len(messages), np.nan)
+    chosen = is_known & is_best
+    matches[beside[chosen]] = near[chosen]
+    return matches
+
+
+def weights(question: QuestionWords, rarities: Mapping[str, float]) -> Array:
+    """Return what each piece of a question counts, 1 in all: its word's rarity; of a stop word or a
+    sign hardly anything.
+    """
+    each = np.array([rarities.get(word, 0.0) + _COMMON for word in question.words])
+    return np.asarray(each / each.sum())
+
+
+def nearness(
+    question: QuestionWords, piece_weights: Array, ids: NDArray[np.int64], codes: Sequence[bytes]
+) -> Array:
+    """Return for each message the weighted mean of the highest cosines, in its best passage or in
+    the messages right before and behind it. `ids` ascend.
+    """
+    best = np.full((len(ids), len(question.words)), _NOTHING)
+    passages: list[NDArray[np.float32]] = []
+    counts = np.array([len(it) // WIDTH for it in codes], np.int64)
+    cosines = question.cosines(np.frombuffer(b"".join(codes), np.uint8).reshape(-1, WIDTH))
+    ends = np.cumsum(counts)
+    for at, (start, end) in enumerate(zip((ends - counts).tolist(), ends.tolist(), strict=True)):
+        passages.append(_passages(cosines[start:end]))
+        if start < end:
+            best[at] = passages[-1].max(axis=0)
+    beside = np.full_like(best, -1.0)
+    follows = np.flatnonzero(ids[1:] == ids[:-1] + 1)
+    beside[follows + 1] = best[follows]
+    beside[follows] = np.maximum(beside[follows], best[follows + 1])
+    beside *= NEIGHBOUR
+    near = [
+        (np.maximum(of, other) @ piece_weights).max() if len(of) else np.nan
+        for of, other in zip(passages, beside, strict=True)
+    ]
+    return np.round(np.array(near), _DIGITS)
+
+
+def _passages(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the highest cosines of each passage: [passages, pieces of the question]."""
+    if len(cosines) <= PASSAGE:
+        return cosines.max(axis=0, keepdims=True) if len(cosines) else cosines
+    starts = [*range(0, len(cosines) - PASSAGE, STEP), len(cosines) - PASSAGE]
+    return np.stack([cosines[start : start + PASSAGE].max(axis=0) for start in starts])

@@ -1,0 +1,90 @@
+"""Codes of word pieces, with the real model, and how near they come to those of a question."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recollect_server.inference.embedder import Embedder
+from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, WrongWeights, look, shipped
+from recollect_server.inference.word_codes import WIDTH, Codes, QuestionWords, joined
+from recollect_server.services.recall.word_matches import NEIGHBOUR, nearness, weights
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    return Embedder(look(shipped()))
+
+
+def codes(embedder: Embedder, text: str) -> Codes:
+    return joined([it.codes for it in embedder.embed_pieces(embedder.cut(text))], 32)
+
+
+def asked(embedder: Embedder, text: str) -> QuestionWords:
+    words = embedder.ask(text).words
+    assert words is not None
+    return words
+
+
+def test_a_word_comes_near_to_the_text_that_has_one_like_it(embedder: Embedder) -> None:
+    question = asked(embedder, "Which doctor does Nora know?")
+    assert question.words == ("which", "doctor", "does", "nora", "know", "")
+    doctor, cat = (
+        question.cosines(codes(embedder, it)).max(axis=0)
+        for it in ("Nora became a physician last year", "The cat is asleep")
+    )
+    assert doctor[1] > 0.6 > 0.3 > cat[1]
+    assert doctor[3] > 0.8
+
+
+def test_a_code_tells_its_own_piece_from_others(embedder: Embedder) -> None:
+    text = "The dentist moved the appointment from Monday to Friday"
+    own = asked(embedder, text).cosines(codes(embedder, text))
+    assert (own.argmax(axis=0) == np.arange(len(own))).all()
+    assert np.diag(own).min() > 0.8
+    assert codes(embedder, text).shape == (len(own), WIDTH)
+
+
+def test_the_codes_of_a_long_text_are_those_of_its_pieces_without_what_they_share(
+    embedder: Embedder,
+) -> None:
+    text = "We talked about the weather and the garden. " * 60
+    count = sum(len(piece) - 2 for piece in embedder.cut(text))
+    assert len(codes(embedder, text)) == count - 32 * (len(embedder.cut(text)) - 1)
+
+
+def test_a_model_without_constants_has_no_codes_and_wrong_ones_are_refused(tmp_path: Path) -> None:
+    for name in (MODEL, TOKENIZER, SUMS):
+        shutil.copy(shipped() / name, tmp_path / name)
+    without = Embedder(look(tmp_path))
+    assert not without.words_identity
+    assert without.ask("Where is the cat?").words is None
+    assert not len(codes(without, "The cat is asleep"))
+    (tmp_path / "words.npz").write_bytes(b"no constants")
+    with pytest.raises(WrongWeights, match="cannot be used"):
+        Embedder(look(tmp_path))
+
+
+def test_a_message_is_as_near_as_its_best_passage_or_what_is_said_beside_it(
+    embedder: Embedder,
+) -> None:
+    question = asked(embedder, "Which doctor does Nora know?")
+    each = weights(question, {"doctor": 5.0, "nora": 3.0, "know": 1.0})
+    assert each.sum() == pytest.approx(1)
+    assert each[1] > each[3] > each[4] > each[0] == each[5]
+    filler = "We talked about the weather and the garden. " * 8
+    texts = [
+        "Nora became a physician",
+        "And what else is there?",
+        f"{filler} Nora became a physician. {filler}",
+        f"Nora left. {filler} A physician came. {filler}",
+        "",
+    ]
+    made = [codes(embedder, it).tobytes() if it else b"" for it in texts]
+    apart = nearness(question, each, np.array([2, 4, 6, 8, 10]), made)
+    assert apart[0] > apart[2] > apart[3] > apart[1]
+    assert np.isnan(apart[4])
+    beside = nearness(question, each, np.array([2, 3, 6, 8, 10]), made)
+    assert beside[0] == apart[0]
+    assert beside[0] > beside[1] >= NEIGHBOUR * apart[0] - 1e-6
+    assert (beside[2:4] == apart[2:4]).all()
