@@ -1,7 +1,6 @@
 """Promises of the fusion that hold for any weights."""
 
 from dataclasses import fields, replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from recollect_server.services.recall.fusion import (
     unsaid,
 )
 from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
-from recollect_server.services.recall.retrievers import Array, Fused, Question
+from recollect_server.services.recall.retrievers import Array, Fused, Matches, Question
 from recollect_server.storage.index.words import QuestionWords
 
 from tests.cases import each
@@ -241,7 +240,8 @@ def test_words_like_those_of_the_question_raise_what_was_compared_and_its_conver
     second, third = np.argsort(-fused.messages)[1:3]
     matches = np.full(len(fused.messages), np.nan)
     matches[[second, third]] = 0.2, 0.9
-    raised = fuse(QUESTION, messages, above, None, lambda _: matches)
+    lacking = np.zeros(len(matches), np.bool_)
+    raised = fuse(QUESTION, messages, above, None, lambda _: Matches(matches, lacking))
     before, after = np.log(fused.messages), np.log(raised.messages)
     change = after - before - np.median(after - before)
     assert change[third] > 0.1
@@ -254,22 +254,33 @@ def test_words_like_those_of_the_question_raise_what_was_compared_and_its_conver
 
 def test_where_an_agent_answers_at_length_its_length_counts_against_it(legs: Legs) -> None:
     messages, _ = _spoken(legs, 600)
-    alike = np.full(len(messages.tokens), 0.5)
+    count = len(messages.tokens)
+    alike = Matches(np.full(count, 0.5), np.zeros(count, np.bool_))
     longest = int(np.argmax(messages.tokens))
     messages = replace(messages, tokens=messages.tokens * np.where(messages.tokens > 99, 2, 1))
     assert of_matches(messages, alike)[longest] < 0
     people, _ = _spoken(legs, 30)
-    longer = replace(people, tokens=np.where(np.arange(len(alike)) == longest, 90.0, 30.0))
+    longer = replace(people, tokens=np.where(np.arange(len(alike.near)) == longest, 90.0, 30.0))
     assert of_matches(longer, alike)[longest] > 0
-
-
-def _given(matches: Array, _: Array) -> Array:
-    return matches
 
 
 def test_messages_that_were_not_compared_keep_their_scores(legs: Legs) -> None:
     messages, above = _spoken(legs, 30)
     fused = fuse(QUESTION, messages, above)
-    for matches in (np.zeros(0), np.full(len(fused.messages), np.nan)):
-        same = fuse(QUESTION, messages, above, None, partial(_given, matches))
-        np.testing.assert_allclose(same.messages, fused.messages, rtol=1e-9)
+    same = fuse(QUESTION, messages, above, None, lambda _: None)
+    np.testing.assert_allclose(same.messages, fused.messages, rtol=1e-9)
+
+
+def test_a_message_without_codes_gets_what_its_vector_or_its_words_lead_to_expect(
+    legs: Legs,
+) -> None:
+    messages, _ = _spoken(legs, 30)
+    count = len(messages.tokens)
+    near, lacking = np.linspace(0.2, 0.9, count), np.zeros(count, np.bool_)
+    keyword, vector = np.ones(count), np.linspace(0.1, 0.5, count)
+    keyword[1], vector[1] = 30.0, np.nan
+    near[[0, 1, count - 1]], lacking[[0, 1, count - 1]] = np.nan, True
+    messages = replace(messages, keyword=keyword, vector=vector)
+    added = of_matches(messages, Matches(near, lacking))
+    assert added[1] == pytest.approx(np.nanmax(added))
+    assert added[count - 1] > 0 > added[0]

@@ -44,7 +44,10 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "meaning": (
         "Search by meaning",
-        ("embedder", "embedding_model", "embedding_models", "embedding_threads", "embedding_idle"),
+        (
+            *("embedder", "embedding_model", "embedding_models", "word_pieces"),
+            *("embedding_threads", "embedding_idle"),
+        ),
     ),
     "context": (
         "Working context and recall",

@@ -11,6 +11,7 @@ from recollect_server.services.recall.retrievers import (
     Array,
     ConversationLegs,
     Fused,
+    Matches,
     MessageLegs,
 )
 from recollect_server.storage.index.conversations import Outline
@@ -42,10 +43,8 @@ class Candidates:
     conversations: list[Outline]
     conversation_scores: list[float]
     conversation_legs: ConversationLegs
-    matches: Array
-    """Nearness of each message's words to the question's, compared one by one; nan of one that was
-    not compared. Empty where none was.
-    """
+    matches: Matches | None
+    """The words of the best messages, compared with the question's; None where none was."""
     order: Fused
     """Rank order: shares of the best one's score, finer than the probabilities where these are near
     0.
@@ -106,7 +105,7 @@ def legs_of_messages(candidates: Candidates) -> dict[str, Array]:
     what comparing the words of the best ones gave.
     """
     legs, above = candidates.message_legs, candidates.conversation_legs
-    compared = {SIMILAR_WORDS: candidates.matches} if len(candidates.matches) else {}
+    compared = {SIMILAR_WORDS: candidates.matches.near} if candidates.matches else {}
     return compared | {
         "keyword_messages": share(legs.keyword),
         "keyword_conversations": share(above.keyword)[legs.conversation],

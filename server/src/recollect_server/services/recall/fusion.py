@@ -29,6 +29,7 @@ from recollect_server.services.recall.retrievers import (
     Array,
     ConversationLegs,
     Fused,
+    Matches,
     MessageLegs,
     Question,
 )
@@ -59,9 +60,8 @@ FIRST_LINE = 2
 """The line of a transcript's first message."""
 
 
-Match = Callable[[Array], Array]
-"""Return how near each message comes to the question's words (`word_matches`), given their scores.
-"""
+Match = Callable[[Array], Matches | None]
+"""Comparison of the best messages' words with the question's (`word_matches`), given the scores."""
 Sections = tuple[MessageLegs, ConversationLegs]
 """The legs of messages by the sections of long conversations, which stand for the conversations."""
 
@@ -84,7 +84,7 @@ def fuse(
     of_messages = weighted(
         message_features(*(sections or (messages, conversations)), dates), MESSAGE_WEIGHTS, gates
     )
-    if match is not None and len(matches := match(_odds(of_messages))):
+    if match is not None and (matches := match(_odds(of_messages))) is not None:
         of_messages = of_messages + of_matches(messages, matches)
     of_conversations = weighted(
         conversation_features(messages, conversations, dates, of_messages),
@@ -205,13 +205,19 @@ def conversation_features(
     }
 
 
-def of_matches(messages: MessageLegs, matches: Array) -> Array:
-    """Return what the words of the compared messages add to their scores: `matches` is nan of one
-    that was not compared, which keeps its score.
+def of_matches(messages: MessageLegs, matches: Matches) -> Array:
+    """Return what the words of the compared messages add to their scores. One that was not compared
+    keeps its score; one that lacks codes gets what its vector, or else its words, lead to expect.
     """
     longer = min(_lengths(messages.tokens, messages.role == ASSISTANT)[1] / _MUCH_LONGER, 1.0)
-    lengths = np.where(np.isnan(matches), np.nan, np.log(messages.tokens + 5))
-    near, length = z(np.array([matches, lengths]))
+    best = matches.lacking | ~np.isnan(matches.near)
+    rows = [matches.near, np.log(messages.tokens + 5), messages.vector, np.sqrt(messages.keyword)]
+    near, length, vector, words = z(np.where(best, np.array(rows), np.nan))
+    # As much as the nearest for the one with the best words: it is not embedded yet.
+    highest = near.max(initial=0.0)
+    words = words * highest / (words.max(initial=0.0) or 1.0)
+    expected = np.where(np.isnan(messages.vector), words, np.minimum(vector, highest))
+    near = np.where(matches.lacking, expected, near)
     added: Array = (_NEAR + (_NEAR_TO_AGENTS - _NEAR) * longer) * near
     added += _LENGTH * (1 - 2 * longer) * length
     return added

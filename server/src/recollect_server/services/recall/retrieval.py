@@ -44,6 +44,7 @@ from recollect_server.services.recall.retrievers import (
     Array,
     ConversationLegs,
     Fused,
+    Matches,
     MessageLegs,
     Question,
     conversation_legs,
@@ -145,7 +146,7 @@ def _rank(
     proposals: Proposals,
     evidence: _Evidence,
     deadline: Deadline,
-) -> tuple[Fused, Fused, Array]:
+) -> tuple[Fused, Fused, Matches | None]:
     """Return the order of the candidates, their probabilities, and the scores of their words
     compared one by one.
     """
@@ -170,9 +171,9 @@ def _rank(
     weights = proposals.terms.words
     question = Question(query.text, dates, unsaid(weights, legs[0].keyword))
     words = proposals.scans.words if proposals.scans else None
-    matches = np.zeros(0)
+    matches: Matches | None = None
 
-    def match(scores: Array) -> Array:
+    def match(scores: Array) -> Matches | None:
         nonlocal matches
         if words is not None and not is_foreign(query.text):
             owners, rarities = evidence.of_messages.conversation, proposals.terms.rarities

@@ -105,6 +105,18 @@ class ConversationLegs:
 
 
 @dataclass(frozen=True, slots=True)
+class Matches:
+    """Words of the best messages, compared with those of the question: arrays of shape [n]."""
+
+    near: Array
+    """Nearness of each message; nan of one that was not compared."""
+    lacking: NDArray[np.bool_]
+    """True of a message that would have been compared and has no codes: it is not embedded yet, or
+    by another model.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Fused:
     """Scores from 0 to 1, the higher the better: of messages [n] and of conversations [m]."""
 

@@ -184,13 +184,14 @@ class VectorWriter:
             vectors_by_hash[text_hash] = _vectors(part)
             if self._meaning.compares_words(embedder):
                 codes_by_hash[text_hash] = _codes(part[:_MOST_CODED])
+        # Codes first: a process that takes the vectors looks for codes once.
+        self._shared.keep_codes(embedder, missing, codes_by_hash, self._shared.moment)
         self._shared.keep(
             embedder.identity,
             missing,
             {name: vectors_by_hash[name] for name in new},
             self._shared.moment,
         )
-        self._shared.keep_codes(embedder, missing, codes_by_hash, self._shared.moment)
         return [
             EmbeddedText(
                 *(t.conversation_id, t.line, t.time, t.marks, t.hash),

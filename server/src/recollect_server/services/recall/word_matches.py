@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from recollect_server.inference.word_codes import WIDTH, QuestionWords
 from recollect_server.services.recall.candidates import best_first
 from recollect_server.services.recall.meaning import AskedWords
-from recollect_server.services.recall.retrievers import Array
+from recollect_server.services.recall.retrievers import Array, Matches
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.search import Messages
 from recollect_server.storage.vectors.file import VectorsUnavailable
@@ -46,14 +46,13 @@ def word_matches(
     owners: NDArray[np.int64],
     conversations: list[Outline],
     scores: Array,
-) -> Array:
-    """Return how near each candidate comes to the words of the question, nan of one that was not
-    compared; nothing where none is. `owners` are the indices of their conversations, `scores` say
-    which look best.
+) -> Matches | None:
+    """Return how near the best candidates come to the words of the question; None where nothing is
+    compared. `owners` are the indices of their conversations, `scores` say which look best.
     """
     question = words.question
     if not question.words or len(messages) < 2:
-        return np.zeros(0)
+        return None
     ranked = best_first(np.round(scores, _DIGITS), messages, owners, conversations)
     best = np.sort(ranked[:COMPARED])
     beside = np.flatnonzero(np.isin(messages.ids, messages.ids[best][:, None] + np.arange(-1, 2)))
@@ -67,17 +66,17 @@ def word_matches(
     is_known = np.array([bool(codes.get(it)) for it in names], np.bool_)
     is_best = np.isin(beside, best)
     if is_known[is_best].mean() < LEAST_KNOWN:
-        return np.zeros(0)
+        return None
     near = nearness(
         question,
         weights(question, rarities),
         messages.ids[beside],
         [codes.get(it, b"") for it in names],
     )
-    matches = np.full(len(messages), np.nan)
-    chosen = is_known & is_best
-    matches[beside[chosen]] = near[chosen]
-    return matches
+    nearest, lacking = np.full(len(messages), np.nan), np.zeros(len(messages), np.bool_)
+    nearest[beside[is_known & is_best]] = near[is_known & is_best]
+    lacking[beside[is_best & ~is_known]] = True
+    return Matches(nearest, lacking)
 
 
 def weights(question: QuestionWords, rarities: Mapping[str, float]) -> Array:
