@@ -118,6 +118,26 @@ def test_a_date_in_a_question_is_the_range_that_it_names(question: str, expected
     assert [shown(it) for it in read_dates(question, NOW)] == [expected]
 
 
+NAMED = {
+    "2026-11-16/2026-11-16": "the day before yesterday, vorgestern, avant-hier, anteayer, antes de ayer, antier, l'altro ieri,"
+    " anteontem, eergisteren, i förrgår, przedwczoraj, позавчера, önceki gün, 一昨日, おととい, 前天, 그저께, 그제",
+    "2026-11-17/2026-11-17": "yesterday, last night, gestern, hier, ayer, anoche, ieri, ontem, gisteren, gisteravond, igår,"
+    " i går kväll, wczoraj, вчера, dün, dün gece, 昨日, 昨夜, 昨晩, きのう, 昨天, 昨晚, 어제",
+    "2026-11-18/2026-11-18": "today, tonight, this morning, heute, aujourd'hui, ce soir, hoy, esta mañana, oggi, stasera, hoje,"
+    " vandaag, vanavond, idag, i morse, dzisiaj, сегодня, bugün, bu sabah, 今日, 今天, 오늘",
+    "2026-11-02/2026-11-08": "the week before last, vorletzte Woche, la semana antepasada, semana retrasada,"
+    " förrförra veckan, на позапрошлой неделе",
+    "2026-11-14/2026-11-15": "at the weekend, am Wochenende, ce week-end, in het weekend",
+    "2025-01-01/2025-12-31": "l'an dernier, i fjol",
+}  # fmt: skip
+
+
+@each(("expected", "words"), NAMED.items())
+def test_a_day_is_named_by_a_word_of_its_own(expected: str, words: str) -> None:
+    named = {word: [shown(it) for it in read_dates(word, NOW)] for word in words.split(", ")}
+    assert named == {word: [expected] for word in named}
+
+
 @each("question", [
         "", "You may march on", "What is the plan?", "on 0000-13-99", "room 1234", "on 31 February",
         "next Monday", "every Friday", "nächsten Montag", "tomorrow", "来週の月曜日", "2000 calories", "one of those days",

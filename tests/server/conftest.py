@@ -275,8 +275,10 @@ def assert_refused(
     call: Callable[[], object],
     *fields: str,
     reason: str = "INVALID_FIELD",
-) -> None:
-    """Check that a call is refused with these fields' names, and that no file changes."""
+) -> Failure:
+    """Check that a call is refused with these fields' names, and that no file changes. Return the
+    failure.
+    """
     files = kept_by(service, server)
     failure = failure_of(call)
     assert (failure.code, failure.reason, failure.domain) == (
@@ -287,6 +289,7 @@ def assert_refused(
     assert failure.fields == fields
     assert all(field in failure.text for field in fields)
     assert kept_by(service, server) == files
+    return failure
 
 
 def files_with(folder: Path, *words: str) -> list[str]:

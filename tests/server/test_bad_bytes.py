@@ -85,12 +85,14 @@ def test_metadata_that_is_not_utf_8_is_refused(service: Service, server: Running
 def test_bytes_that_are_no_message_are_refused(
     service: Service, server: RunningServer, data: bytes
 ) -> None:
-    for method in (
-        "ConversationService/Create",
-        "ConversationService/AppendTurn",
-        "RecallService/Search",
+    for method, expected in (
+        ("ConversationService/Create", "CreateRequest"),
+        ("ConversationService/AppendTurn", "AppendTurnRequest"),
+        ("RecallService/Search", "SearchRequest"),
     ):
-        assert_refused(service, server, raw(service, method, data), reason="MALFORMED_REQUEST")
+        call = raw(service, method, data)
+        failure = assert_refused(service, server, call, reason="MALFORMED_REQUEST")
+        assert failure.text.startswith(f"the request is not a {expected}: ")
 
 
 def test_a_message_nested_without_end_is_refused_and_the_server_lives(tmp_path: Path) -> None:

@@ -339,7 +339,7 @@ def test_a_stream_is_refused_while_the_index_cannot_be_read(
     with space.exclusive(conversation="any"):  # so nobody replaces it meanwhile
         space.index.give_up("a test")
         failure = failure_of(
-            lambda: list(
+            lambda: next(
                 service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=one.cursor))
             )
         )

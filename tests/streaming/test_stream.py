@@ -243,7 +243,7 @@ def test_a_stream_that_cannot_be_is_refused_by_the_fields_name(
     service: Recorder, field: str
 ) -> None:
     failure = failure_of(
-        lambda: list(
+        lambda: next(
             service.conversations.StreamUpdates(api.StreamUpdatesRequest(**REFUSED[field]))
         )
     )
@@ -259,7 +259,7 @@ def test_a_cursor_that_was_not_given_out_is_refused(service: Recorder, change: s
     cursor = service.turn(service.create().id, "One").cursor
     wrong = change.format(cursor)
     failure = failure_of(
-        lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=wrong)))
+        lambda: next(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=wrong)))
     )
     assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("cursor",)), wrong
 

@@ -173,7 +173,7 @@ def test_more_subscribers_than_are_taken_are_told_when_to_come_back(
     service = record(server)
     one, _ = subscribe(server.target).ready(), subscribe(server.target).ready()
     failure = failure_of(
-        lambda: list(service.conversations.StreamUpdates(api.StreamUpdatesRequest()))
+        lambda: next(service.conversations.StreamUpdates(api.StreamUpdatesRequest()))
     )
     assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_SUBSCRIBERS")
     assert failure.retry_ms == 1000
