@@ -215,3 +215,29 @@ def test_pytest_runs_the_contract_whole_and_of_the_rest_a_sample_in_an_order_of_
 def test_of_tests_that_are_named_no_sample_is_taken() -> None:
     named = collected("--sample", "one", "tests/deploy/test_chart.py")
     assert len({test for test in named if "test_chart.py" in test}) > 10
+
+
+def test_a_quick_look_is_at_the_tests_of_what_is_changed() -> None:
+    files = [path for path, _ in tiers.committed_files()]
+    for prefix, names in tiers.ALIASES.items():
+        assert any(path.startswith(prefix) for path in files), prefix
+        assert all((TESTS / name).exists() for name in names.split()), prefix
+    expected = {
+        "server/src/recollect_server/services/recall/fusion.py": "fusion server",
+        "server/src/recollect_server/services/streaming/ring.py": "streaming",
+        "server/src/recollect_server/services/administration/server.py": "administration",
+        "server/src/recollect_server/transport/gate.py": "credentials",
+        "server/src/recollect_server/transport/errors.py": "server",
+        "client/src/recollect/cli/administration/spaces.py": "client_cli",
+        "client/src/recollect/adapters/clients.py": "adapters",
+        "web/src/spaces/SpaceButton.tsx": "web",
+        "tests/crash/checker.py": "crash",
+        "tests/test_docs.py": "test_docs.py",
+        "tests/conftest.py": "",
+        "LICENSE": None,
+    }
+    for path, folders in expected.items():
+        looked = [] if folders is None else [f"tests/{name}" for name in folders.split(" ")]
+        assert tiers.folders_of([path]) == looked, path
+    of_product = [path for path in files if path.startswith(("server/src/", "client/src/"))]
+    assert [path for path in of_product if not tiers.folders_of([path])] == []

@@ -188,32 +188,67 @@ def write_record(harnesses: Sequence[str]) -> None:
 
 
 def folders_of(paths: Iterable[str]) -> list[str]:
-    """Return the folders of tests that are named like a part of a changed path, or hold it.
+    """Return the folders and modules of tests that look at the changed paths, or hold them.
 
-    It is for a quick look (`make check`), not for the gate: a part of the server that no folder is
-    named for is looked at through `tests/server`, of the client through `tests/client`.
+    It is for a quick look (`make check`), not for the gate. `ALIASES` names the tests of a path;
+    where it knows only that it is of the server or of the client, the folders named like a part of
+    the path look at it, if there are any.
     """
-    folders: set[str] = set()
+    chosen: set[str] = set()
     for path in paths:
         parts = [part.removesuffix(".py") for part in path.split("/")]
         if parts[0] == "tests":
-            folders.update(parts[1:2] if len(parts) > 2 else ["tests"])
+            is_shared = len(parts) == 2 and not parts[1].startswith("test_")
+            chosen.add("" if is_shared else path.split("/")[1])
             continue
-        named = {ALIASES.get(part, part) for part in parts[1:]} & TIER_OF.keys()
-        if not named and parts[0] in ("server", "client", "proto"):
-            named = {"client" if parts[0] == "client" else "server"}
-        folders.update(named)
-    return sorted(f"tests/{folder}" for folder in folders if (ROOT / "tests" / folder).is_dir())
+        row = max((it for it in ALIASES if path.startswith(it)), key=len, default="")
+        named = set(ALIASES.get(row, "").split())
+        if row in ("client/", "server/"):
+            named = (set(parts[1:]) & TIER_OF.keys() - {"clients", "server", "stores"}) or named
+        chosen |= named
+    return sorted(f"tests/{name}" for name in chosen if (ROOT / "tests" / name).exists())
 
 
+_SERVER = "server/src/recollect_server/"
 ALIASES = {
-    "cli": "server_cli",
-    "index": "server",
-    "notes": "naming",
-    "postgres": "database",
-    "recall": "fusion",
+    "CHANGELOG.md": "test_docs.py",
+    "README.md": "test_docs.py",
+    "bench/": "bench",
+    "client/": "client",
+    "client/src/recollect/_embedded.py": "embedded",
+    "client/src/recollect/adapters/": "adapters",
+    "client/src/recollect/cli/": "client_cli",
+    "client/src/recollect/mcp/": "mcp",
+    "client/src/recollect/web/": "web",
+    "clients/": "clients",
+    "clients/typescript/": "clients typescript",
+    "deploy/": "deploy",
+    "docs/": "test_docs.py",
+    "examples/": "examples",
+    "proto/": "client conformance server",
+    "scripts/": "test_scripts.py",
+    "server/": "server",
+    f"{_SERVER}app/metrics": "operations",
+    f"{_SERVER}app/moving.py": "server_cli",
+    f"{_SERVER}app/tracing.py": "operations",
+    f"{_SERVER}cli/": "server_cli",
+    f"{_SERVER}domain/principal.py": "credentials",
+    f"{_SERVER}domain/tokens.py": "credentials",
+    f"{_SERVER}services/audit.py": "limits",
+    f"{_SERVER}services/notes/": "naming",
+    f"{_SERVER}services/recall/": "fusion server",
+    f"{_SERVER}services/tokens.py": "credentials",
+    f"{_SERVER}storage/failpoints.py": "crash",
+    f"{_SERVER}storage/index/": "server",
+    f"{_SERVER}storage/postgres/": "database",
+    f"{_SERVER}storage/vectors/": "vectors",
+    f"{_SERVER}transport/certificates.py": "tls",
+    f"{_SERVER}transport/gate.py": "credentials",
+    f"{_SERVER}transport/handling.py": "credentials limits server",
+    f"{_SERVER}transport/listening.py": "tls",
+    "web/": "web",
 }
-"""Folders of tests for parts of the code that have another name."""
+"""Folders and modules of tests that look at a path: the longest prefix counts."""
 
 
 def main(arguments: Sequence[str]) -> int:

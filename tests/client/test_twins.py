@@ -3,34 +3,17 @@ contract.
 """
 
 import ast
+import asyncio
 import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import recollect
 from google.protobuf.descriptor import ServiceDescriptor
-from recollect._async import access as async_access
-from recollect._async import admin as async_admin
-from recollect._async import channels as async_channels
-from recollect._async import checkpoints as async_checkpoints
-from recollect._async import client as async_client
-from recollect._async import conversations as async_conversations
-from recollect._async import external as async_external
-from recollect._async import insight as async_insight
-from recollect._async import recall as async_recall
-from recollect._async import watch as async_watch
-from recollect._sync import access as sync_access
-from recollect._sync import admin as sync_admin
-from recollect._sync import channels as sync_channels
-from recollect._sync import checkpoints as sync_checkpoints
-from recollect._sync import client as sync_client
-from recollect._sync import conversations as sync_conversations
-from recollect._sync import external as sync_external
-from recollect._sync import insight as sync_insight
-from recollect._sync import recall as sync_recall
-from recollect._sync import watch as sync_watch
+from recollect import AsyncClient, Client
 from recollect.v1 import (
     access_service_pb2,
     admin_service_pb2,
@@ -45,18 +28,44 @@ from recollect.v1 import (
 from tests.cases import each
 
 UNASYNC = Path(__file__).parents[2] / "scripts" / "unasync.py"
-TWINS = [
-    (sync_client.Client, async_client.AsyncClient),
-    (sync_conversations.Conversations, async_conversations.Conversations),
-    (sync_recall.Recall, async_recall.Recall),
-    (sync_channels.Channels, async_channels.Channels),
-    (sync_external.External, async_external.External),
-    (sync_insight.Insight, async_insight.Insight),
-    (sync_checkpoints.Checkpoints, async_checkpoints.Checkpoints),
-    (sync_access.Access, async_access.Access),
-    (sync_admin.Admin, async_admin.Admin),
-    (sync_watch.Watch, async_watch.Watch),
-]
+SERVICES: dict[str, ServiceDescriptor] = {
+    name: service
+    for name, file in {
+        "access": access_service_pb2,
+        "admin": admin_service_pb2,
+        "channels": channel_service_pb2,
+        "checkpoints": checkpoint_service_pb2,
+        "conversations": conversation_service_pb2,
+        "external": external_communication_service_pb2,
+        "insight": insight_service_pb2,
+        "recall": recall_service_pb2,
+    }.items()
+    for service in file.DESCRIPTOR.services_by_name.values()
+}
+"""The service that each part of a client calls."""
+
+
+@cache
+def twins() -> dict[str, tuple[type, type]]:
+    """Return the class of each part of the blocking client with that of the other one."""
+
+    def parts(client: object) -> dict[str, object]:
+        return {"": client} | {
+            name: it for name, it in vars(client).items() if not name.startswith("_")
+        }
+
+    async def asyncio_parts() -> dict[str, object]:
+        async with AsyncClient("127.0.0.1:1") as client:
+            return parts(client)
+
+    with Client("127.0.0.1:1") as client:
+        blocking, asynchronous = parts(client), asyncio.run(asyncio_parts())
+    assert blocking.keys() == asynchronous.keys() == {"", *SERVICES}
+    both = {name: (type(blocking[name]), type(asynchronous[name])) for name in blocking}
+    watches = (inspect.signature(it.watch) for it in both["conversations"])  # type: ignore[attr-defined]
+    sync, twin = (it.return_annotation.__origin__ for it in watches)
+    both["watch"] = sync, twin
+    return both
 
 
 def public_methods(kind: type) -> list[str]:
@@ -74,10 +83,9 @@ def test_the_blocking_client_is_what_the_script_generates_from_the_asyncio_one()
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@each(("sync", "twin"), TWINS)
-def test_both_clients_have_the_same_public_methods_each_with_an_example(
-    sync: type, twin: type
-) -> None:
+@each("part", ["", *SERVICES, "watch"])
+def test_both_clients_have_the_same_public_methods_each_with_an_example(part: str) -> None:
+    sync, twin = twins()[part]
     assert public_methods(sync) == public_methods(twin) != []
     for name in public_methods(sync):
         blocking, asynchronous = getattr(sync, name).__doc__, getattr(twin, name).__doc__
@@ -86,37 +94,15 @@ def test_both_clients_have_the_same_public_methods_each_with_an_example(
         assert re.search(r"\b(await|async)\b", asynchronous)
 
 
-SERVICES = [
-    (access_service_pb2.DESCRIPTOR.services_by_name["AccessService"], sync_access.Access),
-    (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], sync_admin.Admin),
-    (
-        conversation_service_pb2.DESCRIPTOR.services_by_name["ConversationService"],
-        sync_conversations.Conversations,
-    ),
-    (recall_service_pb2.DESCRIPTOR.services_by_name["RecallService"], sync_recall.Recall),
-    (channel_service_pb2.DESCRIPTOR.services_by_name["ChannelService"], sync_channels.Channels),
-    (
-        external_communication_service_pb2.DESCRIPTOR.services_by_name[
-            "ExternalCommunicationService"
-        ],
-        sync_external.External,
-    ),
-    (
-        checkpoint_service_pb2.DESCRIPTOR.services_by_name["CheckpointService"],
-        sync_checkpoints.Checkpoints,
-    ),
-    (insight_service_pb2.DESCRIPTOR.services_by_name["InsightService"], sync_insight.Insight),
-]
-
-
 def method_of(rpc: str) -> str:
     """Return the client's method for an RPC of the contract."""
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", rpc).lower()
     return {"stream_updates": "watch", "stream_communication_updates": "watch"}.get(snake, snake)
 
 
-@each(("service", "group"), SERVICES)
-def test_every_rpc_has_its_method(service: ServiceDescriptor, group: type) -> None:
+@each(("part", "service"), SERVICES.items())
+def test_every_rpc_has_its_method(part: str, service: ServiceDescriptor) -> None:
+    group, _ = twins()[part]
     assert {name for name in public_methods(group) if not name.endswith("_page")} == {
         method_of(it.name) for it in service.methods
     }
@@ -132,8 +118,9 @@ ELSEWHERE = {
 }
 
 
-@each(("service", "group"), SERVICES)
-def test_every_field_of_a_request_can_be_given(service: ServiceDescriptor, group: type) -> None:
+@each(("part", "service"), SERVICES.items())
+def test_every_field_of_a_request_can_be_given(part: str, service: ServiceDescriptor) -> None:
+    group, _ = twins()[part]
     for method in service.methods:
         name = method_of(method.name)
         fields = {field.name for field in method.input_type.fields} - ELSEWHERE.get(
