@@ -1,16 +1,9 @@
 """The views of insights, third parties, settings and health in a real browser."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from recollect import Client, Message, Trust, Usage
-from recollect_server import app
-from recollect_server.domain.time import system_clock
-from recollect_server.settings import Settings
 
-from tests.credentials.conftest import grant, tokens_of
-from tests.web.conftest import COLOURS, Bridge, Browsing, Stage, axe, visit
+from tests.web.conftest import COLOURS, Browsing, Stage, axe, visit
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202eexe.txt"
 VIEWS = {
@@ -174,21 +167,3 @@ def test_no_view_shuts_anybody_out(window: Browsing, width: int) -> None:
     page.emulate_media(color_scheme="light")
     assert axe(page, COLOURS) == []
     page.close()
-
-
-def test_a_token_sees_the_views_of_its_scopes_alone(
-    browser: Any, tmp_path: Path, no_log: None
-) -> None:
-    values = {"listen": "127.0.0.1:0", "data_dir": tmp_path / "data", "auth": "required"}
-    server = app.start(Settings.load(None, values))
-    _, secret = tokens_of(tmp_path / "data", system_clock).create(grant("reader"))
-    bridge = Bridge(server.address, RECOLLECT_TOKEN=secret)
-    reading = Browsing(browser, bridge)
-    page = reading.tab("/settings")
-    page.wait_for_selector("text=Your token does not allow this view.")
-    names = page.locator("nav.sections a").all_inner_texts()
-    assert {"Insights", "Third parties"} <= set(names)
-    assert not {"Settings", "Health"} & set(names)
-    reading.context.close()
-    bridge.stop()
-    server.stop()
