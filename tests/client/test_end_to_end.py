@@ -447,7 +447,7 @@ def test_the_tour_of_the_projects_readme_runs_and_ends(
     tour = tour.replace("Client()", f"Client({server.target!r})")
     exec(compile(tour, "README.md", "exec"), {})  # noqa: S102
     printed = [it for it in capsys.readouterr().out.splitlines() if " [" not in it]
-    assert printed[:2] == ["We ship on Friday. - We ship on Friday.", "ConversationList "]
+    assert printed[:2] == ["We ship on Friday. - We ship on Friday", "ConversationList "]
     assert printed[2].startswith("LoadedConversation conv-")
 
 

@@ -471,5 +471,5 @@ def test_a_model_that_is_fooled_writes_notes_and_nothing_else(
     assert service.get(conversation).title == "Mine"
     assert kinds(server, conversation) == ["title_assigned", "meta_update", "abbreviation"]
     assert events(server, conversation)[2].keys() == {
-        "type", "event", "text", "topics", "writer", "model", "modelUse", "timestamp", "crc",
+        "type", "event", "text", "topics", "writer", "model", "modelUse", "timestamp", "at", "crc",
     }  # fmt: skip

@@ -1,6 +1,5 @@
 """Search: what is found, in which order, by which filters, and how it is shown."""
 
-import shutil
 from typing import Any
 
 from recollect.v1.message_pb2 import ROLE_ASSISTANT, ROLE_TOOL, ToolCall
@@ -272,9 +271,11 @@ def test_of_many_equals_the_same_are_answered_after_a_rebuild(
     service.delete(made[2])
     server.stop()
     # The index numbers conversations as it meets them: here one with the lowest id comes last.
-    shutil.copy(transcript(server, made[5]), server.folder / f"{UNKNOWN}.jsonl")
     again = start_server()
-    before = answers(connect(again), ["zebra"])
+    late, past = connect(again), moment(again.clock.now - 1000)
+    late.create(conversation_id=UNKNOWN, create_time=past)
+    late.append(UNKNOWN, user("zebra", timestamp=past))
+    before = answers(late, ["zebra"])
     assert [page[-1].id for page in connect(again).pages(page_size=8)] == [UNKNOWN]
     again.stop()
     delete_index(again)

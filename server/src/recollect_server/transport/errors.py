@@ -90,10 +90,10 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.TooManyAnswers: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS
     ),
-    errors.LimitExceeded: Row(
+    errors.ConversationFull: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_LIMIT_EXCEEDED, ("limit", "of")
     ),
-    errors.ConversationFull: Row(
+    errors.LimitExceeded: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_LIMIT_EXCEEDED, ("limit", "of")
     ),
     errors.NoBackupFolder: Row(
