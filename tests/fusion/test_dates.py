@@ -122,7 +122,7 @@ NAMED = {
     "2026-11-16/2026-11-16": "the day before yesterday, vorgestern, avant-hier, anteayer, antes de ayer, antier, l'altro ieri,"
     " anteontem, eergisteren, i förrgår, przedwczoraj, позавчера, önceki gün, 一昨日, おととい, 前天, 그저께, 그제",
     "2026-11-17/2026-11-17": "yesterday, last night, gestern, hier, ayer, anoche, ieri, ontem, gisteren, gisteravond, igår,"
-    " i går kväll, wczoraj, вчера, dün, dün gece, 昨日, 昨夜, 昨晩, きのう, 昨天, 昨晚, 어제",
+    " i går kväll, wczoraj, вчера, dün, dün gece, 昨日, 昨夜, 昨晩, きのう, 昨天, 昨晚, 어제, 어젯밤",
     "2026-11-18/2026-11-18": "today, tonight, this morning, heute, aujourd'hui, ce soir, hoy, esta mañana, oggi, stasera, hoje,"
     " vandaag, vanavond, idag, i morse, dzisiaj, сегодня, bugün, bu sabah, 今日, 今天, 오늘",
     "2026-11-02/2026-11-08": "the week before last, vorletzte Woche, la semana antepasada, semana retrasada,"

@@ -68,7 +68,7 @@ _EASTERN_UNITS = {
     "year": "年|년",
 }
 _EASTERN_DAYS = "月火水木金土日", "一二三四五六日天", "월화수목금토일"
-EASTERN = re.compile("[年月日号號周週天前昨今去先期礼禮曜きお년월일주달해제께늘칠]")
+EASTERN = re.compile("[年月日号號周週天前昨今去先期礼禮曜きお년월일주달해제젯께늘칠]")
 
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th|er|re|º|ª|°|\.|e)?"
