@@ -111,7 +111,7 @@ async def test_a_session_whose_names_are_too_long_is_refused_and_not_begun(clien
         with pytest.raises(InvalidArgument, match="thread_id"):
             await service.create_session(**ALEX, session_id="ü" * 100, state=state)
     assert list(client.conversations.list()) == []
-    assert list(client.checkpoints.list_threads().threads) == []
+    assert list(client.checkpoints.list_threads()) == []
 
 
 class Counting(BaseLlm):

@@ -159,11 +159,11 @@ def test_large_values_come_back_and_leave_with_their_thread(
     assert [it.content for it in chat(saver).get_state(ALEX).values["messages"]] == [
         large, "1 before this", "and now?", "3 before this",
     ]  # fmt: skip
-    [thread] = client.checkpoints.list_threads().threads
+    [thread] = client.checkpoints.list_threads()
     saver.prune(["alex"])
     assert chat(saver).get_state(ALEX).values["messages"][0].content == large
     assert len(list(saver.list(ALEX))) == 1
-    [pruned] = client.checkpoints.list_threads().threads
+    [pruned] = client.checkpoints.list_threads()
     assert pruned.bytes < thread.bytes / 2
     saver.delete_thread("alex")
     assert chat(saver).get_state(ALEX).values == {}

@@ -198,12 +198,12 @@ def test_a_read_writes_at_most_twenty_times_in_a_time_to_live(
 ) -> None:
     store = RecollectStore(client, ttl={"default_ttl": 10}, clock=lambda: clock() / 1000)
     store.put(ALEX, "tea", {"n": 1})
-    before = client.checkpoints.list_threads().threads[0].bytes
+    [thread] = client.checkpoints.list_threads()
     for _ in range(100):
         clock.move(6_000)
         assert store.get(ALEX, "tea") is not None
-    written = client.checkpoints.list_threads().threads[0].bytes - before
-    assert 0 < written < 20 * 300
+    [grown] = client.checkpoints.list_threads()
+    assert 0 < grown.bytes - thread.bytes < 20 * 300
 
 
 def test_threads_that_write_at_once_lose_nothing(server: RunningServer) -> None:
@@ -249,5 +249,5 @@ def test_a_checkpointer_that_removes_runs_leaves_stores_and_other_programs_alone
     client.checkpoints.put_records("another program's", [CheckpointRecord("a", b"1")])
     saver.delete_for_runs(["r1"])
     assert values(store) == [1]
-    left = {it.thread_id for it in client.checkpoints.list_threads().threads}
+    left = {it.thread_id for it in client.checkpoints.list_threads()}
     assert left == {THREAD, "another program's"}

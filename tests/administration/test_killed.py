@@ -57,7 +57,7 @@ def test_a_killed_delete_of_a_space_is_undone_or_ended_by_the_next_start(
             client.admin.delete_space("ada", timeout=20)
         assert server.was_killed
     with process(data) as server, Client(server.target) as client:
-        names = [it.name for it in client.admin.list_spaces().spaces]
+        names = [it.name for it in client.admin.list_spaces()]
         if point == "space.begun":
             assert (names, receipts(data)) == (["ada", "default"], [])
             client.admin.delete_space("ada")

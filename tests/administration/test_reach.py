@@ -10,9 +10,9 @@ from tests.administration.conftest import Guarded
 
 
 def test_a_token_for_a_space_lists_that_space_alone(guarded: Guarded) -> None:
-    everything = guarded.operator.admin.list_spaces().spaces
+    everything = list(guarded.operator.admin.list_spaces())
     assert [space.name for space in everything] == ["default", "one", "three", "two"]
-    own = guarded.connect("admin", "two", "one").admin.list_spaces().spaces
+    own = guarded.connect("admin", "two", "one").admin.list_spaces()
     assert [(space.name, space.conversations, space.messages) for space in own] == [
         ("one", 1, 1),
         ("two", 1, 1),
@@ -23,19 +23,23 @@ def test_pages_of_spaces_and_tokens_follow_each_other_without_gap(guarded: Guard
     admin = guarded.operator.admin
     pages, token = [], ""
     while True:
-        page = admin.list_spaces(page_size=2, page_token=token)
+        page = admin.list_spaces_page(page_size=2, page_token=token)
         pages.append([space.name for space in page.spaces])
         if not (token := page.next_page_token):
             break
     assert pages == [["default", "one"], ["three", "two"]]
+    assert [it.name for it in admin.list_spaces(page_size=1)] == [
+        name for page in pages for name in page
+    ]
     ids, token = [], ""
     while True:
-        listed = admin.list_tokens(page_size=3, page_token=token)
+        listed = admin.list_tokens_page(page_size=3, page_token=token)
         ids += [it.id for it in listed.tokens]
         if not (token := listed.next_page_token):
             break
     assert sorted(ids) == sorted(token.id for token in guarded.tokens.all())
     assert len(ids) == len(set(ids)) > 3
+    assert [it.id for it in admin.list_tokens(page_size=1)] == ids
 
 
 def test_a_token_for_a_space_lists_no_token_that_reaches_beyond_it(guarded: Guarded) -> None:
@@ -43,7 +47,7 @@ def test_a_token_for_a_space_lists_no_token_that_reaches_beyond_it(guarded: Guar
     guarded.connect("reader", "three", note="a reader of three")
     guarded.connect("reader", "three", "one")
     guarded.connect("reader", EVERY_SPACE)
-    listed = admin.admin.list_tokens().tokens
+    listed = list(admin.admin.list_tokens())
     assert {token.note for token in listed} >= {"the owner of three", "a reader of three"}
     assert {token.spaces for token in listed} == {("three",)}
 

@@ -22,7 +22,7 @@ def talk(server: RunningServer, space: str, text: str) -> None:
 
 
 def names(client: Client) -> list[str]:
-    return [it.name for it in client.admin.list_spaces().spaces]
+    return [it.name for it in client.admin.list_spaces()]
 
 
 def test_a_made_space_is_there_after_a_restart_though_it_is_empty(start_server: Start) -> None:
@@ -61,7 +61,7 @@ def test_a_suspended_and_a_closed_space_are_deleted_too(start_server: Start) -> 
     for space in ("ada", "ben", "cy"):
         talk(server, space, "quixotriple")
     with Client(server.target) as client:
-        states = {it.name: it.state for it in client.admin.list_spaces().spaces}
+        states = {it.name: it.state for it in client.admin.list_spaces()}
         assert set(states.values()) == {"open", "suspended", "closed"}
         for space in ("ada", "ben", "cy"):
             assert client.admin.delete_space(space).conversations == 1
@@ -145,11 +145,13 @@ def test_an_administrator_of_a_space_makes_and_deletes_no_other(guarded: Guarded
     assert admin.delete_space("hers").conversations == 0
     guarded.operator.admin.create_space("his")
     guarded.operator.admin.delete_space("his")
-    assert [it.name for it in admin.list_space_receipts().receipts] == ["hers"]
-    first = guarded.operator.admin.list_space_receipts(page_size=1)
-    second = guarded.operator.admin.list_space_receipts(page_token=first.next_page_token)
-    assert [it.name for page in (first, second) for it in page.receipts] == ["his", "hers"]
-    assert "two" in {it.name for it in guarded.operator.admin.list_spaces().spaces}
+    assert [it.name for it in admin.list_space_receipts()] == ["hers"]
+    first = guarded.operator.admin.list_space_receipts_page(page_size=1)
+    second = guarded.operator.admin.list_space_receipts_page(page_token=first.next_page_token)
+    assert [it.name for page in (first, second) for it in page] == ["his", "hers"]
+    all_of_them = guarded.operator.admin.list_space_receipts(page_size=1)
+    assert [it.name for it in all_of_them] == ["his", "hers"]
+    assert "two" in {it.name for it in guarded.operator.admin.list_spaces()}
 
 
 def test_a_folder_in_the_data_folder_that_is_no_space_is_taken_for_none_and_never_deleted(

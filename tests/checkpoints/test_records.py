@@ -74,8 +74,8 @@ def test_threads_keep_their_records_apart_and_across_a_restart(
         assert [it.key for it in page.records] == ["a"]
         answer = again.checkpoints.get_records("alex", ["b", "none", "a"])
         assert ([it.key for it in answer.records], answer.keys_answered) == (["b", "a"], 3)
-        threads = again.checkpoints.list_threads(page_size=3)
-        rest = again.checkpoints.list_threads(page_size=3, page_token=threads.next_page_token)
+        threads = again.checkpoints.list_threads_page(page_size=3)
+        rest = again.checkpoints.list_threads_page(page_size=3, page_token=threads.next_page_token)
         assert {it.thread_id for it in (*threads.threads, *rest.threads)} == set(NAMES)
         assert again.checkpoints.list_records("nobody").records == ()
 
@@ -142,7 +142,7 @@ def test_what_is_removed_or_replaced_or_deleted_is_in_no_file(
     assert client.checkpoints.delete_thread("alex") == size
     assert client.checkpoints.delete_thread("alex") == 0
     assert files_with(server.data_dir, *hidden, "alex") == []
-    assert client.checkpoints.list_threads().threads == ()
+    assert list(client.checkpoints.list_threads()) == []
     client.checkpoints.put_records("alex", [record("one", "anew")])
     assert values(client, "alex") == {"one": "anew"}
 
@@ -211,7 +211,7 @@ def test_only_who_writes_conversations_sees_them_and_no_token_for_one_conversati
         with Client(server.target, token=token, space=space) as client:
             client.checkpoints.put_records("one", [record("space", space)])
             assert values(client, "one") == {"space": space}
-            assert len(client.checkpoints.list_threads().threads) == 1
+            assert len(list(client.checkpoints.list_threads())) == 1
 
 
 def test_their_bytes_count_for_a_space_that_is_full(start_server: Start) -> None:

@@ -39,13 +39,13 @@ def test_administrators_see_spaces_but_never_the_password(
         admin = client.admin
         answers = [
             admin.list_settings(),
-            admin.list_spaces(),
-            admin.list_tokens(),
+            list(admin.list_spaces()),
+            list(admin.list_tokens()),
             admin.list_jobs(),
             admin.list_retention_rules(),
             admin.get_stats(space="ada"),
         ]
-        assert [it.name for it in admin.list_spaces().spaces] == ["ada"]
+        assert [it.name for it in admin.list_spaces()] == ["ada"]
         assert admin.get_stats(space="ada").space.messages == 1
         with pytest.raises(FailedPrecondition, match="Back it up with pg_dump") as one:
             admin.backup()
@@ -54,7 +54,7 @@ def test_administrators_see_spaces_but_never_the_password(
             admin.set_setting("store", "folder")
         with pytest.raises(NotFound) as missing:
             admin.get_stats(space="ben")
-        assert [it.name for it in admin.list_spaces().spaces] == ["ada"]
+        assert [it.name for it in admin.list_spaces()] == ["ada"]
     with Client(server.target, space="ada") as ada:
         assert len(list(ada.conversations.list())) == 1
     postgres.end_sessions(url)
@@ -101,7 +101,7 @@ def fill(server: RunningServer, space: str) -> None:
 
 def spaces(server: RunningServer) -> list[str]:
     with Client(server.target) as client:
-        return [it.name for it in client.admin.list_spaces().spaces]
+        return [it.name for it in client.admin.list_spaces()]
 
 
 def test_a_space_that_is_made_is_there_on_every_server_without_a_word(
@@ -131,7 +131,7 @@ def test_nothing_is_left_of_a_deleted_space_in_any_table_or_on_any_server(
         receipt = client.admin.delete_space("ada")
         assert (receipt.conversations, receipt.external_communications) == (2, 1)
         assert receipt.bytes > 0
-        assert [it.name for it in client.admin.list_space_receipts().receipts] == ["ada"]
+        assert [it.name for it in client.admin.list_space_receipts()] == ["ada"]
     for server in (one, two):
         assert spaces(server) == []
     with Client(two.target, space="ada") as client:
@@ -198,6 +198,6 @@ def test_a_killed_delete_of_a_space_in_a_database_is_ended_by_the_next_start(
     server = start_server(store=url, data_dir=data_dir)
     assert spaces(server) == []
     with Client(server.target) as client:
-        (receipt,) = client.admin.list_space_receipts().receipts
+        (receipt,) = client.admin.list_space_receipts()
         assert (receipt.name, receipt.conversations) == ("ada", 2)
     assert tables_with_the_word(postgres, url) == []

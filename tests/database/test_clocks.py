@@ -100,7 +100,7 @@ def test_servers_whose_clocks_are_an_hour_apart_agree_on_order_and_lose_nothing(
                 receipts = []
                 for target in targets:
                     with Client(target) as client:
-                        page = client.admin.list_retention_receipts().receipts
+                        page = list(client.admin.list_retention_receipts())
                         receipts.append([it.conversation.conversation_id for it in page])
                 assert receipts[0] == receipts[1]
                 assert sorted(receipts[0]) == sorted(old)

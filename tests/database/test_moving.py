@@ -112,7 +112,7 @@ def test_a_folder_moves_to_a_database_and_back_byte_for_byte_with_the_same_answe
         server = start_server(**place)
         everything.append(answers(connect(server), QUERIES))
         with Client(server.target) as client:
-            made.append([it.name for it in client.admin.list_spaces().spaces])
+            made.append([it.name for it in client.admin.list_spaces()])
         with Client(server.target, space="ada") as client:
             assert client.channels.receive("whatsapp", "m1", "never", sender="+1555000").duplicate
             searches.append([client.recall.search(query).hits for query in QUERIES])

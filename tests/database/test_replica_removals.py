@@ -167,7 +167,7 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
             second.append(name, *messages)
 
         def receipts() -> list[str]:
-            page = client.admin.list_retention_receipts().receipts
+            page = list(client.admin.list_retention_receipts())
             return [it.conversation.conversation_id for it in page]
 
         with one.app.spaces.use("default") as space:

@@ -59,14 +59,14 @@ def test_idle_conversations_of_a_channel_go_and_the_others_stay(
     until(lambda: old not in listed(service))
     assert listed(service) == stays | {pinned}
     with Client(server.target) as client:
-        (receipt,) = client.admin.list_retention_receipts().receipts
+        (receipt,) = client.admin.list_retention_receipts()
         assert receipt.conversation.conversation_id == old
         assert receipt.conversation.reason == "it has been idle for 30 days"
         assert receipt.conversation.rule == "delete channel=web idle=30d"
         (rule,) = client.admin.list_retention_rules().rules
         assert (rule.channel, rule.idle_seconds, rule.keeps_anchors) == ("web", 30 * 86_400, True)
         with pytest.raises(NotFound):
-            client.admin.list_retention_receipts(space="nobody")
+            list(client.admin.list_retention_receipts(space="nobody"))
     assert WORD not in (server.data_dir / "default" / "retention.jsonl").read_text()
 
 
@@ -94,7 +94,7 @@ def test_a_preview_tries_rules_and_deletes_nothing(service: Service, server: Run
         assert plan.conversations[0].reason == reason
         with pytest.raises(InvalidArgument, match="needs one of idle, conversations and bytes"):
             planned("delete channel=web")
-        assert client.admin.list_retention_receipts().receipts == ()
+        assert list(client.admin.list_retention_receipts()) == []
         assert listed(service) == set(made)
         service.create("cli", pinned=True, create_time=moment(server.clock.now - 400 * DAY))
         assert planned("delete channel=cli idle=1d") == []
@@ -112,14 +112,14 @@ def test_a_conversation_that_goes_on_stays_and_streams_and_anchors_follow(
     clock.move(9 * DAY)
     service.append(goes_on, user("Still here"))
     with Client(server.target) as client:
-        cursor = client.admin.list_retention_receipts().next_page_token
+        cursor = client.admin.list_retention_receipts_page().next_page_token
         assert not cursor
         clock.move(2 * DAY)
         server.app.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0  # now
         until(lambda: goes not in listed(service))
         assert listed(service) == {goes_on}
         assert not service.recall.ListAnchors(ListAnchorsRequest()).anchors
-        assert len(client.admin.list_retention_receipts().receipts) == 1
+        assert len(list(client.admin.list_retention_receipts())) == 1
 
 
 def test_receipts_come_in_pages_the_newest_first(start_server: Start, connect: Connect) -> None:
@@ -128,10 +128,14 @@ def test_receipts_come_in_pages_the_newest_first(start_server: Start, connect: C
     made = [begun(service, server, days) for days in (9, 8, 7)]
     until(lambda: not listed(service))
     with Client(server.target) as client:
-        first = client.admin.list_retention_receipts(page_size=2)
-        second = client.admin.list_retention_receipts(page_size=2, page_token=first.next_page_token)
+        first = client.admin.list_retention_receipts_page(page_size=2)
+        second = client.admin.list_retention_receipts_page(
+            page_size=2, page_token=first.next_page_token
+        )
+        every = list(client.admin.list_retention_receipts(page_size=2))
     pages = [[it.conversation.conversation_id for it in page.receipts] for page in (first, second)]
     assert {len(page) for page in pages} == {1, 2}
+    assert every == [*first, *second]
     assert {name for page in pages for name in page} == set(made)
     assert not second.next_page_token
 
@@ -181,7 +185,7 @@ def test_a_server_that_is_killed_while_it_retires_goes_on_the_next_time(
     with connected(running.target) as service:
         until(lambda: not listed(service))
     with Client(running.target) as client:
-        receipts = client.admin.list_retention_receipts().receipts
+        receipts = list(client.admin.list_retention_receipts())
     assert {it.conversation.conversation_id for it in receipts} == set(names)
     running.stop()  # the list is empty before the last delete has ended
     assert files_with(data, WORD) == []

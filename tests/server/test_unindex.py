@@ -115,7 +115,7 @@ def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(
         == old
     )
     with Client(server.target) as client:
-        (receipt,) = client.admin.list_retention_receipts().receipts
+        (receipt,) = client.admin.list_retention_receipts()
         assert (receipt.conversation.conversation_id, receipt.conversation.rule) == (old, RULE)
         (rule,) = client.admin.list_retention_rules().rules
         assert (rule.unindexes, rule.idle_seconds) == (True, 30 * 86_400)
@@ -144,7 +144,7 @@ def test_rules_by_count_and_bytes_unindex_those_that_are_idle_for_longest(
     until(lambda: all(service.get(name).unindexed for name in made[:2]))
     assert set(service.found(WORD)) == set(made[2:])
     with Client(server.target) as client:
-        first = client.admin.list_retention_receipts().receipts[-1].conversation
+        first = list(client.admin.list_retention_receipts())[-1].conversation
         assert (first.conversation_id, first.rule) == (
             made[0],
             "unindex channel=web conversations=2",

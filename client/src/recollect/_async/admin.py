@@ -1,6 +1,6 @@
 """`client.admin`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from recollect._async.invoker import Invoker
@@ -8,6 +8,7 @@ from recollect._shared.calls import admin as calls
 from recollect._types.admin.jobs import Job
 from recollect._types.admin.retention import (
     RetentionPreview,
+    RetentionReceipt,
     RetentionReceiptPage,
     RetentionRuleList,
 )
@@ -15,6 +16,7 @@ from recollect._types.admin.settings import ChangedSetting, SettingList
 from recollect._types.admin.spaces import (
     Backup,
     CreatedSpace,
+    Space,
     SpacePage,
     SpaceReceipt,
     SpaceReceiptPage,
@@ -59,18 +61,33 @@ class Admin:
         """
         return await self._invoker.run(calls.set_setting(key, value, reset), timeout)
 
-    async def list_spaces(
+    def list_spaces(
         self,
         *,
         query: str | None = None,
         page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Space]:
+        """Iterate over all spaces, by name, page by page. `query` is looked for in the names.
+        `timeout` bounds each page.
+
+        >>> async for space in client.admin.list_spaces():
+        ...     print(space.name, space.state, space.conversations)
+        """
+        return self._invoker.iterate(calls.list_spaces(query, page_size, None), timeout)
+
+    async def list_spaces_page(
+        self,
+        *,
         page_token: str | None = None,
+        query: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> SpacePage:
-        """Return a page of spaces, by name. `query` is looked for in the names.
+        """Return one page of `list_spaces`: the first, or with `page_token` the one after
+        another, with the same filters.
 
-        >>> for space in (await client.admin.list_spaces()).spaces:
-        ...     print(space.name, space.state, space.conversations)
+        >>> page = await client.admin.list_spaces_page(page_size=20)
         """
         return await self._invoker.run(calls.list_spaces(query, page_size, page_token), timeout)
 
@@ -90,17 +107,31 @@ class Admin:
         """
         return await self._invoker.run(calls.delete_space(name), timeout)
 
-    async def list_space_receipts(
+    def list_space_receipts(
         self,
         *,
         page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[SpaceReceipt]:
+        """Iterate over the receipts of all deleted spaces, the newest first, page by page.
+        `timeout` bounds each page.
+
+        >>> async for receipt in client.admin.list_space_receipts():
+        ...     print(receipt.name, receipt.delete_time, receipt.conversations)
+        """
+        return self._invoker.iterate(calls.list_space_receipts(page_size, None), timeout)
+
+    async def list_space_receipts_page(
+        self,
+        *,
         page_token: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> SpaceReceiptPage:
-        """Return a page of the receipts of deleted spaces, the newest first.
+        """Return one page of `list_space_receipts`: the first, or with `page_token` the one after
+        another.
 
-        >>> for receipt in (await client.admin.list_space_receipts()).receipts:
-        ...     print(receipt.name, receipt.delete_time, receipt.conversations)
+        >>> page = await client.admin.list_space_receipts_page(page_size=20)
         """
         return await self._invoker.run(calls.list_space_receipts(page_size, page_token), timeout)
 
@@ -126,21 +157,36 @@ class Admin:
         """
         return await self._invoker.run(calls.get_verification(space), timeout)
 
-    async def list_tokens(
+    def list_tokens(
         self,
         *,
         include_ended: bool = False,
         page_size: int | None = None,
-        page_token: str | None = None,
         timeout: float | None = None,
-    ) -> TokenPage:
-        """Return a page of tokens, the newest first.
+    ) -> AsyncIterator[Token]:
+        """Iterate over the tokens, the newest first, page by page. `timeout` bounds each page.
 
-        >>> for token in (await client.admin.list_tokens()).tokens:
+        >>> async for token in client.admin.list_tokens():
         ...     print(token.id, token.kind, token.spaces, token.expire_time)
         """
-        call = calls.list_tokens(include_ended, page_size, page_token)
-        return await self._invoker.run(call, timeout)
+        return self._invoker.iterate(calls.list_tokens(include_ended, page_size, None), timeout)
+
+    async def list_tokens_page(
+        self,
+        *,
+        page_token: str | None = None,
+        include_ended: bool = False,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> TokenPage:
+        """Return one page of `list_tokens`: the first, or with `page_token` the one after
+        another, with the same filters.
+
+        >>> page = await client.admin.list_tokens_page(page_size=20)
+        """
+        return await self._invoker.run(
+            calls.list_tokens(include_ended, page_size, page_token), timeout
+        )
 
     async def create_token(
         self,
@@ -241,18 +287,34 @@ class Admin:
         """
         return await self._invoker.run(calls.preview_retention(space, retention, limit), timeout)
 
-    async def list_retention_receipts(
+    def list_retention_receipts(
         self,
         *,
         space: str | None = None,
         page_size: int | None = None,
-        page_token: str | None = None,
         timeout: float | None = None,
-    ) -> RetentionReceiptPage:
-        """Return a page of what rules deleted in a space, the newest first.
+    ) -> AsyncIterator[RetentionReceipt]:
+        """Iterate over all that rules deleted in a space, the newest first, page by page.
+        `timeout` bounds each page.
 
-        >>> for it in (await client.admin.list_retention_receipts()).receipts:
+        >>> async for it in client.admin.list_retention_receipts():
         ...     print(it.time, it.conversation.conversation_id, it.conversation.rule)
         """
-        call = calls.list_retention_receipts(space, page_size, page_token)
-        return await self._invoker.run(call, timeout)
+        return self._invoker.iterate(calls.list_retention_receipts(space, page_size, None), timeout)
+
+    async def list_retention_receipts_page(
+        self,
+        *,
+        page_token: str | None = None,
+        space: str | None = None,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> RetentionReceiptPage:
+        """Return one page of `list_retention_receipts`: the first, or with `page_token` the one
+        after another, with the same filters.
+
+        >>> page = await client.admin.list_retention_receipts_page(page_size=20)
+        """
+        return await self._invoker.run(
+            calls.list_retention_receipts(space, page_size, page_token), timeout
+        )

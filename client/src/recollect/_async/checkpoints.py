@@ -1,12 +1,13 @@
 """`client.checkpoints`."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from recollect._async.invoker import Invoker
 from recollect._shared.calls import checkpoints as calls
 from recollect._types.checkpoint import (
     CheckpointRecord,
     CheckpointRecordPage,
+    CheckpointThread,
     CheckpointThreadPage,
     FoundCheckpointRecords,
     RemovedCheckpointRecords,
@@ -78,17 +79,26 @@ class Checkpoints:
         """
         return await self._invoker.run(calls.remove_records(thread_id, keys), timeout)
 
-    async def list_threads(
+    def list_threads(
+        self, *, page_size: int | None = None, timeout: float | None = None
+    ) -> AsyncIterator[CheckpointThread]:
+        """Iterate over all threads, page by page. `timeout` bounds each page.
+
+        >>> async for thread in client.checkpoints.list_threads():
+        ...     print(thread.thread_id)
+        """
+        return self._invoker.iterate(calls.list_threads(page_size, None), timeout)
+
+    async def list_threads_page(
         self,
         *,
-        page_size: int | None = None,
         page_token: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> CheckpointThreadPage:
-        """Return a page of threads.
+        """Return one page of `list_threads`: the first, or with `page_token` the one after another.
 
-        >>> page = await client.checkpoints.list_threads()
-        >>> print([thread.thread_id for thread in page.threads])
+        >>> page = await client.checkpoints.list_threads_page(page_size=20)
         """
         return await self._invoker.run(calls.list_threads(page_size, page_token), timeout)
 

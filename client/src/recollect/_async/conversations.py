@@ -125,7 +125,7 @@ class Conversations:
             notes_failed,
             archived,
         )
-        return self._all_pages(call, timeout)
+        return self._invoker.iterate(call, timeout)
 
     async def list_page(
         self,
@@ -571,12 +571,3 @@ class Conversations:
             request_id,
         )
         return await self._invoker.run(call, timeout)
-
-    async def _all_pages(
-        self, call: calls.ListCall | None, timeout: float | None
-    ) -> AsyncIterator[Conversation]:
-        while call is not None:
-            page = await self._invoker.run(call, timeout)
-            for conversation in page:
-                yield conversation
-            call = calls.next_page(call, page)

@@ -49,7 +49,7 @@ class External:
         ...     print(communication.party, communication.open_escalations)
         """
         call = calls.list_communications(page_size, None, party, trust, open_escalations_only)
-        return self._all_communications(call, timeout)
+        return self._invoker.iterate(call, timeout)
 
     async def list_communications_page(
         self,
@@ -190,7 +190,7 @@ class External:
         ...     print(escalation.question)
         """
         call = calls.list_escalations(page_size, None, communication_id, include_resolved)
-        return self._all_escalations(call, timeout)
+        return self._invoker.iterate(call, timeout)
 
     async def list_escalations_page(
         self,
@@ -240,21 +240,3 @@ class External:
         ...         print(update.kind.escalation.question)
         """
         return Watch(self._invoker, calls.watch(cursor))
-
-    async def _all_communications(
-        self, call: calls.CommunicationsCall | None, timeout: float | None
-    ) -> AsyncIterator[ExternalCommunication]:
-        while call is not None:
-            page = await self._invoker.run(call, timeout)
-            for communication in page:
-                yield communication
-            call = calls.next_communications(call, page)
-
-    async def _all_escalations(
-        self, call: calls.EscalationsCall | None, timeout: float | None
-    ) -> AsyncIterator[Escalation]:
-        while call is not None:
-            page = await self._invoker.run(call, timeout)
-            for escalation in page:
-                yield escalation
-            call = calls.next_escalations(call, page)

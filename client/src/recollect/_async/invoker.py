@@ -1,10 +1,11 @@
 """Calls with retries: each is sent, and sent again where that is safe and may help."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from recollect._backends.tasks import Connection, Stream
 from recollect._shared.diagnosis import named
 from recollect._shared.endpoint import Endpoint
+from recollect._shared.pages import Item, Page, next_page
 from recollect._shared.retry import Attempts, RetryPolicy, checked_timeout, is_from_server
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
 from recollect.errors import RecollectError
@@ -61,6 +62,17 @@ class Invoker:
             except RecollectError as error:
                 raise await self.diagnosed(error, attempts.time_left()) from None
             await self.sleep(delay)
+
+    async def iterate(
+        self, call: Call[Request, Response, Page[Item]], timeout: float | None
+    ) -> AsyncIterator[Item]:
+        """Yield what the call lists, page by page. `timeout` bounds each page."""
+        rest: Call[Request, Response, Page[Item]] | None = call
+        while rest is not None:
+            page = await self.run(rest, timeout)
+            for item in page:
+                yield item
+            rest = next_page(rest, page)
 
     def stream(self, method: Method[Request, Response], request: Request) -> Stream[Response]:
         """Open a stream. Raises ClientClosed."""

@@ -1,26 +1,30 @@
 """The pages of a list, one after the other."""
 
-from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from recollect._shared.fill import fill
+from recollect._shared.rpc import Call, Request, Response
+
+Item = TypeVar("Item", covariant=True)
+P = TypeVar("P", bound="Page[Any]")
 
 
-class Page(Protocol):
+class Page(Protocol[Item]):
     """A page of a list."""
 
     @property
     def next_page_token(self) -> str:
         """Asks for the page that follows. Empty: there is none."""
 
+    def __iter__(self) -> Iterator[Item]: ...
 
-P = TypeVar("P", bound=Page)
 
-
-def pages(get_page: Callable[[str], P]) -> Iterator[P]:
-    """Yield the pages that a call returns for page tokens; an empty token asks for the first."""
-    token = ""
-    while True:
-        page = get_page(token)
-        yield page
-        token = page.next_page_token
-        if not token:
-            return
+def next_page(call: Call[Request, Response, P], page: P) -> Call[Request, Response, P] | None:
+    """Return the call for the page after this one; None after the last."""
+    if not page.next_page_token:
+        return None
+    request = type(call.request)()
+    request.CopyFrom(call.request)
+    return replace(call, request=fill(request, page_token=page.next_page_token))

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
-Answer = TypeVar("Answer")
+Answer = TypeVar("Answer", covariant=True)
 
 
 class Method(Generic[Request, Response]):

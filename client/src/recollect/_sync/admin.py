@@ -1,7 +1,7 @@
 # Generated from recollect/_async/admin.py by scripts/unasync.py: edit that one.
 """`client.admin`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from recollect._shared.calls import admin as calls
@@ -9,6 +9,7 @@ from recollect._sync.invoker import Invoker
 from recollect._types.admin.jobs import Job
 from recollect._types.admin.retention import (
     RetentionPreview,
+    RetentionReceipt,
     RetentionReceiptPage,
     RetentionRuleList,
 )
@@ -16,6 +17,7 @@ from recollect._types.admin.settings import ChangedSetting, SettingList
 from recollect._types.admin.spaces import (
     Backup,
     CreatedSpace,
+    Space,
     SpacePage,
     SpaceReceipt,
     SpaceReceiptPage,
@@ -65,13 +67,28 @@ class Admin:
         *,
         query: str | None = None,
         page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Space]:
+        """Iterate over all spaces, by name, page by page. `query` is looked for in the names.
+        `timeout` bounds each page.
+
+        >>> for space in client.admin.list_spaces():
+        ...     print(space.name, space.state, space.conversations)
+        """
+        return self._invoker.iterate(calls.list_spaces(query, page_size, None), timeout)
+
+    def list_spaces_page(
+        self,
+        *,
         page_token: str | None = None,
+        query: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> SpacePage:
-        """Return a page of spaces, by name. `query` is looked for in the names.
+        """Return one page of `list_spaces`: the first, or with `page_token` the one after
+        another, with the same filters.
 
-        >>> for space in (client.admin.list_spaces()).spaces:
-        ...     print(space.name, space.state, space.conversations)
+        >>> page = client.admin.list_spaces_page(page_size=20)
         """
         return self._invoker.run(calls.list_spaces(query, page_size, page_token), timeout)
 
@@ -95,13 +112,27 @@ class Admin:
         self,
         *,
         page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[SpaceReceipt]:
+        """Iterate over the receipts of all deleted spaces, the newest first, page by page.
+        `timeout` bounds each page.
+
+        >>> for receipt in client.admin.list_space_receipts():
+        ...     print(receipt.name, receipt.delete_time, receipt.conversations)
+        """
+        return self._invoker.iterate(calls.list_space_receipts(page_size, None), timeout)
+
+    def list_space_receipts_page(
+        self,
+        *,
         page_token: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> SpaceReceiptPage:
-        """Return a page of the receipts of deleted spaces, the newest first.
+        """Return one page of `list_space_receipts`: the first, or with `page_token` the one after
+        another.
 
-        >>> for receipt in (client.admin.list_space_receipts()).receipts:
-        ...     print(receipt.name, receipt.delete_time, receipt.conversations)
+        >>> page = client.admin.list_space_receipts_page(page_size=20)
         """
         return self._invoker.run(calls.list_space_receipts(page_size, page_token), timeout)
 
@@ -130,16 +161,29 @@ class Admin:
         *,
         include_ended: bool = False,
         page_size: int | None = None,
-        page_token: str | None = None,
         timeout: float | None = None,
-    ) -> TokenPage:
-        """Return a page of tokens, the newest first.
+    ) -> Iterator[Token]:
+        """Iterate over the tokens, the newest first, page by page. `timeout` bounds each page.
 
-        >>> for token in (client.admin.list_tokens()).tokens:
+        >>> for token in client.admin.list_tokens():
         ...     print(token.id, token.kind, token.spaces, token.expire_time)
         """
-        call = calls.list_tokens(include_ended, page_size, page_token)
-        return self._invoker.run(call, timeout)
+        return self._invoker.iterate(calls.list_tokens(include_ended, page_size, None), timeout)
+
+    def list_tokens_page(
+        self,
+        *,
+        page_token: str | None = None,
+        include_ended: bool = False,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> TokenPage:
+        """Return one page of `list_tokens`: the first, or with `page_token` the one after
+        another, with the same filters.
+
+        >>> page = client.admin.list_tokens_page(page_size=20)
+        """
+        return self._invoker.run(calls.list_tokens(include_ended, page_size, page_token), timeout)
 
     def create_token(
         self,
@@ -245,13 +289,29 @@ class Admin:
         *,
         space: str | None = None,
         page_size: int | None = None,
-        page_token: str | None = None,
         timeout: float | None = None,
-    ) -> RetentionReceiptPage:
-        """Return a page of what rules deleted in a space, the newest first.
+    ) -> Iterator[RetentionReceipt]:
+        """Iterate over all that rules deleted in a space, the newest first, page by page.
+        `timeout` bounds each page.
 
-        >>> for it in (client.admin.list_retention_receipts()).receipts:
+        >>> for it in client.admin.list_retention_receipts():
         ...     print(it.time, it.conversation.conversation_id, it.conversation.rule)
         """
-        call = calls.list_retention_receipts(space, page_size, page_token)
-        return self._invoker.run(call, timeout)
+        return self._invoker.iterate(calls.list_retention_receipts(space, page_size, None), timeout)
+
+    def list_retention_receipts_page(
+        self,
+        *,
+        page_token: str | None = None,
+        space: str | None = None,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> RetentionReceiptPage:
+        """Return one page of `list_retention_receipts`: the first, or with `page_token` the one
+        after another, with the same filters.
+
+        >>> page = client.admin.list_retention_receipts_page(page_size=20)
+        """
+        return self._invoker.run(
+            calls.list_retention_receipts(space, page_size, page_token), timeout
+        )

@@ -1,13 +1,14 @@
 # Generated from recollect/_async/checkpoints.py by scripts/unasync.py: edit that one.
 """`client.checkpoints`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from recollect._shared.calls import checkpoints as calls
 from recollect._sync.invoker import Invoker
 from recollect._types.checkpoint import (
     CheckpointRecord,
     CheckpointRecordPage,
+    CheckpointThread,
     CheckpointThreadPage,
     FoundCheckpointRecords,
     RemovedCheckpointRecords,
@@ -80,16 +81,25 @@ class Checkpoints:
         return self._invoker.run(calls.remove_records(thread_id, keys), timeout)
 
     def list_threads(
+        self, *, page_size: int | None = None, timeout: float | None = None
+    ) -> Iterator[CheckpointThread]:
+        """Iterate over all threads, page by page. `timeout` bounds each page.
+
+        >>> for thread in client.checkpoints.list_threads():
+        ...     print(thread.thread_id)
+        """
+        return self._invoker.iterate(calls.list_threads(page_size, None), timeout)
+
+    def list_threads_page(
         self,
         *,
-        page_size: int | None = None,
         page_token: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> CheckpointThreadPage:
-        """Return a page of threads.
+        """Return one page of `list_threads`: the first, or with `page_token` the one after another.
 
-        >>> page = client.checkpoints.list_threads()
-        >>> print([thread.thread_id for thread in page.threads])
+        >>> page = client.checkpoints.list_threads_page(page_size=20)
         """
         return self._invoker.run(calls.list_threads(page_size, page_token), timeout)
 

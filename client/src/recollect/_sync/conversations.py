@@ -126,7 +126,7 @@ class Conversations:
             notes_failed,
             archived,
         )
-        return self._all_pages(call, timeout)
+        return self._invoker.iterate(call, timeout)
 
     def list_page(
         self,
@@ -570,11 +570,3 @@ class Conversations:
             request_id,
         )
         return self._invoker.run(call, timeout)
-
-    def _all_pages(
-        self, call: calls.ListCall | None, timeout: float | None
-    ) -> Iterator[Conversation]:
-        while call is not None:
-            page = self._invoker.run(call, timeout)
-            yield from page
-            call = calls.next_page(call, page)

@@ -50,7 +50,7 @@ class External:
         ...     print(communication.party, communication.open_escalations)
         """
         call = calls.list_communications(page_size, None, party, trust, open_escalations_only)
-        return self._all_communications(call, timeout)
+        return self._invoker.iterate(call, timeout)
 
     def list_communications_page(
         self,
@@ -191,7 +191,7 @@ class External:
         ...     print(escalation.question)
         """
         call = calls.list_escalations(page_size, None, communication_id, include_resolved)
-        return self._all_escalations(call, timeout)
+        return self._invoker.iterate(call, timeout)
 
     def list_escalations_page(
         self,
@@ -241,19 +241,3 @@ class External:
         ...         print(update.kind.escalation.question)
         """
         return Watch(self._invoker, calls.watch(cursor))
-
-    def _all_communications(
-        self, call: calls.CommunicationsCall | None, timeout: float | None
-    ) -> Iterator[ExternalCommunication]:
-        while call is not None:
-            page = self._invoker.run(call, timeout)
-            yield from page
-            call = calls.next_communications(call, page)
-
-    def _all_escalations(
-        self, call: calls.EscalationsCall | None, timeout: float | None
-    ) -> Iterator[Escalation]:
-        while call is not None:
-            page = self._invoker.run(call, timeout)
-            yield from page
-            call = calls.next_escalations(call, page)

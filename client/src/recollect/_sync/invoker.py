@@ -1,11 +1,12 @@
 # Generated from recollect/_async/invoker.py by scripts/unasync.py: edit that one.
 """Calls with retries: each is sent, and sent again where that is safe and may help."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from recollect._backends.threads import Connection, Stream
 from recollect._shared.diagnosis import named
 from recollect._shared.endpoint import Endpoint
+from recollect._shared.pages import Item, Page, next_page
 from recollect._shared.retry import Attempts, RetryPolicy, checked_timeout, is_from_server
 from recollect._shared.rpc import Answer, Call, Method, Request, Response
 from recollect.errors import RecollectError
@@ -62,6 +63,16 @@ class Invoker:
             except RecollectError as error:
                 raise self.diagnosed(error, attempts.time_left()) from None
             self.sleep(delay)
+
+    def iterate(
+        self, call: Call[Request, Response, Page[Item]], timeout: float | None
+    ) -> Iterator[Item]:
+        """Yield what the call lists, page by page. `timeout` bounds each page."""
+        rest: Call[Request, Response, Page[Item]] | None = call
+        while rest is not None:
+            page = self.run(rest, timeout)
+            yield from page
+            rest = next_page(rest, page)
 
     def stream(self, method: Method[Request, Response], request: Request) -> Stream[Response]:
         """Open a stream. Raises ClientClosed."""

@@ -1,5 +1,6 @@
 """Checkpoints: records of programs, by thread."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -64,9 +65,15 @@ class CheckpointThread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointThreadPage:
-    """A page of threads."""
+    """A page of threads. Iterating over it gives the threads."""
 
     threads: tuple[CheckpointThread, ...]
     """The threads."""
     next_page_token: str
     """For the next page; empty if this is the last."""
+
+    def __iter__(self) -> Iterator[CheckpointThread]:
+        return iter(self.threads)
+
+    def __len__(self) -> int:
+        return len(self.threads)

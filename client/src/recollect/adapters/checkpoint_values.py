@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from recollect import CheckpointRecord, Client
-from recollect._shared.pages import pages
 from recollect.adapters.clients import blocking
 
 log = logging.getLogger("recollect.checkpoints")
@@ -34,10 +33,8 @@ class Values:
 
     def threads(self) -> Iterator[str]:
         """Yield the names of all threads."""
-        for page in pages(
-            lambda token: self._checkpoints.list_threads(page_size=500, page_token=token)
-        ):
-            yield from (it.thread_id for it in page.threads)
+        for it in self._checkpoints.list_threads(page_size=500):
+            yield it.thread_id
 
     def newest(self, thread_id: str, prefix: str) -> str | None:
         """Return the last key below a prefix; None if there is none."""

@@ -1,11 +1,7 @@
 """`recollect threads`: checkpoints of programs, such as LangGraph's."""
 
-from collections.abc import Iterator
-
 import click
 
-from recollect import CheckpointThread, Client
-from recollect._shared.pages import pages
 from recollect.cli.commands import Commands
 from recollect.cli.options import Shell, confirm, with_shell, with_yes
 from recollect.cli.printing import clean, console, json_line, json_lines, local, one_line
@@ -20,7 +16,7 @@ def threads() -> None:
 @with_shell
 def list_(shell: Shell) -> None:
     """List all threads, each with its time and the size of its log."""
-    rows = list(_threads(shell.client))
+    rows = list(shell.client.checkpoints.list_threads(page_size=500))
     if shell.as_json:
         json_lines(rows)
         return
@@ -50,10 +46,3 @@ def delete(shell: Shell, names: tuple[str, ...], yes: bool) -> None:
         else:
             what = f"{size} bytes are removed" if size else "there is no such thread"
             console().print(clean(f"{name}: {what}."))
-
-
-def _threads(client: Client) -> Iterator[CheckpointThread]:
-    for page in pages(
-        lambda token: client.checkpoints.list_threads(page_size=500, page_token=token)
-    ):
-        yield from page.threads

@@ -1,7 +1,6 @@
 """The calls of ConversationService."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -142,15 +141,6 @@ def list_page(
         archived=_number("archived", archived, _ARCHIVED),
     )
     return Call(_LIST, request, read.conversation_page)
-
-
-def next_page(call: ListCall, page: ConversationPage) -> ListCall | None:
-    """Return the call of List for the page after this one; None after the last."""
-    if not page.next_page_token:
-        return None
-    request = pb.ListRequest()
-    request.CopyFrom(call.request)
-    return replace(call, request=fill(request, page_token=page.next_page_token))
 
 
 def load(

@@ -1,7 +1,6 @@
 """The calls of ExternalCommunicationService."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from recollect._shared import read_external as read
 from recollect._shared.calls import parts
@@ -81,17 +80,6 @@ def list_communications(
         open_escalations_only=open_escalations_only,
     )
     return Call(_LIST, request, read.communication_page)
-
-
-def next_communications(
-    call: CommunicationsCall, page: CommunicationPage
-) -> CommunicationsCall | None:
-    """Return the call of ListCommunications for the page after this one; None after the last."""
-    if not page.next_page_token:
-        return None
-    request = pb.ListCommunicationsRequest()
-    request.CopyFrom(call.request)
-    return replace(call, request=fill(request, page_token=page.next_page_token))
 
 
 def get_communication(
@@ -188,15 +176,6 @@ def list_escalations(
         include_resolved=include_resolved,
     )
     return Call(_LIST_ESCALATIONS, request, read.escalation_page)
-
-
-def next_escalations(call: EscalationsCall, page: EscalationPage) -> EscalationsCall | None:
-    """Return the call of ListEscalations for the page after this one; None after the last."""
-    if not page.next_page_token:
-        return None
-    request = pb.ListEscalationsRequest()
-    request.CopyFrom(call.request)
-    return replace(call, request=fill(request, page_token=page.next_page_token))
 
 
 def resolve_escalation(

@@ -1,5 +1,6 @@
 """Rules that delete conversations by themselves."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -74,9 +75,15 @@ class RetentionReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReceiptPage:
-    """A page of receipts, the newest first."""
+    """A page of receipts, the newest first. Iterating over it gives the receipts."""
 
     receipts: tuple[RetentionReceipt, ...]
     """The receipts."""
     next_page_token: str
     """Asks for the page that follows. Empty: there is none."""
+
+    def __iter__(self) -> Iterator[RetentionReceipt]:
+        return iter(self.receipts)
+
+    def __len__(self) -> int:
+        return len(self.receipts)

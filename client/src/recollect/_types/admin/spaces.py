@@ -1,5 +1,6 @@
 """Spaces of a server, and their backups."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -42,12 +43,18 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpacePage:
-    """A page of spaces."""
+    """A page of spaces. Iterating over it gives the spaces."""
 
     spaces: tuple[Space, ...]
     """The spaces, by name."""
     next_page_token: str
     """Asks for the page that follows. Empty: there is none."""
+
+    def __iter__(self) -> Iterator[Space]:
+        return iter(self.spaces)
+
+    def __len__(self) -> int:
+        return len(self.spaces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +113,17 @@ class Backup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceReceiptPage:
-    """A page of the receipts of deleted spaces, the newest first."""
+    """A page of the receipts of deleted spaces, the newest first. Iterating over it gives the
+    receipts.
+    """
 
     receipts: tuple[SpaceReceipt, ...]
     """The receipts."""
     next_page_token: str
     """Asks for the page that follows. Empty: there is none."""
+
+    def __iter__(self) -> Iterator[SpaceReceipt]:
+        return iter(self.receipts)
+
+    def __len__(self) -> int:
+        return len(self.receipts)

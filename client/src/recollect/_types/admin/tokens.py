@@ -1,6 +1,6 @@
 """Tokens of a server."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -51,12 +51,18 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPage:
-    """A page of tokens."""
+    """A page of tokens. Iterating over it gives the tokens."""
 
     tokens: tuple[Token, ...]
     """The tokens, the newest first."""
     next_page_token: str
     """Asks for the page that follows. Empty: there is none."""
+
+    def __iter__(self) -> Iterator[Token]:
+        return iter(self.tokens)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

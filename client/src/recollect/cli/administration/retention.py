@@ -1,12 +1,10 @@
 """`recollect admin retention`: the rules of retention, a trial of any rules, and receipts."""
 
-from collections.abc import Iterator
 from itertools import islice
 
 import click
 
-from recollect import Client, RetentionReceipt, RetiredConversation
-from recollect._shared.pages import pages
+from recollect import RetiredConversation
 from recollect.cli.commands import Commands
 from recollect.cli.options import MAX_NUMBER, Shell, WholeNumber, with_shell
 from recollect.cli.printing import clean, console, json_lines, local, one_line, table_of, warn
@@ -87,7 +85,9 @@ def preview_retention(shell: Shell, rules: str | None, limit: int) -> None:
 @with_shell
 def list_receipts(shell: Shell, limit: int) -> None:
     """List what rules deleted or unindexed, the newest first."""
-    receipts = list(islice(_receipts(shell.client), limit or None))
+    receipts = list(
+        islice(shell.client.admin.list_retention_receipts(page_size=_PAGE), limit or None)
+    )
     if shell.as_json:
         json_lines(receipts)
         return
@@ -95,13 +95,6 @@ def list_receipts(shell: Shell, limit: int) -> None:
         console().print("No rule deleted or unindexed anything yet.")
     for it in receipts:
         _print_retired(it.conversation, f"at {local(it.time)}, ")
-
-
-def _receipts(client: Client) -> Iterator[RetentionReceipt]:
-    for page in pages(
-        lambda token: client.admin.list_retention_receipts(page_size=_PAGE, page_token=token)
-    ):
-        yield from page.receipts
 
 
 def _print_retired(it: RetiredConversation, when: str = "") -> None:

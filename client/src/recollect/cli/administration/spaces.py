@@ -1,12 +1,9 @@
 """`recollect admin spaces`: look after the spaces of the server."""
 
-from collections.abc import Iterator
 from itertools import islice
 
 import click
 
-from recollect import Client, Space, SpaceReceipt
-from recollect._shared.pages import pages
 from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
 from recollect.cli.options import MAX_NUMBER, Shell, WholeNumber, confirm, with_shell, with_yes
@@ -34,7 +31,7 @@ def spaces() -> None:
 @with_shell
 def list_spaces(shell: Shell, query: str | None) -> None:
     """List the spaces with what they hold."""
-    rows = list(all_spaces(shell.client, query))
+    rows = list(shell.client.admin.list_spaces(query=query, page_size=_PAGE))
     if shell.as_json:
         json_lines(rows)
         return
@@ -47,14 +44,6 @@ def list_spaces(shell: Shell, query: str | None) -> None:
             one_line(it.index_problem or ("default" if it.is_default else "")),
         )
     console().print(table if rows else "There is no such space.", soft_wrap=False)
-
-
-def all_spaces(client: Client, query: str | None = None) -> Iterator[Space]:
-    """Yield the spaces that the token administers."""
-    for page in pages(
-        lambda token: client.admin.list_spaces(query=query, page_size=_PAGE, page_token=token)
-    ):
-        yield from page.spaces
 
 
 @spaces.command("create")
@@ -101,7 +90,7 @@ def delete_space(shell: Shell, name: str, yes: bool) -> None:
 @with_shell
 def list_space_receipts(shell: Shell, limit: int) -> None:
     """List the receipts of deleted spaces, the newest first."""
-    rows = list(islice(_receipts(shell.client), limit or None))
+    rows = list(islice(shell.client.admin.list_space_receipts(page_size=_PAGE), limit or None))
     if shell.as_json:
         json_lines(rows)
         return
@@ -113,10 +102,3 @@ def list_space_receipts(shell: Shell, limit: int) -> None:
             *(str(number) for number in (it.conversations, it.external_communications, it.bytes)),
         )
     console().print(table if rows else "No space was deleted.", soft_wrap=False)
-
-
-def _receipts(client: Client) -> Iterator[SpaceReceipt]:
-    for page in pages(
-        lambda token: client.admin.list_space_receipts(page_size=_PAGE, page_token=token)
-    ):
-        yield from page.receipts

@@ -1,13 +1,11 @@
 """`recollect admin tokens`: create, list, rotate and revoke tokens."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
-from recollect import Client, Token
-from recollect._shared.pages import pages
+from recollect import Token
 from recollect._shared.plain import plain
 from recollect.cli.commands import Commands
 from recollect.cli.options import Shell, with_shell
@@ -70,7 +68,7 @@ def tokens() -> None:
 @with_shell
 def list_tokens(shell: Shell, with_ended: bool) -> None:
     """List the tokens, the newest first, without their secrets."""
-    rows = list(_tokens(shell.client, with_ended=with_ended))
+    rows = list(shell.client.admin.list_tokens(include_ended=with_ended, page_size=_PAGE))
     if shell.as_json:
         json_lines(rows)
         return
@@ -90,15 +88,6 @@ def list_tokens(shell: Shell, with_ended: bool) -> None:
             )
         )
     console().print(table if rows else "There is no token.", soft_wrap=False)
-
-
-def _tokens(client: Client, *, with_ended: bool) -> Iterator[Token]:
-    for page in pages(
-        lambda token: client.admin.list_tokens(
-            include_ended=with_ended, page_size=_PAGE, page_token=token
-        )
-    ):
-        yield from page.tokens
 
 
 @tokens.command("create")

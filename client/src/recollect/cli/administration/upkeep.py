@@ -11,7 +11,6 @@ from rich.table import Table
 from recollect import Verification
 from recollect._shared.plain import plain
 from recollect.cli import exits
-from recollect.cli.administration.spaces import all_spaces
 from recollect.cli.options import Shell, with_patient_shell, with_shell
 from recollect.cli.printing import (
     clean,
@@ -86,7 +85,7 @@ def verify(shell: Shell, every: bool, no_wait: bool) -> None:
     """
     names: list[str | None] = [None]
     if every:
-        names = [it.name for it in all_spaces(shell.client)]
+        names = [it.name for it in shell.client.admin.list_spaces()]
     newest = [shell.client.admin.get_verification(space=name) for name in names] if no_wait else []
     started = [shell.client.admin.verify(space=name) for name in names]
     if no_wait:
