@@ -120,6 +120,10 @@ async def test_dates_choose_whole_days_and_moments(server: Any, client: Client) 
                 dates: Any, tool: str = tool, key: str = key, filters: dict[str, str] = filters
             ) -> list[str]:
                 answer = await called(mcp, tool, dateRange=dates, **filters)
+                shown = answer[key] + answer.get("messages", [])
+                assert {it["when"].partition(" February ")[2] for it in shown} == {
+                    "2026, 12:00 UTC"
+                }
                 return sorted(it["date"][8:10] for it in answer[key])
 
             assert await days({"from": "2026-02-14", "to": "2026-02-14"}) == ["14"]
@@ -261,6 +265,7 @@ async def test_recent_goes_back_page_by_page(server: Any, client: Client) -> Non
         1,
         "2026-02-04T00:00:00.000Z",
     )
+    assert listed[1]["when"] == "Wednesday 4 February 2026, 00:00 UTC"
 
 
 async def test_turns_beyond_the_last_are_told_in_the_tools_own_names(

@@ -1,9 +1,15 @@
 """Times as people and models write them."""
 
 import re
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+# `strftime` would write the names in the language of the process.
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
 
 
 def moment(text: str, zone: tzinfo | None, *, ends: bool = False) -> datetime:
@@ -23,3 +29,10 @@ def moment(text: str, zone: tzinfo | None, *, ends: bool = False) -> datetime:
             f"{text!r} is no date such as 2026-02-14, nor a time such as 2026-02-14T09:00:00Z"
         ) from None
     return time if time.tzinfo else time.replace(tzinfo=zone)
+
+
+def readable(time: datetime) -> str:
+    """Return `Wednesday 4 February 2026, 09:30 UTC`: models misjudge the weekday of a date."""
+    time = time.astimezone(UTC)
+    day = f"{_DAYS[time.weekday()]} {time.day} {_MONTHS[time.month - 1]} {time.year}"
+    return f"{day}, {time:%H:%M} UTC"

@@ -64,6 +64,12 @@ Channel = Annotated[
 ]
 
 
+When = Annotated[
+    str,
+    Field(description="The same time to read and to quote: Wednesday 4 February 2026, 09:30 UTC."),
+]
+
+
 class Search(_Input):
     """The arguments of `search_conversations`."""
 
@@ -151,6 +157,7 @@ class Result(_Output):
     turn_range: Turns | None
     matched_turns: list[int] = Field(description="The turns that fit best, best first.")
     date: str
+    when: When
     score: float = Field(
         description="The probability that the answer is here or further down the list."
     )
@@ -169,6 +176,7 @@ class Hit(_Output):
     sender: str | None
     snippet: str
     date: str
+    when: When
     score: float = Field(
         description="The probability that the answer is here or further down the list."
     )
@@ -215,6 +223,7 @@ class Line(_Output):
     sender: str | None
     content: str
     timestamp: str
+    when: When
     tool_calls: list[Call]
     tool_call_id: str | None
 
@@ -245,6 +254,7 @@ class Browsed(_Output):
     conversation_name: str | None
     channel: str
     date: str = Field(description="The time of its newest message.")
+    when: When
     turns: int
     topics: list[str]
     abbreviation: str | None

@@ -7,7 +7,7 @@ from typing import Any
 from recollect import MATCH_END, MATCH_START, AsyncClient, Message, SearchAnswer
 from recollect import DateRange as Span
 from recollect._shared.file_parts import is_part
-from recollect._shared.moments import moment
+from recollect._shared.moments import moment, readable
 from recollect._shared.plain import plain, time_text
 from recollect.mcp import shapes
 from recollect.mcp.bounds import MAX_NOTES, choose, clipped
@@ -68,6 +68,7 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
                 else None,
                 matched_turns=list(it.matched_turns),
                 date=time_text(it.date),
+                when=readable(it.date),
                 score=it.score,
                 topics=list(it.topics),
                 abbreviation=_notes(it.abbreviation),
@@ -82,6 +83,7 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
                 sender=it.sender or None,
                 snippet=_marked(it.snippet),
                 date=time_text(it.date),
+                when=readable(it.date),
                 score=it.score,
             )
             for it in answer.hits
@@ -182,6 +184,7 @@ async def recent_conversations(
                 conversation_name=it.conversation.name or None,
                 channel=it.conversation.channel,
                 date=time_text(it.conversation.update_time),
+                when=readable(it.conversation.update_time),
                 turns=it.conversation.turn_count,
                 topics=list(it.conversation.topics),
                 abbreviation=_notes(it.conversation.abbreviation),
@@ -258,6 +261,7 @@ def _line(message: Message) -> shapes.Line:
         sender=message.sender or None,
         content=message.content,
         timestamp=time_text(message.timestamp),
+        when=readable(message.timestamp),
         tool_calls=[
             shapes.Call(id=it.id, name=it.name, arguments=it.arguments) for it in message.tool_calls
         ],
