@@ -115,6 +115,7 @@ def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: 
     shown = recollect.on_terminal("show", it.id)
     assert "the disk is full 22" in shown.out
     assert "\x1b[1;36malex" in shown.out  # in colour
+    assert " over " not in shown.out
     assert "there is more: --before 3, or --all" in shown.out
     client.conversations.rename(it.id, "The Disk of the Server That Was So Slow Last Night")
     narrow = recollect.on_terminal("list", columns=80, NO_COLOR="1", TERM="dumb").out
@@ -125,6 +126,8 @@ def test_on_a_terminal_people_read_text(recollect: Any, client: Client, talked: 
     phone = recollect.on_terminal("list", columns=40)
     assert "The Disk of the Server That Was So Slow Last Night" in phone.out
     assert f"{it.id} web" in phone.out, "the terminal wraps it, and it can be copied whole"
+    client.conversations.append_turn(it.id, [Message.user("And now?", channel="whatsapp")])
+    assert " over whatsapp" in recollect.on_terminal("show", it.id, "--turns", "1").out
 
 
 def test_a_list_shows_the_name_of_every_conversation(

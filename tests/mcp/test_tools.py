@@ -139,7 +139,7 @@ async def test_fetch_context_answers_turns_word_for_word(
     it = talked(12)
     call = ToolCall("call-1", "df", '{"path": "/"}')
     messages = [
-        Message.user("Grüße\n?"),
+        Message.user("Grüße\n?", channel="whatsapp"),
         Message.assistant("", tool_calls=[call]),
         Message.tool("97%", tool_call_id="call-1"),
     ]
@@ -158,6 +158,7 @@ async def test_fetch_context_answers_turns_word_for_word(
         last["continuation"] == "These are the last 10 turns: earlier ones have the numbers 1 to 3."
     )
     assert last["messages"][-3]["content"] == "Grüße\n?"
+    assert [line["channel"] for line in last["messages"][-4:-1]] == [None, "whatsapp", None]
     assert last["messages"][-2]["toolCalls"] == [
         {"id": "call-1", "name": "df", "arguments": '{"path": "/"}'}
     ]

@@ -232,6 +232,8 @@ def print_message(out: Console, message: Message, margin: str = "") -> None:
     head.append_text(
         one_line(message.sender_name or message.sender or message.role.value, _STYLES[message.role])
     )
+    if message.channel:  # it came over another channel than the conversation's
+        head.append_text(clean(f"  over {message.channel}", "dim"))
     out.print(head)
     indent = " " * len(margin)
     if message.thinking_text:

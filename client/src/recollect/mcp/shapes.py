@@ -221,6 +221,9 @@ class Line(_Output):
     turn_number: int
     role: str
     sender: str | None
+    channel: str | None = Field(
+        description="The channel that it came over. Null where it is the conversation's."
+    )
     content: str
     timestamp: str
     when: When

@@ -259,6 +259,7 @@ def _line(message: Message) -> shapes.Line:
         turn_number=message.turn_number,
         role=message.role.value,
         sender=message.sender or None,
+        channel=message.channel or None,
         content=message.content,
         timestamp=time_text(message.timestamp),
         when=readable(message.timestamp),
