@@ -66,7 +66,8 @@ def messages(draw: st.DrawFn) -> list[Message]:
         made.append(
             Message(
                 role, draw(HOSTILE), timestamp=sequence, sequence=sequence, turn_number=turn, sender=draw(HOSTILE),
-                tool_calls=calls, tool_call_id=draw(st.sampled_from("abc")) if role is Role.TOOL else "", attachments=files,
+                sender_name=draw(HOSTILE), tool_calls=calls,
+                tool_call_id=draw(st.sampled_from("abc")) if role is Role.TOOL else "", attachments=files,
             )
         )  # fmt: skip
     return made
@@ -433,6 +434,28 @@ def test_agents_are_named_where_several_speak() -> None:
     assert 'sender="bo">Ho' in several
     assert 'sender="cy">Ha' in several
     assert "sender" not in FORMS[XML].render(conversation(*messages[:2]), "")
+
+
+def test_a_display_name_stands_before_the_address_that_proves_who_speaks() -> None:
+    hanan, other = "4917012345678", "4917087654321"
+    messages = [
+        Message(Role.USER, "Hi", 1, 2, 1, sender=hanan, sender_name="Hanan"),
+        Message(Role.USER, "Ho", 2, 3, 2, sender=other, sender_name="Hanan"),
+        Message(Role.USER, "Ha", 3, 4, 3, sender="bo", sender_name="bo"),
+    ]
+    contents = orjson.loads(FORMS[OPENAI].render(conversation(*messages), ""))
+    assert [it["content"] for it in contents] == [
+        f"Hanan ({hanan}): Hi",
+        f"Hanan ({other}): Ho",
+        "bo: Ha",
+    ]
+    assert f'sender="Hanan ({other})"' in FORMS[XML].render(conversation(*messages), "")
+    elsewhere = [Candidate(THERE, it, 0.5, "made up") for it in messages]
+    cold = Packed(Tier.COLD, 9_000, elsewhere)
+    about = {THERE: About("", "web", 1, 2, "")}
+    context = Context(Packed(Tier.HOT), Packed(Tier.WARM), cold, about=about)
+    assert f"Hanan ({hanan}): Hi" in FORMS[RECALL].render(context, "")
+    assert f'sender="Hanan ({hanan})"' in FORMS[XML].render(context, "")
 
 
 def test_senders_are_named_where_several_speak() -> None:

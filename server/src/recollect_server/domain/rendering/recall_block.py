@@ -10,6 +10,7 @@ from recollect_server.domain.rendering.form import Form, attachment_line, tokens
 from recollect_server.domain.rendering.spoken import (
     condensed_text,
     days_text,
+    sender_of,
     speaker,
     turns_text,
     waiting_calls,
@@ -131,7 +132,7 @@ def _message_line(message: Message) -> str:
         *(f"[called {call.name} {call.arguments}]" for call in message.tool_calls),
     ]
     parts += map(attachment_line, message.attachments)
-    return f"  {speaker(message.sender, message.role)}: {one_line(' '.join(part for part in parts if part))}".rstrip()
+    return f"  {speaker(sender_of(message), message.role)}: {one_line(' '.join(part for part in parts if part))}".rstrip()
 
 
 def _line(text: str, most: int = _MOST) -> str:

@@ -152,8 +152,18 @@ def waiting_calls(messages: Sequence[Message]) -> list[ToolCall]:
 def said_by(message: Message) -> str:
     """Return the text of a message, and before it the name of the user who wrote it."""
     text = text_of(message)
-    named = message.role is Role.USER and message.sender and text
-    return f"{speaker(message.sender, message.role)}: {text}" if named else text
+    sender = sender_of(message) if message.role is Role.USER and text else ""
+    return f"{speaker(sender, message.role)}: {text}" if sender else text
+
+
+def sender_of(message: Message) -> str:
+    """Return who wrote a message: the display name, where it is known, and the address behind it.
+
+    The address stays, because a name proves nothing and two senders may have the same.
+    """
+    name = one_line(message.sender_name)
+    is_known = name and message.sender and name != message.sender
+    return f"{name} ({message.sender})" if is_known else message.sender
 
 
 def speaker(sender: str, role: str) -> str:

@@ -16,6 +16,7 @@ from recollect_server.domain.rendering.spoken import (
     NO_RESULT_YET,
     condensed_text,
     days_text,
+    sender_of,
     several_speak,
     turns_text,
     waiting_calls,
@@ -196,7 +197,7 @@ def _source(source: Source, place: Source | None = None) -> str:
 
 def _recalled(message: Message) -> str:
     attributes = _attributes(
-        turn=message.turn_number, role=message.role.value, sender=message.sender
+        turn=message.turn_number, role=message.role.value, sender=sender_of(message)
     )
     return f"<message{attributes}>{_inside(message)}</message>"
 
@@ -206,7 +207,7 @@ def _message(message: Message, **more: str) -> str:
         **more,
         turn=message.turn_number,
         role=message.role.value,
-        sender=message.sender,
+        sender=sender_of(message),
         time=to_text(message.timestamp),
         call=message.tool_call_id if message.role is Role.TOOL else "",
     )
@@ -264,7 +265,7 @@ def _own_message(
     attributes = _attributes(
         turn=message.turn_number,
         role=message.role.value,
-        sender=message.sender if is_named and message.role is not Role.TOOL else "",
+        sender=sender_of(message) if is_named and message.role is not Role.TOOL else "",
         time=f"{to_text(message.timestamp)[:16]}Z" if is_user else "",
         call=message.tool_call_id if message.role is Role.TOOL else "",
         note=note,

@@ -34,7 +34,7 @@ from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.rendering.spoken import speaker
+from recollect_server.domain.rendering.spoken import sender_of, speaker
 from recollect_server.domain.routing import Place
 from recollect_server.domain.text import counted
 from recollect_server.domain.time import to_text
@@ -282,7 +282,7 @@ _NOTHING = "Nothing was said in this conversation yet."
 
 
 def _line(message: Message) -> str:
-    who = speaker(message.sender, "you" if message.role is Role.USER else "agent")
+    who = speaker(sender_of(message), "you" if message.role is Role.USER else "agent")
     words = " ".join(message.content.split())
     when = to_text(message.timestamp)[:16].replace("T", " ")
     return f"{when} {who}: {words if len(words) <= _SHOWN else words[: _SHOWN - 1].rstrip() + '…'}"
