@@ -28,7 +28,7 @@ async def test_the_newest_conversations_are_resources_with_their_last_turns(
         listed = (await mcp.list_resources()).resources
         assert [(it.uri, it.title) for it in listed] == [
             (f"recollect://conversation/{newer.id}", "Twelve"),
-            (f"recollect://conversation/{older.id}", None),
+            (f"recollect://conversation/{older.id}", "apricot 1"),
         ]
         assert "answer 3" in str(listed[1].description) or "apricot" in str(listed[1].description)
         [content] = (await mcp.read_resource(listed[0].uri)).contents
