@@ -117,3 +117,20 @@ def test_a_write_that_began_before_the_folder_was_replaced_is_not_acknowledged(
     (tmp_path / "away").rename(server.data_dir)
     service.append(name, user("two"), request_id="r")
     assert contents(service, name) == ["one", "two"]
+
+
+def test_a_space_whose_folder_is_away_gets_no_other_in_its_place(
+    server: RunningServer, service: Service, tmp_path: Path
+) -> None:
+    """A folder that was made anew took new conversations, which went when the first came back."""
+    name, folder, away = service.conversation_of("one"), server.folder.parent, tmp_path / "away"
+    folder.rename(away)
+    for call in (service.create, lambda: service.append(name, user("two"), request_id="r")):
+        failure = failure_of(call)
+        assert (failure.code, failure.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
+    (space,) = server.app.spaces.open_now()
+    assert not space._space.repair(lambda: False)  # as its job does every second
+    assert not folder.exists()
+    away.rename(folder)
+    service.append(name, user("two"), request_id="r")
+    assert contents(service, name) == ["one", "two"]

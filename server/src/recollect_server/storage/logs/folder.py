@@ -77,7 +77,8 @@ class FolderStore:
         """`root` is the folder of the conversations. `sync` False trusts the system's cache
         (setting `durability: os`). `check` is called before every change.
         """
-        self._check = check
+        self._check_data = check
+        self._identity: tuple[int, int] | None = None  # of the space's folder
         self.root = root
         """Folder of the conversations, where the index and the vectors are kept too."""
         self.sharing: Sharing | None = None
@@ -93,6 +94,27 @@ class FolderStore:
     ) -> "FolderStore":
         """Return the store of a space in a data folder."""
         return cls(data_dir / space / "conversations", sync=sync, check=check)
+
+    def _check(self) -> None:
+        """Raise OSError if the folder of all data, or that of the space, is no longer the one that
+        this process has written to.
+        """
+        self._check_data()
+        folder = self.root.parent
+        try:
+            status = folder.stat()
+        except FileNotFoundError:
+            found = None
+        else:
+            found = (status.st_dev, status.st_ino)
+        if self._identity is None:
+            self._identity = found
+        elif found != self._identity:
+            raise OSError(
+                errno.ESTALE,
+                f"the folder {folder} of the space was moved, removed or replaced under this"
+                " server: put it back, or start the server again",
+            )
 
     # Append and read ------------------------------------------------------------------------------
 
