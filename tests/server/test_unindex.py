@@ -47,7 +47,7 @@ def long_one(service: Service, time: Timestamp) -> str:
     """Begin a conversation of `LONG` messages of a time."""
     conversation_id = service.create("web", create_time=time).id
     texts = [f"{WORD} number{at} pangolin{' and some more' * 8}" for at in range(LONG)]
-    texts[0] = f"{WORD} number0"  # the row of the conversation shows it
+    texts[0] = f"{WORD} number0 is what we begin with"  # the row of the conversation shows it
     for at in range(0, LONG, 300):
         messages = [user(text, timestamp=time) for text in texts[at : at + 300]]
         service.append(conversation_id, *messages)
