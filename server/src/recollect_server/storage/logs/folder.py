@@ -104,12 +104,12 @@ class FolderStore:
         try:
             status = folder.stat()
         except FileNotFoundError:
-            found = None
+            identity = None
         else:
-            found = (status.st_dev, status.st_ino)
+            identity = (status.st_dev, status.st_ino)
         if self._identity is None:
-            self._identity = found
-        elif found != self._identity:
+            self._identity = identity
+        elif identity != self._identity:
             raise OSError(
                 errno.ESTALE,
                 f"the folder {folder} of the space was moved, removed or replaced under this"
