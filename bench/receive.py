@@ -120,7 +120,7 @@ def fill(index: Index, contacts: int, threads: int, mails: int) -> None:
     Message-IDs.
     """
     columns = (
-        "id, channel, create_time, update_time, title, opening, topics, participants, turn_count, message_count, manually_named,"
+        "id, channel, create_time, update_time, title, request, topics, participants, turn_count, message_count, manually_named,"
         " pinned, model, contact, group_id, thread_id, subject, usage_input, usage_output, cost_total, text_bytes,"
         " compressed_through, abbreviated_through"
     )

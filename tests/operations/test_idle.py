@@ -119,10 +119,10 @@ def test_a_server_that_nobody_calls_rests_and_serves_the_next_call_at_once(
     # Measured on a busy machine with two cores: 0.06 to 0.24 %, 10 to 18 wake-ups a second, of
     # which gRPC's own threads are 0.06 % and 12. Before jobs rested: 0.5 % and 65.
     most = {
-        "empty": Cost(0.3, 22, 90),
-        "written": Cost(0.3, 22, 94),
+        "empty": Cost(0.3, 22, 92),
+        "written": Cost(0.3, 22, 96),
         "embedder": Cost(0.3, 22, 150),
-        "postgres": Cost(0.4, 30, 112),
+        "postgres": Cost(0.4, 30, 114),
     }
     with ExitStack() as stack:
         servers = {

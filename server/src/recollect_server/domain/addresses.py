@@ -16,8 +16,6 @@ from email.utils import parseaddr
 from functools import lru_cache
 from itertools import chain
 
-import phonenumbers
-
 EMAIL, WHATSAPP, DISCORD, CLI, WEB = "email", "whatsapp", "discord", "cli", "web"
 
 OWNERS_ALONE = frozenset({WEB, CLI})
@@ -38,9 +36,6 @@ _PHONE = re.compile(r"\+?[0-9 ().\-/]*")
 _PERSONAL = frozenset({"s.whatsapp.net", "c.us"})
 _LEFT_OUT = {"52": (2, "1"), "54": (2, "9"), "55": (4, "9")}
 """By country: where a digit stands that providers write or leave out."""
-_MOBILE = frozenset(
-    {phonenumbers.PhoneNumberType.MOBILE, phonenumbers.PhoneNumberType.FIXED_LINE_OR_MOBILE}
-)
 _DECLARED_PHONE = re.compile(r"[0-9]+")
 _DECLARED = {
     # a number, an id on a server of accounts (not on one of groups, lists and channels), or an id
@@ -216,6 +211,8 @@ def _international(digits: str) -> str:
     """Return a number without what is called within its country alone: `+49 (0)30 1234`, and in
     Argentina `+54 11 15 1234-5678`.
     """
+    import phonenumbers  # the rules of all countries: 4 MiB that most servers never need
+
     with suppress(phonenumbers.NumberParseException):
         parsed = phonenumbers.parse(f"+{digits}", None)
         if phonenumbers.is_possible_number(parsed):
@@ -226,7 +223,12 @@ def _international(digits: str) -> str:
 
 def _is_mobile(digits: str) -> bool:
     """Return whether the plan of a country has a number for mobile telephones."""
+    import phonenumbers
+
     with suppress(phonenumbers.NumberParseException):
         kind = phonenumbers.number_type(phonenumbers.parse(f"+{digits}", None))
-        return kind in _MOBILE
+        return kind in (
+            phonenumbers.PhoneNumberType.MOBILE,
+            phonenumbers.PhoneNumberType.FIXED_LINE_OR_MOBILE,
+        )
     return False

@@ -83,7 +83,8 @@ def break_seal(folder: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    with os.fdopen(open_transcript(path, os.O_RDONLY), "rb") as file:
+    # a link to it is followed, as SQLite does
+    with os.fdopen(open_transcript(path.resolve(), os.O_RDONLY), "rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
