@@ -168,7 +168,12 @@ class Racer:
                     if answer.HasField("conversation"):
                         stored = answer.conversation
                         self._begun(stored.conversation.id)
-                        request_id = f"{request.channel} {request.provider_message_id}"
+                        # an id is the sender's own at the place that it comes from
+                        place = request.cli.session_name or request.web.conversation_id
+                        request_id = (
+                            f"{request.channel} {request.sender} {place} "
+                            f"{request.provider_message_id}"
+                        )
                         self._stored(request_id, stored.conversation.id, stored.messages)
                     elif answer.HasField("command_reply"):
                         self._begun(answer.command_reply.conversation.id)
