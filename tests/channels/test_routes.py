@@ -15,7 +15,6 @@ from recollect_server.domain.routing import Place
 from recollect_server.services.space import overlay
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.routes import Routes
-from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.writer import Writer
@@ -23,6 +22,7 @@ from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.record import Entry, encode
 from ulid import ULID
 
+from tests.at_rest import INDEX
 from tests.channels.conftest import ALEX, Post, home
 from tests.conftest import RunningServer
 from tests.server.conftest import agent, failure_of, transcript
@@ -193,12 +193,12 @@ def test_what_an_index_said_that_was_lost_is_asked_of_the_next(
     server.stop()
     server = start_server()
     post = reach(server)
-    connection = apsw.Connection(str(server.folder / NAME))
+    connection = apsw.Connection(str(server.folder / INDEX))
     connection.set_busy_timeout(5000)
     connection.execute("DELETE FROM mail")
     connection.close()
     assert home(post.mail("Which tiles?", "<b@mail>", "<a@mail>")) != first  # as the index says
-    (server.folder / NAME).unlink()
+    (server.folder / INDEX).unlink()
     more = count()
 
     def goes_home() -> bool:
@@ -246,6 +246,6 @@ def test_a_new_index_is_asked_once_it_has_taken_in_all(
     monkeypatch.setattr(Writer, "_take_in", late)
     monkeypatch.setattr(Routing, "pinned", counted_pinned)
     monkeypatch.setattr(Index, "settle", settled)
-    (server.folder / NAME).unlink()
+    (server.folder / INDEX).unlink()
     until(lambda: homes)
     assert set(homes) == {first}

@@ -23,8 +23,8 @@ from recollect_server.domain.conversation import Conversation as Folded
 from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
-from recollect_server.storage.logs.reader import scan
 
+from tests.at_rest import lines_of
 from tests.client_cli.conftest import Counts, Run, counts_of
 
 START = 1_714_557_600_000
@@ -33,7 +33,7 @@ START = 1_714_557_600_000
 def contents(path: Path) -> list[AnyContent]:
     """Return the contents of a transcript's lines, without the conversation's id."""
     listed: list[AnyContent] = []
-    for line in scan(path):
+    for line in lines_of(path):
         assert line.entry is not None, line.damage
         content = line.entry.content
         listed.append(replace(content, id="conv-") if isinstance(content, Began) else content)
@@ -156,7 +156,7 @@ def test_metadata_is_exported_by_key_so_that_two_exports_are_the_same_bytes(
 def test_every_turn_of_an_export_is_one_batch(run: Run, client: Client, tmp_path: Path) -> None:
     name = f"{fill(client)}.jsonl"
     run("export", "-d", tmp_path / "out")
-    stamps = [line.entry.stamp for line in scan(tmp_path / "out" / name) if line.entry]
+    stamps = [line.entry.stamp for line in lines_of(tmp_path / "out" / name) if line.entry]
     assert [stamp.batch for stamp in stamps[1:7]] == [
         (1, 4),
         (2, 4),

@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.message import Message, Role
-from recollect_server.storage.logs.reader import scan
 
+from tests.at_rest import lines_of
 from tests.crash.digest import digest, gaps_in_the_update_log, rebuilt_digest
 from tests.crash.history import (
     Call,
@@ -174,7 +174,7 @@ def by_conversation(calls: Sequence[Call]) -> dict[str, list[Call]]:
 
 def in_transcript(path: Path) -> tuple[Stored, ...]:
     """Return the messages of a transcript."""
-    contents = [line.entry.content for line in scan(path) if line.entry]
+    contents = [line.entry.content for line in lines_of(path) if line.entry]
     return tuple(
         Stored(message.sequence, message.turn_number, message.role is Role.USER, message.content)
         for message in contents

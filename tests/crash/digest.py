@@ -7,9 +7,8 @@ from pathlib import Path
 
 import apsw
 from recollect_server.domain.ids import SEQUENCE_BITS
-from recollect_server.domain.time import system_clock
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.logs.folder import FolderStore
+
+from tests.at_rest import opened
 
 Digest = dict[str, list[tuple[object, ...]]]
 
@@ -71,7 +70,7 @@ def rebuilt_digest(folder: Path, beside: Path) -> Digest:
     beside.mkdir()
     for path in folder.glob("*.jsonl"):
         shutil.copy(path, beside)
-    recover(FolderStore(beside), system_clock, no_progress).index.close()
+    opened(beside).close()
     return digest(beside)
 
 

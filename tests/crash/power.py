@@ -15,14 +15,11 @@ from recollect_server.domain.conversation import CALLER, NoteRecord, Party
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.time import system_clock
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Appended, Conversations
 from recollect_server.services.removals import Removals
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.logs.folder import FolderStore
 
+from tests.at_rest import opened
 from tests.crash.checker import by_conversation, in_transcript
 from tests.crash.disk import Disk, Killed
 from tests.crash.history import Call, History, Stored, judge, judge_last
@@ -37,20 +34,18 @@ class Life:
     def __init__(self, root: Path) -> None:
         self._lock = FolderLock(root / "data")
         try:
-            self._logs = FolderStore(root / FOLDER)
-            self.index = recover(self._logs, system_clock, no_progress).index
+            self._opened = opened(root / FOLDER)
         except BaseException:
             self._lock.release()
             raise
-        space = Space(self._logs, self.index, system_clock)
+        self.index, space = self._opened.index, self._opened.space
         self.conversations = Conversations(space)
         self.notes = ConversationNotes(space)
         self.removals = Removals(space)
 
     def end(self) -> None:
         """Close the logs and the index."""
-        self._logs.close()
-        self.index.close()
+        self._opened.close()
         self._lock.release()
 
     def send(self, call: Call) -> object:

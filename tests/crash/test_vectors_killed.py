@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 from recollect import Client, Message
-from recollect_server.services.upkeep.recovery import no_progress
-from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index import checking as index
-from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.vectors import checking as vectors
 
+from tests.at_rest import problems
 from tests.crash.load import process
 from tests.waiting import until
 
@@ -58,6 +56,5 @@ def test_a_server_that_is_killed_while_it_embeds_goes_on_where_it_was(
         )
         server.popen.terminate()
         server.popen.wait()
-    done = verify(FolderStore(folder), no_progress)
-    assert done.problems == []
+    assert problems(folder) == []
     assert vectors.state_of(folder).vectors == _MESSAGES * (len(ids) - 1)

@@ -14,8 +14,8 @@ from recollect.v1 import external_communication_service_pb2 as external
 from recollect_server import app
 from recollect_server.domain.time import system_clock
 from recollect_server.settings import Settings
-from recollect_server.storage.index.file import NAME
 
+from tests.at_rest import INDEX
 from tests.conftest import LOOPBACK, Start
 from tests.credentials.conftest import Caller, Callers, grant, tokens_of
 from tests.server.conftest import failure_in, user
@@ -115,7 +115,7 @@ def test_a_stream_whose_space_takes_long_to_open_ends_with_its_token(
     with Client(first.target, space="ada") as client:
         client.conversations.create("web")
     first.stop()
-    (tmp_path / "cold" / "ada" / "conversations" / NAME).unlink()
+    (tmp_path / "cold" / "ada" / "conversations" / INDEX).unlink()
     is_read = threading.Event()
 
     def progress(_: int, of: int) -> None:

@@ -8,14 +8,10 @@ from pathlib import Path
 import pytest
 from recollect_server.domain.external import Direction
 from recollect_server.domain.filters import CommunicationFilter
-from recollect_server.domain.time import system_clock
 from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.logs.folder import FolderStore
 
+from tests.at_rest import opened, problems
 from tests.faults.conftest import library
 from tests.faults.lives import EARLY, LATE, SHORT, Case, answers_in, lives
 
@@ -35,9 +31,8 @@ CASES: dict[str, Case] = {
 def check(life: Path) -> None:
     """Start on the files that a life left, and check them."""
     answers = answers_in(life)
-    folder = FolderStore(life / "data")
-    index = recover(folder, system_clock, no_progress).index
-    external = External(CommunicationStore(Space(folder, index, system_clock)))
+    here = opened(life / "data")
+    external = External(CommunicationStore(here.space))
     try:
         communications = external.page(CommunicationFilter(), 10, None).communications
         stored_texts = {
@@ -70,9 +65,8 @@ def check(life: Path) -> None:
         )
         assert len(replies) <= 1
     finally:
-        folder.close()
-        index.close()
-    assert verify(folder, no_progress).problems == []
+        here.close()
+    assert problems(life / "data") == []
 
 
 @pytest.mark.parametrize("case", CASES)

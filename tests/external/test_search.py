@@ -6,9 +6,9 @@ import apsw
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.external import EmailHeaders, Provenance
-from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.migrations import MIGRATIONS, contact_names
 
+from tests.at_rest import INDEX
 from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
@@ -124,7 +124,7 @@ def test_verify_sees_words_that_are_missing(outside: Outside, server: RunningSer
     name = outside.write("zebra one").communication.id
     server.stop()
     assert run("verify", "--data-dir", server.data_dir).exit_code == 0
-    with apsw.Connection(str(server.folder / NAME)) as connection:
+    with apsw.Connection(str(server.folder / INDEX)) as connection:
         connection.execute("INSERT INTO external_fts(external_fts) VALUES('delete-all')")
     connection.close()
     result = run("verify", "--data-dir", server.data_dir)
@@ -139,8 +139,8 @@ def test_an_index_of_the_version_before_is_filled_from_the_transcripts(
     cursor = watch().ready().cursor
     before, response = answers(outside), find(outside, "zebra")
     server.stop()
-    epoch = epoch_of(server.folder / NAME)
-    as_before(server.folder / NAME)
+    epoch = epoch_of(server.folder / INDEX)
+    as_before(server.folder / INDEX)
     server = start_server()
     again = meet(server)
     assert answers(again) == before
@@ -149,7 +149,7 @@ def test_an_index_of_the_version_before_is_filled_from_the_transcripts(
     assert again.trust(name, KNOWN, request_id="t-1") == before[name].communication  # type: ignore[attr-defined]
     assert watch(cursor, server).ready().updates[0].reset
     server.stop()
-    assert epoch_of(server.folder / NAME) == epoch  # it was brought up, and not made anew
+    assert epoch_of(server.folder / INDEX) == epoch  # it was brought up, and not made anew
     assert run("verify", "--data-dir", server.data_dir).exit_code == 0
 
 

@@ -6,13 +6,10 @@ from typing import Any
 import grpc
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
-from recollect_server.domain.time import system_clock
 from recollect_server.services.external.external import External
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.logs.folder import FolderStore
 
+from tests.at_rest import opened
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch
 from tests.server.conftest import at_once
@@ -172,9 +169,8 @@ def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_th
     tmp_path: Path,
 ) -> None:
     """A watcher that missed 200 messages of a megabyte must not be read for all at once."""
-    folder = FolderStore(tmp_path, sync=False)
-    index = recover(folder, system_clock, no_progress).index
-    external = External(CommunicationStore(Space(folder, index, system_clock)))
+    here = opened(tmp_path, sync=False)
+    index, external = here.index, External(CommunicationStore(here.space))
     begin = index.external.newest(0)[0]
     for number in range(4):
         external.receive("email", "ann", f"mail-{number}", "x" * 1000, (), None)
@@ -189,5 +185,4 @@ def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_th
     assert max(sum(at in whole.places for at in part) for part in parts) == 2
     # one that is larger alone is not held back
     assert index.external.changes(begin, 200, 1).rows == whole.rows[:1]
-    folder.close()
-    index.close()
+    here.close()

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recollect_server.storage.logs.reader import scan
 
+from tests.at_rest import lines_of
 from tests.programs import Forked
 from tests.server.conftest import Service, agent, code_of, failure_of, server_process, user
 from tests.streaming.conftest import Subscriber
@@ -83,7 +83,7 @@ def fill_up(folder: Path) -> Path:
 def contents(folder: Path, conversation_id: str) -> list[str]:
     """Return the messages of a transcript, whose every line must be whole."""
     path = folder / "default/conversations" / f"{conversation_id}.jsonl"
-    lines = list(scan(path))
+    lines = lines_of(path)
     assert all(line.entry is not None for line in lines)
     assert lines[-1].end == path.stat().st_size
     return [line.entry.content.content for line in lines[1:] if line.entry]  # type: ignore[union-attr]

@@ -10,14 +10,10 @@ from pathlib import Path
 import pytest
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.time import system_clock
 from recollect_server.services.conversations import Conversations
-from recollect_server.services.space.space import Space
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.reader import scan
 
+from tests.at_rest import lines_of, opened, problems
 from tests.faults.lives import EARLY, LATE, SHORT, Case, answers_in, lives
 
 pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hundreds of lives
@@ -25,7 +21,7 @@ pytestmark = [pytest.mark.usefixtures("no_log"), pytest.mark.timeout(600)]  # hu
 
 def stored(folder: FolderStore, conversation_id: str) -> list[str]:
     """Return the contents of a transcript, whose every line must be whole."""
-    lines = list(scan(folder.path(conversation_id)))
+    lines = lines_of(folder.path(conversation_id))
     assert all(line.entry is not None for line in lines)
     return [
         line.entry.content.content
@@ -37,9 +33,8 @@ def stored(folder: FolderStore, conversation_id: str) -> list[str]:
 def check(life: Path) -> None:
     """Start on the files that a life left, and check them."""
     answers = answers_in(life)
-    folder = FolderStore(life / "data")
-    index = recover(folder, system_clock, no_progress).index
-    conversations = Conversations(Space(folder, index, system_clock))
+    here = opened(life / "data")
+    conversations = Conversations(here.space)
     deleted = {it["id"]: it["told"] for it in answers if it["what"] == "delete"}
     try:
         for conversation_id in {
@@ -49,13 +44,13 @@ def check(life: Path) -> None:
                 it for it in answers if it["what"] == "append" and it["id"] == conversation_id
             ]
             if conversation_id in deleted:
-                is_deleted = not folder.path(conversation_id).exists()
+                is_deleted = not here.logs.path(conversation_id).exists()
                 assert is_deleted or deleted[conversation_id] != "done"
                 if is_deleted:
                     with pytest.raises(ConversationNotFound):
                         conversations.get(conversation_id)
                     continue
-            stored_texts = stored(folder, conversation_id)
+            stored_texts = stored(here.logs, conversation_id)
             present = [it for it in appends if it["texts"][0] in stored_texts]
             assert stored_texts == [
                 text for it in present for text in it["texts"]
@@ -71,7 +66,7 @@ def check(life: Path) -> None:
                     draft_id="",
                 )
                 assert answer.duplicate == (it in present)
-            assert sorted(stored(folder, conversation_id)) == sorted(
+            assert sorted(stored(here.logs, conversation_id)) == sorted(
                 text for it in appends for text in it["texts"]
             )
             named = any(
@@ -81,9 +76,8 @@ def check(life: Path) -> None:
             )
             assert not named or conversations.get(conversation_id).title == "Named"
     finally:
-        folder.close()
-        index.close()
-    assert verify(folder, no_progress).problems == []
+        here.close()
+    assert problems(life / "data") == []
 
 
 CASES: dict[str, Case] = {

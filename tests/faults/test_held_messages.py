@@ -9,9 +9,9 @@ import pytest
 from recollect.v1.message_pb2 import ToolCall
 from recollect_server.services.space.overlay import Overlay
 from recollect_server.services.space.pending import PendingWrites
-from recollect_server.storage.logs.reader import scan
 from structlog.testing import capture_logs
 
+from tests.at_rest import lines_of
 from tests.conftest import RunningServer, Start
 from tests.faults.conftest import Disk
 from tests.server.conftest import (
@@ -36,7 +36,7 @@ def said(service: Service, conversation_id: str) -> list[tuple[int, int, str]]:
 
 
 def is_whole(server: RunningServer, conversation_id: str) -> bool:
-    lines = list(scan(transcript(server, conversation_id)))
+    lines = lines_of(transcript(server, conversation_id))
     return (
         all(line.entry is not None for line in lines)
         and lines[-1].end == transcript(server, conversation_id).stat().st_size

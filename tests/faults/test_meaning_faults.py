@@ -33,13 +33,13 @@ from recollect_server.jobs.upkeep import UpdatePruner
 from recollect_server.services.recall.embedding_plan import Planner
 from recollect_server.services.recall.meaning import Copy, Meaning
 from recollect_server.storage.index import checking
-from recollect_server.storage.index.file import NAME as INDEX
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.vectors import checking as vector_checking
 from recollect_server.storage.vectors.file import NAME
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 from structlog.testing import capture_logs
 
+from tests.at_rest import INDEX
 from tests.conftest import Start
 from tests.server.conftest import Connect, Service, answers
 from tests.waiting import until, until_embedded

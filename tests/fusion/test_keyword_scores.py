@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
-from recollect_server.domain.time import system_clock
-from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import read_postings
 from recollect_server.storage.index.words import MAX_TEXT, Term, choose_terms
-from recollect_server.storage.logs.folder import FolderStore
 
 from bench.corpus import Corpus, Made, write_conversation, write_transcripts
+from tests.at_rest import INDEX, opened
 from tests.cases import each
 
 _CORPUS = Corpus(1_500, words_per_message=30)
@@ -41,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def index(folder: Path) -> Iterator[Index]:
-    index = recover(FolderStore(folder), system_clock, no_progress).index
+    index = opened(folder).index
     yield index
     index.close()
 
@@ -49,7 +46,7 @@ def index(folder: Path) -> Iterator[Index]:
 @pytest.fixture(scope="module")
 def connection(index: Index, folder: Path) -> Iterator[apsw.Connection]:
     index.settle()
-    connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+    connection = apsw.Connection(str(folder / INDEX), flags=apsw.SQLITE_OPEN_READONLY)
     yield connection
     connection.close()
 
@@ -172,9 +169,7 @@ def test_words_of_one_stem_count_once_among_those_that_are_looked_up(index: Inde
 
 def test_others_keep_their_scores_while_a_message_is_removed(tmp_path: Path) -> None:
     write_conversation(tmp_path, Made(1, ["zebra", "zebra crossing", "a zebra " * 100]))
-    index = recover(
-        FolderStore(tmp_path / "default" / "conversations"), system_clock, no_progress
-    ).index
+    index = opened(tmp_path / "default" / "conversations").index
     terms = index.search.terms("zebra").chosen
     before, during = (index.search.keyword(terms, Scope(), None) for _ in range(2))
     expected = before.best(3)

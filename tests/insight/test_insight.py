@@ -20,8 +20,8 @@ from recollect import (
 from recollect_server import app
 from recollect_server.settings import Settings
 from recollect_server.storage.index.activity_tables import MISSING
-from recollect_server.storage.index.file import NAME, SEAL
 
+from tests.at_rest import INDEX, SEAL
 from tests.conftest import LOOPBACK, MovableClock, Start
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
@@ -281,7 +281,7 @@ def test_answers_follow_changes_at_once_and_an_index_made_anew_has_the_same(
         assert [it.label for it in client.insight.list_topics().topics] == ["disk", "taxes"]
         assert client.insight.usage(date_range=DateRange(at(7), at(14))).rows == ()
         before = everything(client)
-    index = server.folder / NAME
+    index = server.folder / INDEX
     server.stop()
     for suffix in ("", SEAL):
         index.with_name(index.name + suffix).unlink()

@@ -5,9 +5,9 @@ import time
 import apsw
 import pytest
 from recollect_server.storage.index.analysis import MARKER, MARKER_END, MARKERS
-from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.migrations import MIGRATIONS
 
+from tests.at_rest import INDEX
 from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service
@@ -72,7 +72,7 @@ def test_a_message_cannot_write_the_marker_of_a_language_into_the_index(
     conversation = service.conversation_of(f"{words} {MARKER}de0 harbour")
     assert service.found("harbour") == [conversation]
     assert service.found("199") == [conversation]
-    with apsw.Connection(str(server.folder / NAME)) as connection:
+    with apsw.Connection(str(server.folder / INDEX)) as connection:
         query = "SELECT count(*) FROM turns_vocabulary WHERE term >= ? AND term < ?"
         assert connection.execute(query, (MARKER, MARKER_END)).get <= 1  # of its own language
     connection.close()
@@ -146,7 +146,7 @@ def test_an_index_with_hindi_of_a_version_with_two_spellings_is_made_anew(
     service.conversation_of(text)
     server.stop()
     step = next(it for it in MIGRATIONS if it.__name__ == "_spellings_of_hindi")
-    with apsw.Connection(str(server.folder / NAME)) as connection:
+    with apsw.Connection(str(server.folder / INDEX)) as connection:
         step(connection)
     connection.close()
     verified = run("verify", "--data-dir", server.data_dir)
@@ -166,7 +166,7 @@ def test_deleting_a_message_takes_its_stems_along(service: Service, server: Runn
     service.conversation_of("Nothing else")
     service.delete(left)
     server.stop()
-    with apsw.Connection(str(server.folder / NAME)) as connection:
+    with apsw.Connection(str(server.folder / INDEX)) as connection:
         terms = [str(row[0]) for row in connection.execute("SELECT term FROM turns_vocabulary")]
     connection.close()
     assert sorted(terms) == ["els", "noth"]
@@ -178,7 +178,7 @@ def test_an_index_of_a_version_without_stems_is_made_anew(
     conversation = service.conversation_of("Die Zahnärzte haben mir zwei neue Termine gegeben")
     server.stop()
     step = next(it for it in MIGRATIONS if it.__name__ == "_words_by_language")
-    with apsw.Connection(str(server.folder / NAME)) as connection:
+    with apsw.Connection(str(server.folder / INDEX)) as connection:
         step(connection)
     connection.close()
     reason = "an earlier version made it, before words had the forms of their language"

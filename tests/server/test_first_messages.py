@@ -7,10 +7,8 @@ from functools import partial
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Message, ToolCall
-from recollect_server.services.upkeep.recovery import no_progress
-from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.logs.folder import FolderStore
 
+from tests.at_rest import problems
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import (
     Connect,
@@ -76,7 +74,7 @@ def test_a_conversation_begins_with_its_first_messages(
     again.cursor = made.cursor  # a new index has other cursors
     assert again == made
     restarted.stop()
-    assert verify(FolderStore(server.folder), no_progress).problems == []
+    assert problems(server.folder) == []
 
 
 def test_whoever_comes_back_with_a_cursor_of_a_create_gets_what_follows_it(

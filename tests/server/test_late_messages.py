@@ -15,11 +15,9 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
 from recollect.v1.message_pb2 import Message, ToolCall
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.services.upkeep.recovery import no_progress
-from recollect_server.services.upkeep.verification import verify
 from recollect_server.storage.index.messages import MessageTable
-from recollect_server.storage.logs.folder import FolderStore
 
+from tests.at_rest import problems
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import (
     Connect,
@@ -77,7 +75,7 @@ IN_ORDER = [
 def sound(server: RunningServer) -> None:
     """Verify finds nothing wrong in the folder of a stopped server."""
     assert server.stopped
-    assert verify(FolderStore(server.folder), no_progress).problems == []
+    assert problems(server.folder) == []
 
 
 def test_a_late_tool_result_joins_the_turn_of_its_call_wherever_it_is_read(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from recollect_server.storage.logs.lines import line_of
-from recollect_server.storage.logs.reader import scan
 from structlog.testing import capture_logs
 
+from tests.at_rest import lines_of
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, delete_index, transcript, user
 from tests.server_cli.conftest import on
@@ -274,7 +274,7 @@ def test_an_unended_line_of_a_plain_file_gets_its_end_and_stays(
     service = connect(running)
     service.append(NAME, user("goes on"))
     assert contents(service) == ["before", "goes on"]
-    assert [line.entry is None for line in scan(path)] == [False, False, True, False]
+    assert [line.entry is None for line in lines_of(path)] == [False, False, True, False]
     assert list(server.folder.glob("*.torn")) == []
 
 

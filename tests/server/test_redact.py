@@ -15,10 +15,8 @@ from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.external_communication_pb2 import TRUST_BLOCKED
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
 from recollect.v1.message_pb2 import Attachment, Message, ToolCall
-from recollect_server.services.upkeep.recovery import no_progress
-from recollect_server.services.upkeep.verification import verify
-from recollect_server.storage.logs.folder import FolderStore
 
+from tests.at_rest import problems
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
     Connect,
@@ -335,7 +333,7 @@ def test_what_is_written_and_redacted_after_a_redaction_has_read_stays_so(
     assert service.found("snorquibble") == [conversation_id]
     assert files_with(server.data_dir, "quixotriple", "wimblezark") == []
     server.stop()
-    assert verify(FolderStore(server.folder), no_progress).problems == []
+    assert problems(server.folder) == []
 
 
 def test_a_redaction_that_an_unindexing_overtakes_leaves_no_word(
@@ -353,7 +351,7 @@ def test_a_redaction_that_an_unindexing_overtakes_leaves_no_word(
     assert service.found("wimblezark") == service.found("snorquibble") == [conversation_id]
     assert files_with(server.data_dir, "quixotriple") == []
     server.stop()
-    assert verify(FolderStore(server.folder), no_progress).problems == []
+    assert problems(server.folder) == []
 
 
 def test_a_redaction_that_a_delete_overtakes_finds_nothing(
@@ -365,7 +363,7 @@ def test_a_redaction_that_a_delete_overtakes_finds_nothing(
     assert list(server.data_dir.rglob(f"{conversation_id}*")) == []
     assert files_with(server.data_dir, "quixotriple") == []
     server.stop()
-    assert verify(FolderStore(server.folder), no_progress).problems == []
+    assert problems(server.folder) == []
 
 
 def test_a_communication_is_removed_by_hand_as_the_guide_says(
@@ -386,4 +384,4 @@ def test_a_communication_is_removed_by_hand_as_the_guide_says(
         assert client.recall.search("zebra").results[0].conversation_id == stays
     assert files_with(server.data_dir, "quixotriple") == []
     again.stop()
-    assert verify(FolderStore(server.folder), no_progress).problems == []
+    assert problems(server.folder) == []

@@ -1,8 +1,8 @@
 """Search by titles, topics and abbreviations, and the range of turns around what was found."""
 
 import apsw
-from recollect_server.storage.index.file import NAME
 
+from tests.at_rest import INDEX
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, delete_index, moment, user
 from tests.server.searching import marked
@@ -86,7 +86,7 @@ def test_the_words_of_deleted_notes_are_gone_from_the_file(
     service.delete(conversation)
     assert service.found("xylophonists") == []
     server.stop()
-    assert all(b"ylophonist" not in file.read_bytes() for file in server.folder.glob(f"{NAME}*"))
+    assert all(b"ylophonist" not in file.read_bytes() for file in server.folder.glob(f"{INDEX}*"))
 
 
 def test_an_index_of_the_version_before_and_a_new_one_have_the_notes(
@@ -98,7 +98,7 @@ def test_an_index_of_the_version_before_and_a_new_one_have_the_notes(
     queries = ("zanzibar", "puppy", "household")
     assert [service.found(query) for query in queries] == [[conversation]] * 3
     server.stop()
-    connection = apsw.Connection(str(server.folder / NAME))
+    connection = apsw.Connection(str(server.folder / INDEX))
     version = connection.pragma("user_version")
     connection.execute("DROP TRIGGER take_in_notes_words; DROP TABLE notes_words")
     connection.pragma("user_version", version - 1)

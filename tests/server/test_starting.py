@@ -13,10 +13,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect.v1 import conversation_service_pb2
 from recollect_server.services.conversations import Conversations
-from recollect_server.storage.index.file import Seal, read_seal
 from recollect_server.transport.listening import CannotListen
 
 from tests import with_token
+from tests.at_rest import is_sealed
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.server.conftest import Connect, Service, code_of, server_process, user
 
@@ -43,7 +43,7 @@ def test_a_stop_seals_the_index_so_that_the_next_start_need_not_compare_it(
     service.append(service.create().id, user("A zebra"))
     assert service.found("zebra")
     server.stop()
-    assert read_seal(server.folder) is Seal.INTACT
+    assert is_sealed(server.folder)
 
 
 class Held:

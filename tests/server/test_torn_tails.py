@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.repair import repair_tail
 
+from tests.at_rest import lines_of
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, answers, delete_index, transcript, user
 
@@ -85,7 +85,7 @@ def test_a_damaged_batch_with_a_good_one_behind_it_stays(
             path.write_bytes(b"".join(lines))
             assert repair_tail(path, torn) is None
             assert path.read_bytes() == b"".join(lines)
-            assert [line.sequence for line in scan(path) if line.entry is None] == [number + 1]
+            assert [line.sequence for line in lines_of(path) if line.entry is None] == [number + 1]
 
 
 def test_torn_tails_gather_and_none_is_lost(

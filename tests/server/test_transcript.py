@@ -13,11 +13,11 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
 from recollect_server.domain.entry import Unknown
 from recollect_server.domain.message import Message
-from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.record import Damaged, decode
 from recollect_server.storage.logs.repair import look_through
 
 from tests import with_token
+from tests.at_rest import lines_of
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
@@ -170,7 +170,7 @@ def test_every_flipped_bit_of_a_file_is_noticed(
             damaged = bytearray(whole)
             damaged[end] ^= 1 << bit
             path.write_bytes(damaged)
-            read = list(scan(path))
+            read = lines_of(path)
             torn = read[-1].end < len(whole) if read else True
             assert torn or any(line.entry is None for line in read)
 
@@ -265,7 +265,7 @@ def test_lines_that_something_else_added_are_kept_and_the_next_append_comes_behi
         for message in service.load(conversation_id).messages
     ]
     assert lines == [("one", 2, 1), ("foreign zebra", 3, 2), ("two", 4, 3)]
-    assert all(line.entry is not None for line in scan(transcript(server, conversation_id)))
+    assert all(line.entry is not None for line in lines_of(transcript(server, conversation_id)))
     assert service.found("foreign") == [conversation_id]
 
 
@@ -281,7 +281,7 @@ def test_a_tail_that_something_else_left_is_cut_before_the_next_append(
     ]
     assert codes in (["UNAVAILABLE", "OK"], ["OK", "OK"])  # the first may be refused
     assert [message.content for message in service.load(conversation_id).messages] == ["one", "two"]
-    assert all(line.entry is not None for line in scan(path))
+    assert all(line.entry is not None for line in lines_of(path))
     assert path.with_name(path.name + ".torn").read_bytes() == b'{"type":"turn","half'
 
 
@@ -330,7 +330,7 @@ def test_a_transcript_that_shrank_while_the_server_ran_is_taken_as_it_is_after_a
     ]
     assert codes in (["UNAVAILABLE", "OK"], ["OK", "OK"])  # the first may be refused
     assert path.read_bytes().startswith(rest)
-    assert all(line.entry is not None for line in scan(path))
+    assert all(line.entry is not None for line in lines_of(path))
     server.stop()
     again = connect(start_server())
     after = [message.content[:4] for message in again.load(conversation_id).messages]

@@ -14,13 +14,11 @@ from recollect.v1.conversation_service_pb2 import RedactMessageRequest, StreamUp
 from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.domain.conversation import Unindexed
 from recollect_server.domain.filters import Scope
-from recollect_server.services.upkeep.recovery import no_progress
-from recollect_server.services.upkeep.verification import verify
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
-from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.vectors.checking import hashes, state_of
 
+from tests import at_rest
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.load import connected, process
 from tests.server.conftest import Connect, Service, agent, delete_index, moment, user
@@ -79,7 +77,7 @@ def problems(server: RunningServer) -> list[str]:
         copy_transcripts(server.settings.store, folder)
         for path in server.folder.glob("*.db*"):
             shutil.copy(path, folder)
-    return verify(FolderStore(folder), no_progress).problems
+    return at_rest.problems(folder)
 
 
 def test_an_idle_conversation_leaves_searches_and_a_message_brings_it_back(

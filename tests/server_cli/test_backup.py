@@ -9,8 +9,8 @@ import pytest
 from recollect_server.domain.keys import new_key
 from recollect_server.services.upkeep.backup.creation import back_up
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.reader import scan
 
+from tests.at_rest import lines_of
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, answers, transcript, user
 from tests.server_cli.conftest import QUERIES, on, run
@@ -74,7 +74,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_only_wh
             acknowledged = dict(counts)
             assert on(server, "backup", tmp_path / f"copy{number}").exit_code == 0
             for name in ids:
-                lines = list(scan(tmp_path / f"copy{number}/default/conversations/{name}.jsonl"))
+                lines = lines_of(tmp_path / f"copy{number}/default/conversations/{name}.jsonl")
                 assert all(line.entry is not None for line in lines)
                 assert len(lines) - 1 >= acknowledged[name]
                 assert (len(lines) - 1) % 5 == 0

@@ -9,10 +9,10 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.errors import TooManySpaces
-from recollect_server.storage.index.file import Seal, read_seal
 from recollect_server.storage.vectors import checking as vectors
 from recollect_server.transport.health import DEGRADED
 
+from tests.at_rest import is_sealed
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.programs import SERVER, Forked
@@ -63,7 +63,7 @@ def test_a_space_keeps_what_was_written_when_others_take_its_place(
     closed = folders(server) - {"default", *server.app.spaces.names()}
     assert len(closed) == 3
     for space in closed:  # a closed space's index can be trusted without being compared
-        assert read_seal(server.data_dir / space / "conversations") is Seal.INTACT
+        assert is_sealed(server.data_dir / space / "conversations")
 
 
 def test_a_space_whose_conversations_are_all_deleted_keeps_its_cursors_and_page_tokens(

@@ -14,8 +14,8 @@ from recollect_server import app
 from recollect_server.domain.tokens import Grant
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
-from recollect_server.storage.index.file import Seal, read_seal
 
+from tests.at_rest import is_sealed
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
 from tests.credentials.conftest import Caller, grant, tokens_of
 from tests.server.conftest import agent, at_once, code_of, failure_of, user
@@ -71,7 +71,7 @@ def test_appends_do_not_resume_it_and_the_next_read_has_them(
     name = service.conversation_of("The roof leaks")
     suspend(shared, service)
     folder = shared.data_dir / "reads" / "conversations"
-    assert read_seal(folder) is Seal.INTACT
+    assert is_sealed(folder)
     answers = [service.append(name, user(f"Word {at}"), agent("Noted")) for at in range(5)]
     assert is_suspended(shared, service)
     assert [it.turn_number for it in answers] == [2, 3, 4, 5, 6]
@@ -79,7 +79,7 @@ def test_appends_do_not_resume_it_and_the_next_read_has_them(
     assert answers[-1].conversation.message_count == 11
     assert service.found("word") == [name]
     assert not is_suspended(shared, service)
-    assert read_seal(folder) is Seal.MISSING
+    assert not is_sealed(folder)
     (listed,) = service.listed().conversations
     assert (listed.message_count, listed.turn_count) == (11, 6)
     assert texts(service, name)[-2:] == ["Word 4", "Noted"]
@@ -267,7 +267,7 @@ def test_a_backlog_is_taken_in_soon_though_nobody_calls(
         return space is not None and not space.has_backlog and is_suspended(server, service)
 
     until(is_taken_in)
-    assert read_seal(server.data_dir / "waits" / "conversations") is Seal.INTACT
+    assert is_sealed(server.data_dir / "waits" / "conversations")
 
 
 def test_it_survives_a_restart_with_its_cursors(start_server: Start, enter: Enter) -> None:
@@ -278,7 +278,7 @@ def test_it_survives_a_restart_with_its_cursors(start_server: Start, enter: Ente
     cursor = service.append(name, user("Second"), request_id="two").cursor
     service.append(name, user("Third"))
     server.stop()
-    assert read_seal(server.data_dir / "restarts" / "conversations") is Seal.INTACT
+    assert is_sealed(server.data_dir / "restarts" / "conversations")
     service = enter(start_server().target, "restarts")
     assert service.append(name, user("Second"), request_id="two").duplicate
     stream = service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=cursor))
