@@ -1,6 +1,7 @@
 """Messages of third parties, and the service as an owner's panel calls it."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,9 @@ import grpc
 import pytest
 from google.protobuf.message import Message as ProtoMessage
 from recollect.v1 import external_communication_service_pb2 as api
+from recollect.v1.channel_pb2 import DiscordOrigin, EmailOrigin, WhatsappOrigin
+from recollect.v1.channel_service_pb2 import ReceiveRequest
+from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect.v1.external_communication_pb2 import (
     TRUST_BLOCKED,
     TRUST_KNOWN,
@@ -18,18 +22,41 @@ from recollect.v1.external_communication_pb2 import (
     ExternalMessage,
 )
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
-from recollect_server.domain.message import Attachment
-from recollect_server.services.external.external import Received
+from recollect.v1.message_pb2 import Attachment
 
 from tests.collector import Collector
-from tests.conftest import RunningServer
-from tests.server.conftest import Service
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Service, moment
 
 UNTRUSTED, KNOWN, BLOCKED = TRUST_UNTRUSTED, TRUST_KNOWN, TRUST_BLOCKED
 NOWHERE = "ext-01J00000000000000000000000"
 """A well-formed name that no communication has."""
 UNASKED = "esc-01J00000000000000000000000"
 """A well-formed name that no escalation has."""
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What became of a third party's message."""
+
+    communication: ExternalCommunication
+    message: ExternalMessage
+    escalation: Escalation | None
+    duplicate: bool
+
+
+def deliver(gateway: ChannelServiceStub, channel: str, **fields: Any) -> Delivered:
+    """Deliver a message of a third party as a gateway does. Raises grpc.RpcError."""
+    origins: dict[str, dict[str, Any]] = {
+        "whatsapp": {"whatsapp": WhatsappOrigin()},
+        "email": {"email": EmailOrigin(message_id=fields["provider_message_id"])},
+        "discord": {"discord": DiscordOrigin(dm_user_id=fields["sender"])},
+    }
+    origin = origins.get(channel, {})
+    answer = gateway.Receive(ReceiveRequest(channel=channel, **fields, **origin))
+    it = answer.external
+    escalation = it.escalation if it.HasField("escalation") else None
+    return Delivered(it.communication, it.message, escalation, answer.duplicate)
 
 
 class Outside:
@@ -39,6 +66,7 @@ class Outside:
         self.server = server
         self.channel = grpc.insecure_channel(server.target)
         self.rpc = ExternalCommunicationServiceStub(self.channel)
+        self.gateway = ChannelServiceStub(self.channel)
         self._count = 0
 
     def write(
@@ -50,15 +78,20 @@ class Outside:
         delivered: str = "",
         attachments: tuple[Attachment, ...] = (),
         time: int | None = None,
-    ) -> Received:
+    ) -> Delivered:
         """Send a message of a third party; `delivered` is its provider's id of it, by default a new
         one.
         """
         self._count += 1
-        with self.server.app.spaces.use("default") as space:
-            return space.external.receive(
-                channel, party, delivered or f"wamid-{self._count}", text, attachments, time
-            )
+        return deliver(
+            self.gateway,
+            channel,
+            sender=party,
+            provider_message_id=delivered or f"wamid-{self._count}",
+            text=text,
+            attachments=attachments,
+            time=None if time is None else moment(time),
+        )
 
     def listed(self, **fields: Any) -> list[ExternalCommunication]:
         return list(
@@ -110,6 +143,12 @@ def meet() -> Iterator[Meet]:
     yield with_
     for outside in met:
         outside.channel.close()
+
+
+@pytest.fixture
+def server(start_server: Start) -> RunningServer:
+    """Start a server that takes in whatever strangers write at once."""
+    return start_server(sender_rate=0)
 
 
 @pytest.fixture

@@ -19,7 +19,9 @@ from tests.waiting import until
 
 def written(outside: Outside) -> str:
     """Put a word that no conversation has in every text of a third party and its owner."""
-    name = outside.write("pangolin", party="pangolin@example.org", channel="web").communication.id
+    name = outside.write(
+        "pangolin", party="pangolin@example.org", channel="signal"
+    ).communication.id
     outside.resolve(outside.escalations()[0].id, "pangolin")
     outside.reply(name, "pangolin")
     outside.trust(name, KNOWN, "pangolin")
@@ -27,17 +29,17 @@ def written(outside: Outside) -> str:
 
 
 def test_no_list_has_it(outside: Outside, service: Service) -> None:
-    mine = service.conversation_of("Hello", channel="web")
+    mine = service.conversation_of("Hello", channel="signal")
     name = written(outside)
     assert [it.id for it in service.listed().conversations] == [mine]
     assert [it.conversation.id for it in service.recent().conversations] == [mine]
-    assert service.load(channel="web").conversation.id == mine
+    assert service.load(channel="signal").conversation.id == mine
     for call in (service.get, service.load, service.delete, service.context):
         assert failure_of(partial(call, name)).fields == ("conversation_id",)
 
 
 def test_no_search_finds_it(outside: Outside, service: Service) -> None:
-    service.conversation_of("Hello", channel="web")
+    service.conversation_of("Hello", channel="signal")
     written(outside)
     answer = service.search("pangolin", explain=True)
     assert (list(answer.results), list(answer.hits), answer.total_matches) == ([], [], 0)
@@ -45,7 +47,7 @@ def test_no_search_finds_it(outside: Outside, service: Service) -> None:
 
 
 def test_no_context_has_it(outside: Outside, service: Service) -> None:
-    mine = service.conversation_of("Hello", channel="web")
+    mine = service.conversation_of("Hello", channel="signal")
     written(outside)
     stub = RecallServiceStub(service.channel)
     try:
@@ -96,7 +98,7 @@ def test_what_third_parties_say_is_not_logged_and_their_communication_is(
     outside: Outside, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = written(outside)
-    outside.write("pangolin", party="pangolin@example.org", channel="web", delivered="again")
+    outside.write("pangolin", party="pangolin@example.org", channel="signal", delivered="again")
     failure_of(lambda: outside.reply(name, "pangolin", scope="other"))
     logged = capsys.readouterr()
     lines = (logged.out + logged.err).splitlines()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import grpc
 import pytest
 from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import IndexUnavailable
@@ -65,7 +66,7 @@ def test_what_the_index_refused_is_told_to_panels_once_it_takes_it(
 
     with monkeypatch.context() as ill:
         ill.setattr(ExternalIndex, "add", refuse)
-        with pytest.raises(IndexUnavailable):
+        with pytest.raises(grpc.RpcError, match="it is ill"):
             outside.write("One")
     panel.until_count(3)
     assert panel.kinds()[:2] == ["list", "message One"]

@@ -2,16 +2,16 @@
 twice, each has its question.
 """
 
-import json
-import os
-import signal
+from contextlib import suppress
 from pathlib import Path
 
+import grpc
 import pytest
+from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 
 from tests.conftest import Start
-from tests.external.conftest import Meet
-from tests.programs import ran
+from tests.crash.load import process
+from tests.external.conftest import Meet, deliver
 from tests.server_cli.conftest import run
 
 # Three strangers write in turn: the first message of each makes a transcript, the others are added
@@ -40,18 +40,22 @@ OF_THIRD_PARTIES = {
 TORN = b'{"type":"message","direction":"inbound","text":"never answered'
 
 
-def receive(data_dir: Path, kill_at: str) -> tuple[dict[str, str], int]:
-    """Run a server process that receives everything. Return its answers by delivery, and its exit
-    code.
+def receive(data_dir: Path, kill_at: str) -> dict[str, str]:
+    """Deliver everything to a server process that is killed at a point; return the communications
+    that it answered, by delivery.
     """
-    code, output, _ = ran(
-        "tests.external.receiver",
-        [str(data_dir)],
-        stdin="".join(json.dumps(it) + "\n" for it in DELIVERED),
-        env=os.environ | {"RECOLLECT_KILL_AT": kill_at, "RECOLLECT_REFLECTION": "false"},
-    )
-    lines = [json.loads(line) for line in output.splitlines()[1:] if line.endswith("]")]
-    return {delivered: name for delivered, name, duplicate in lines if not duplicate}, code
+    answered: dict[str, str] = {}
+    with process(data_dir, kill_at) as server:
+        if server.target:
+            with grpc.insecure_channel(server.target) as channel, suppress(grpc.RpcError):
+                gateway = ChannelServiceStub(channel)
+                for party, delivered, text in DELIVERED:
+                    received = deliver(gateway, "whatsapp", sender=party, provider_message_id=delivered, text=text)  # fmt: skip
+                    if not received.duplicate:
+                        answered[delivered] = received.communication.id
+        assert len(answered) < len(DELIVERED), "it outlived all of them"
+        assert server.was_killed
+    return answered
 
 
 def all_is_well(data_dir: Path, answered: dict[str, str], start_server: Start, meet: Meet) -> None:
@@ -89,9 +93,7 @@ def all_is_well(data_dir: Path, answered: dict[str, str], start_server: Start, m
 def test_a_server_that_is_killed_while_it_receives_loses_nothing_and_doubles_nothing(
     point: str, tmp_path: Path, start_server: Start, meet: Meet
 ) -> None:
-    answered, status = receive(tmp_path / "killed", point)
-    assert status == -signal.SIGKILL
-    assert len(answered) < len(DELIVERED)
+    answered = receive(tmp_path / "killed", point)
     all_is_well(tmp_path / "killed", answered, start_server, meet)
 
 
@@ -100,12 +102,11 @@ def test_a_server_that_is_killed_while_it_recovers_them_recovers_the_next_time(
     point: str, tmp_path: Path, start_server: Start, meet: Meet
 ) -> None:
     data_dir = tmp_path / "killed"
-    answered, _ = receive(data_dir, "external.recorded:5")
+    answered = receive(data_dir, "external.recorded:5")
     for path in (data_dir / "default" / "external").glob("*.jsonl"):
         with path.open("ab") as file:
             file.write(TORN)
-    again, status = receive(data_dir, point)
-    assert (again, status) == ({}, -signal.SIGKILL)
+    assert receive(data_dir, point) == {}
     all_is_well(data_dir, answered, start_server, meet)
     torn = list((data_dir / "default" / "external").glob("*.torn"))
     assert len(torn) == 3

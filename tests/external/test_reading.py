@@ -67,11 +67,11 @@ def test_communications_come_newest_first_in_pages(outside: Outside) -> None:
 
 def test_filters_of_communications(outside: Outside) -> None:
     names = many(outside, 5)
-    outside.write("On another channel", party="party-0", channel="email")
+    outside.write("On another channel", party="party-0", channel="signal")
     outside.trust(names[1], KNOWN)
     outside.trust(names[2], BLOCKED)
     outside.resolve(next(it.id for it in outside.escalations() if it.communication_id == names[3]))
-    assert {it.channel for it in outside.listed(party="party-0")} == {"whatsapp", "email"}
+    assert {it.channel for it in outside.listed(party="party-0")} == {"whatsapp", "signal"}
     assert [it.id for it in outside.listed(trust=KNOWN)] == [names[1]]
     assert [it.id for it in outside.listed(trust=BLOCKED)] == [names[2]]
     assert len(outside.listed(trust=UNTRUSTED)) == 4

@@ -5,9 +5,9 @@ from typing import Any
 
 import grpc
 import pytest
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
-from recollect_server.domain.external import Direction, Trust
-from recollect_server.domain.message import Attachment
+from recollect.v1.external_communication_pb2 import DIRECTION_INBOUND
+from recollect.v1.message_pb2 import Attachment
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.logs.writer import LogWriter
 
@@ -22,7 +22,7 @@ from tests.external.conftest import (
     folder_of,
     transcript,
 )
-from tests.server.conftest import at_once, delete_index
+from tests.server.conftest import at_once, delete_index, moment
 from tests.waiting import until
 
 
@@ -43,26 +43,24 @@ def test_a_stranger_is_kept_and_the_owner_is_asked(outside: Outside) -> None:
     ) == (
         "whatsapp",
         "1555000",
-        Trust.UNTRUSTED,
+        UNTRUSTED,
         1,
     )
-    assert (communication.create_time, communication.update_time) == (
-        1_789_999_000_000,
-        1_789_999_000_000,
-    )
+    sent = moment(1_789_999_000_000)
+    assert (communication.create_time, communication.update_time) == (sent, sent)
     assert (message.direction, message.text, message.timestamp) == (
-        Direction.INBOUND, "Is the flat\nstill free?", 1_789_999_000_000,
+        DIRECTION_INBOUND, "Is the flat\nstill free?", sent,
     )  # fmt: skip
     assert escalation is not None
     assert (
         escalation.question
         == "1555000 wrote on whatsapp: Is the flat still free?\nWhat should be answered?"
     )
-    assert (escalation.communication_id, escalation.sequence, escalation.resolve_time) == (
+    assert (escalation.communication_id, escalation.sequence) == (
         communication.id,
         message.sequence,
-        None,
     )
+    assert not escalation.HasField("resolve_time")
     assert not received.duplicate
 
     stored = outside.get(communication.id)
@@ -94,7 +92,7 @@ def test_a_known_party_is_kept_and_nobody_is_asked(outside: Outside) -> None:
     outside.trust(name, KNOWN, "viewings")
     received = outside.write("When may I come?")
     assert received.escalation is None
-    assert received.communication.trust is Trust.KNOWN
+    assert received.communication.trust == KNOWN
     assert outside.texts(name) == ["Hello?", "When may I come?"]
     assert outside.escalations() == []
 
@@ -126,11 +124,11 @@ def test_parties_and_channels_are_kept_apart(outside: Outside) -> None:
 
 def test_attachments_alone_are_a_message(outside: Outside) -> None:
     files = (
-        Attachment("image/png", "https://files.example/1.png", 17),
-        Attachment("text/plain", "file:2"),
+        Attachment(media_type="image/png", uri="https://files.example/1.png", bytes_length=17),
+        Attachment(media_type="text/plain", uri="file:2"),
     )
     received = outside.write("", attachments=files)
-    assert received.message.attachments == files
+    assert tuple(received.message.attachments) == files
     stored = outside.messages(received.communication.id)[0].attachments
     assert [(it.media_type, it.uri, it.bytes_length) for it in stored] == [
         ("image/png", "https://files.example/1.png", 17), ("text/plain", "file:2", 0),
@@ -141,14 +139,16 @@ def test_attachments_alone_are_a_message(outside: Outside) -> None:
 def test_a_message_that_is_delivered_three_times_is_stored_once(outside: Outside) -> None:
     first = outside.write("Hello", delivered="wamid-x")
     assert first.escalation is not None
-    for text in ("Hello", "Hello, but changed on the way"):
-        again = outside.write(text, delivered="wamid-x")
-        assert again.duplicate
-        assert (again.communication, again.message, again.escalation) == (
-            first.communication,
-            first.message,
-            first.escalation,
-        )
+    again = outside.write("Hello", delivered="wamid-x")
+    assert again.duplicate
+    assert (again.communication, again.message, again.escalation) == (
+        first.communication,
+        first.message,
+        first.escalation,
+    )
+    # who sends another text under the same id is not told what is stored
+    again = outside.write("Hello, but changed on the way", delivered="wamid-x")
+    assert (again.duplicate, again.message.text) == (True, "")
     assert outside.texts(first.communication.id) == ["Hello"]
     # another channel's provider counts for itself
     other = outside.write("Hello", delivered="wamid-x", channel="signal")
@@ -295,7 +295,7 @@ def test_a_message_that_the_index_refused_is_stored_once_when_it_comes_again(
     for party in ("1555000", "1555999"):  # one that is there, and one that begins
         with monkeypatch.context() as ill:
             ill.setattr(ExternalIndex, "add", refuse)
-            with pytest.raises(IndexUnavailable):
+            with pytest.raises(grpc.RpcError, match="it is ill"):
                 outside.write("One", party=party, delivered=f"wamid-{party}")
         again = outside.write("One", party=party, delivered=f"wamid-{party}")
         assert again.duplicate
@@ -311,13 +311,13 @@ def test_a_message_that_the_disk_refused_is_stored_when_it_comes_again(
 
     with monkeypatch.context() as full:
         full.setattr(LogWriter, "_create", refuse)
-        with pytest.raises(StorageUnavailable):
+        with pytest.raises(grpc.RpcError, match="No space left on device"):
             outside.write("One", delivered="wamid-1")
     assert outside.listed() == []
     first = outside.write("One", delivered="wamid-1")
     with monkeypatch.context() as full:
         full.setattr(LogWriter, "_append", refuse)
-        with pytest.raises(StorageUnavailable):
+        with pytest.raises(grpc.RpcError, match="No space left on device"):
             outside.write("Two", delivered="wamid-2")
     assert outside.texts(first.communication.id) == ["One"]
     assert not outside.write("Two", delivered="wamid-2").duplicate
