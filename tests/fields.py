@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message as Proto
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 SEQUENCE = 7
+_WHOLE = (Timestamp, Duration, Struct)
 
 
 def filled(kind: Any, name: str = "") -> Any:
@@ -44,13 +46,17 @@ def filled_proto(message: Proto, *without: str, choice: str = "") -> Any:
     """
     if isinstance(message, Timestamp):
         message.FromMilliseconds(1_700_000_000_123)
+    elif isinstance(message, Duration):
+        message.FromMilliseconds(1_123)
     elif isinstance(message, Struct):
         message.update({"key": [1, "two"]})
     else:
         for field in message.DESCRIPTOR.fields:
             if field.name in without or _is_other_choice(field, choice):
                 continue
-            if field.message_type is not None:
+            if _is_map(field):
+                getattr(message, field.name)["key"] = 0.5
+            elif field.message_type is not None:
                 value = getattr(message, field.name)
                 value.SetInParent() if not field.is_repeated else None
                 filled_proto(value.add() if field.is_repeated else value, choice=choice)
@@ -67,6 +73,8 @@ def filled_proto(message: Proto, *without: str, choice: str = "") -> Any:
                     field.CPPTYPE_BOOL: True,
                 }
                 scalar = values.get(field.cpp_type, 9)
+                if field.type == field.TYPE_BYTES:
+                    scalar = b"bytes"
                 if field.is_repeated:
                     getattr(message, field.name).append(scalar)
                 else:
@@ -84,13 +92,17 @@ def choices(message: Proto) -> list[str]:
     return members or [""]
 
 
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
 def without_each(message: Proto, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each path of a field that is set, with the message without it."""
     for field, value in message.ListFields():
         less = copy.deepcopy(message)
         less.ClearField(field.name)
         yield path + field.name, less
-        if field.message_type is None or isinstance(value, Timestamp | Struct):
+        if field.message_type is None or isinstance(value, _WHOLE) or _is_map(field):
             continue
         for at, part in without_each(
             value[0] if field.is_repeated else value, f"{path}{field.name}."

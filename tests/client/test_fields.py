@@ -8,18 +8,15 @@ from typing import Any
 import recollect
 from google.protobuf.message import Message as Proto
 from recollect import Message, Party
-from recollect._shared import read, read_channel, read_context, read_external, read_update
-from recollect._shared.calls import conversations
+from recollect._shared import calls
+from recollect._shared.read import reading
+from recollect._shared.rpc import Method
 from recollect.v1 import (
     anchor_pb2,
     channel_pb2,
-    channel_service_pb2,
     conversation_pb2,
-    conversation_service_pb2,
     external_communication_pb2,
-    external_communication_service_pb2,
     message_pb2,
-    recall_service_pb2,
     update_pb2,
 )
 
@@ -27,37 +24,27 @@ from tests.cases import each
 from tests.fields import choices, filled_proto, without_each
 
 READERS: dict[type[Proto], Callable[[Any], object]] = {
-    message_pb2.Message: read.message,
-    conversation_pb2.Conversation: read.conversation,
-    conversation_service_pb2.ListResponse: read.conversation_page,
-    conversation_service_pb2.LoadResponse: read.loaded,
-    conversation_service_pb2.AppendTurnResponse: read.appended,
-    conversation_service_pb2.DeleteResponse: read.receipt,
-    conversation_service_pb2.RegenerateNotesResponse: read.regenerated,
-    recall_service_pb2.SearchResponse: read.search_answer,
-    recall_service_pb2.FetchContextResponse: read.fetched_context,
-    recall_service_pb2.RecentResponse: read.recent,
-    recall_service_pb2.BuildContextResponse: read_context.built,
-    recall_service_pb2.ListTierTransitionsResponse: read_context.transition_page,
-    anchor_pb2.Anchor: read_context.anchor,
-    channel_service_pb2.ReceiveResponse: read_channel.received,
-    channel_service_pb2.RunCommandResponse: read_channel.command_reply,
-    channel_pb2.OwnerIdentity: read_channel.identity,
-    external_communication_pb2.ExternalCommunication: read_external.communication,
-    external_communication_pb2.ExternalMessage: read_external.message,
-    external_communication_pb2.Escalation: read_external.escalation,
-    external_communication_service_pb2.SearchCommunicationsResponse: read_external.search,
-    external_communication_service_pb2.ListCommunicationsResponse: read_external.communication_page,
-    external_communication_service_pb2.ListEscalationsResponse: read_external.escalation_page,
-    external_communication_service_pb2.GetCommunicationResponse: read_external.loaded_communication,
-    external_communication_service_pb2.RecordReplyResponse: read_external.recorded_reply,
-    external_communication_pb2.CommunicationUpdate: lambda it: read_external.updates(
-        external_communication_service_pb2.StreamCommunicationUpdatesResponse(update=it)
-    ),
-    update_pb2.Update: read_update.update,
+    message_pb2.Message: reading(recollect.Message),
+    conversation_pb2.Conversation: reading(recollect.Conversation),
+    anchor_pb2.Anchor: reading(recollect.Anchor),
+    channel_pb2.OwnerIdentity: reading(recollect.OwnerIdentity),
+    external_communication_pb2.ExternalCommunication: reading(recollect.ExternalCommunication),
+    external_communication_pb2.ExternalMessage: reading(recollect.ExternalMessage),
+    external_communication_pb2.Escalation: reading(recollect.Escalation),
+    external_communication_pb2.CommunicationUpdate: reading(recollect.CommunicationUpdate),
+    update_pb2.Update: reading(recollect.Update),
+    **{
+        it.response: it.read
+        for it in vars(calls).values()
+        if isinstance(it, Method) and "Stream" not in it.path
+    },
 }
-# the client answers with the conversations alone
-UNREAD = {"RecentResponse": {"has_more"}}
+# What the client leaves of an answer.
+UNREAD = {
+    "CreateResponse": {"messages", "cursor", "duplicate"},
+    "ForkResponse": {"cursor", "duplicate"},
+    "RecentResponse": {"has_more"},
+}
 
 
 @each("kind", READERS)
@@ -73,7 +60,9 @@ def test_the_client_reads_every_field_of_an_answer(kind: type[Proto]) -> None:
             for path, less in without_each(message)
             if path not in choices(message) and read_by(READERS[kind], less) == whole
         }
-    assert unread == UNREAD.get(kind.DESCRIPTOR.name, set())
+    assert {it for it in unread if it.rpartition(".")[0] not in unread} == UNREAD.get(
+        kind.DESCRIPTOR.name, set()
+    )
 
 
 def read_by(reader: Callable[[Any], Any], message: Proto) -> object:
@@ -102,9 +91,7 @@ def test_the_client_sends_every_field_of_a_message() -> None:
         metadata={"key": 1},
         redaction=recollect.Redaction("token"),
     )
-    assert unsent(
-        message, lambda it: conversations.append_turn("conv-1", [it], None, None, None, "one")
-    ) == {
+    assert unsent(message, lambda it: calls.APPEND_TURN(messages=[it], request_id="one")) == {
         "sequence",
         "turn_number",
         "redaction",
@@ -121,7 +108,7 @@ def test_the_client_sends_every_field_of_a_party() -> None:
     )
 
     def call(it: Party) -> Any:
-        return conversations.create("web", None, it, None, None, None, False, None, "one")
+        return calls.CREATE(party=it, request_id="one")
 
     assert unsent(party, call) == set()
 

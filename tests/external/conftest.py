@@ -37,7 +37,7 @@ UNASKED = "esc-01J00000000000000000000000"
 
 @dataclass(frozen=True)
 class Delivered:
-    """What became of a third party's message."""
+    """Outcome of a third party's message."""
 
     communication: ExternalCommunication
     message: ExternalMessage

@@ -146,7 +146,7 @@ def test_a_message_that_is_delivered_three_times_is_stored_once(outside: Outside
         first.message,
         first.escalation,
     )
-    # who sends another text under the same id is not told what is stored
+    # another text under the same id: the answer does not repeat what is stored
     again = outside.write("Hello, but changed on the way", delivered="wamid-x")
     assert (again.duplicate, again.message.text) == (True, "")
     assert outside.texts(first.communication.id) == ["Hello"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recollect._shared.retry import RetryPolicy
     from recollect._sync.client import Client
     from recollect._types.access import Caller
-    from recollect._types.admin.jobs import Job, JobFailure, JobList, JobState
+    from recollect._types.admin.jobs import Job, JobFailure, JobState
     from recollect._types.admin.retention import (
         RetentionPreview,
         RetentionReceipt,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from recollect._types.admin.spaces import (
         Backup,
         CreatedSpace,
-        DeletedSpace,
         Space,
         SpacePage,
         SpaceReceipt,
@@ -63,15 +62,12 @@ if TYPE_CHECKING:
     )
     from recollect._types.admin.tokens import (
         NewToken,
-        RevokedToken,
         RotatedToken,
         Token,
         TokenPage,
         TokenState,
     )
     from recollect._types.admin.verifications import (
-        NewestVerification,
-        StartedVerification,
         Verification,
         VerificationProblem,
         VerificationState,
@@ -271,7 +267,6 @@ __all__ = [
     "DeadlineExceeded",
     "DegradedLeg",
     "DeletedConversations",
-    "DeletedSpace",
     "DeletionReceipt",
     "Direction",
     "DiscordOrigin",
@@ -299,7 +294,6 @@ __all__ = [
     "InvalidArgument",
     "Job",
     "JobFailure",
-    "JobList",
     "JobState",
     "LegScore",
     "LimitExceeded",
@@ -312,7 +306,6 @@ __all__ = [
     "MessagesRedacted",
     "ModelSpending",
     "NewToken",
-    "NewestVerification",
     "NotFound",
     "NoteActivity",
     "NoteRecord",
@@ -342,7 +335,6 @@ __all__ = [
     "RetentionRuleList",
     "RetiredConversation",
     "RetryPolicy",
-    "RevokedToken",
     "Role",
     "RotatedToken",
     "SearchAnswer",
@@ -360,7 +352,6 @@ __all__ = [
     "SpaceState",
     "SpaceStats",
     "SplitSuggested",
-    "StartedVerification",
     "Stats",
     "StoredInConversation",
     "TierAllocation",

@@ -1,7 +1,7 @@
 """`client.access`."""
 
 from recollect._async.invoker import Invoker
-from recollect._shared.calls import access as calls
+from recollect._shared import calls
 from recollect._types.access import Caller
 
 
@@ -18,4 +18,4 @@ class Access:
         >>> if "recall" in caller.scopes:
         ...     print(f"may search {caller.space}")
         """
-        return await self._invoker.run(calls.who_am_i(), timeout)
+        return await self._invoker.run(calls.WHO_AM_I(), timeout)

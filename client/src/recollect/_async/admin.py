@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from recollect._async.invoker import Invoker
-from recollect._shared.calls import admin as calls
+from recollect._shared import calls
 from recollect._types.admin.jobs import Job
 from recollect._types.admin.retention import (
     RetentionPreview,
@@ -43,7 +43,7 @@ class Admin:
         >>> for setting in (await client.admin.list_settings()).settings:
         ...     print(setting.key, setting.value, setting.source)
         """
-        return await self._invoker.run(calls.list_settings(), timeout)
+        return await self._invoker.run(calls.LIST_SETTINGS(), timeout)
 
     async def set_setting(
         self,
@@ -59,7 +59,9 @@ class Admin:
         >>> changed = await client.admin.set_setting("idle_timeout", "5m")
         >>> print(changed.setting.value, changed.restart_needed)
         """
-        return await self._invoker.run(calls.set_setting(key, value, reset), timeout)
+        return await self._invoker.run(
+            calls.SET_SETTING(key=key, value=value, reset=reset), timeout
+        )
 
     def list_spaces(
         self,
@@ -74,7 +76,7 @@ class Admin:
         >>> async for space in client.admin.list_spaces():
         ...     print(space.name, space.state, space.conversations)
         """
-        return self._invoker.iterate(calls.list_spaces(query, page_size, None), timeout)
+        return self._invoker.iterate(calls.LIST_SPACES(query=query, page_size=page_size), timeout)
 
     async def list_spaces_page(
         self,
@@ -89,7 +91,9 @@ class Admin:
 
         >>> page = await client.admin.list_spaces_page(page_size=20)
         """
-        return await self._invoker.run(calls.list_spaces(query, page_size, page_token), timeout)
+        return await self._invoker.run(
+            calls.LIST_SPACES(query=query, page_size=page_size, page_token=page_token), timeout
+        )
 
     async def create_space(self, name: str, *, timeout: float | None = None) -> CreatedSpace:
         """Make a space, unless there is one.
@@ -97,7 +101,7 @@ class Admin:
         >>> made = await client.admin.create_space("ada")
         >>> print(made.created)
         """
-        return await self._invoker.run(calls.create_space(name), timeout)
+        return await self._invoker.run(calls.CREATE_SPACE(name=name), timeout)
 
     async def delete_space(self, name: str, *, timeout: float | None = None) -> SpaceReceipt:
         """Delete a space with all its data, for good. Its tokens stay: revoke them too.
@@ -105,7 +109,7 @@ class Admin:
         >>> receipt = await client.admin.delete_space("ada")
         >>> print(receipt.conversations, receipt.delete_time)
         """
-        return await self._invoker.run(calls.delete_space(name), timeout)
+        return await self._invoker.run(calls.DELETE_SPACE(name=name), timeout)
 
     def list_space_receipts(
         self,
@@ -119,7 +123,7 @@ class Admin:
         >>> async for receipt in client.admin.list_space_receipts():
         ...     print(receipt.name, receipt.delete_time, receipt.conversations)
         """
-        return self._invoker.iterate(calls.list_space_receipts(page_size, None), timeout)
+        return self._invoker.iterate(calls.LIST_SPACE_RECEIPTS(page_size=page_size), timeout)
 
     async def list_space_receipts_page(
         self,
@@ -133,7 +137,9 @@ class Admin:
 
         >>> page = await client.admin.list_space_receipts_page(page_size=20)
         """
-        return await self._invoker.run(calls.list_space_receipts(page_size, page_token), timeout)
+        return await self._invoker.run(
+            calls.LIST_SPACE_RECEIPTS(page_size=page_size, page_token=page_token), timeout
+        )
 
     async def verify(
         self, *, space: str | None = None, timeout: float | None = None
@@ -143,7 +149,7 @@ class Admin:
 
         >>> await client.admin.verify()
         """
-        return await self._invoker.run(calls.verify(space), timeout)
+        return await self._invoker.run(calls.VERIFY(space=space), timeout)
 
     async def get_verification(
         self, *, space: str | None = None, timeout: float | None = None
@@ -155,7 +161,7 @@ class Admin:
         >>> if verification is not None and verification.state == "done":
         ...     print(verification.problem_count, verification.problems)
         """
-        return await self._invoker.run(calls.get_verification(space), timeout)
+        return await self._invoker.run(calls.GET_VERIFICATION(space=space), timeout)
 
     def list_tokens(
         self,
@@ -169,7 +175,9 @@ class Admin:
         >>> async for token in client.admin.list_tokens():
         ...     print(token.id, token.kind, token.spaces, token.expire_time)
         """
-        return self._invoker.iterate(calls.list_tokens(include_ended, page_size, None), timeout)
+        return self._invoker.iterate(
+            calls.LIST_TOKENS(include_ended=include_ended, page_size=page_size), timeout
+        )
 
     async def list_tokens_page(
         self,
@@ -185,7 +193,10 @@ class Admin:
         >>> page = await client.admin.list_tokens_page(page_size=20)
         """
         return await self._invoker.run(
-            calls.list_tokens(include_ended, page_size, page_token), timeout
+            calls.LIST_TOKENS(
+                include_ended=include_ended, page_size=page_size, page_token=page_token
+            ),
+            timeout,
         )
 
     async def create_token(
@@ -207,8 +218,15 @@ class Admin:
         >>> created = await client.admin.create_token("reader", note="the page on the wall")
         >>> print(created.token.id, created.secret)
         """
-        call = calls.create_token(
-            kind, scopes, spaces, conversation_id, channel, expire_time, limits, note
+        call = calls.CREATE_TOKEN(
+            kind=kind,
+            scopes=scopes,
+            spaces=spaces,
+            conversation_id=conversation_id,
+            channel=channel,
+            expire_time=expire_time,
+            limits=limits,
+            note=note,
         )
         return await self._invoker.run(call, timeout)
 
@@ -217,7 +235,7 @@ class Admin:
 
         >>> await client.admin.revoke_token(created.token.id)
         """
-        return await self._invoker.run(calls.revoke_token(token_id), timeout)
+        return await self._invoker.run(calls.REVOKE_TOKEN(token_id=token_id), timeout)
 
     async def rotate_token(
         self,
@@ -232,7 +250,9 @@ class Admin:
         >>> rotated = await client.admin.rotate_token(created.token.id)
         >>> print(rotated.secret, rotated.replaced.expire_time)
         """
-        return await self._invoker.run(calls.rotate_token(token_id, expire_time, overlap), timeout)
+        return await self._invoker.run(
+            calls.ROTATE_TOKEN(token_id=token_id, expire_time=expire_time, overlap=overlap), timeout
+        )
 
     async def backup(self, *, name: str | None = None, timeout: float | None = None) -> Backup:
         """Have the server copy its spaces into a new folder of its setting `backup_dir`. Give it a
@@ -241,7 +261,7 @@ class Admin:
         >>> made = await client.admin.backup(timeout=600)
         >>> print(made.path, made.conversations)
         """
-        return await self._invoker.run(calls.backup(name), timeout)
+        return await self._invoker.run(calls.BACKUP(name=name), timeout)
 
     async def list_jobs(
         self, *, space: str | None = None, timeout: float | None = None
@@ -251,7 +271,7 @@ class Admin:
         >>> for job in await client.admin.list_jobs():
         ...     print(job.name, job.state, job.due, job.failures)
         """
-        return await self._invoker.run(calls.list_jobs(space), timeout)
+        return await self._invoker.run(calls.LIST_JOBS(space=space), timeout)
 
     async def get_stats(self, *, space: str | None = None, timeout: float | None = None) -> Stats:
         """Return what a space holds and what is left to do there.
@@ -259,7 +279,7 @@ class Admin:
         >>> stats = await client.admin.get_stats()
         >>> print(stats.space.conversations, stats.space.notes.failures)
         """
-        return await self._invoker.run(calls.get_stats(space), timeout)
+        return await self._invoker.run(calls.GET_STATS(space=space), timeout)
 
     async def list_retention_rules(
         self, *, space: str | None = None, timeout: float | None = None
@@ -268,7 +288,7 @@ class Admin:
 
         >>> print([it.rule for it in (await client.admin.list_retention_rules()).rules])
         """
-        return await self._invoker.run(calls.list_retention_rules(space), timeout)
+        return await self._invoker.run(calls.LIST_RETENTION_RULES(space=space), timeout)
 
     async def preview_retention(
         self,
@@ -285,7 +305,9 @@ class Admin:
         >>> for it in plan.conversations:
         ...     print(it.conversation_id, it.reason)
         """
-        return await self._invoker.run(calls.preview_retention(space, retention, limit), timeout)
+        return await self._invoker.run(
+            calls.PREVIEW_RETENTION(space=space, retention=retention, limit=limit), timeout
+        )
 
     def list_retention_receipts(
         self,
@@ -300,7 +322,9 @@ class Admin:
         >>> async for it in client.admin.list_retention_receipts():
         ...     print(it.time, it.conversation.conversation_id, it.conversation.rule)
         """
-        return self._invoker.iterate(calls.list_retention_receipts(space, page_size, None), timeout)
+        return self._invoker.iterate(
+            calls.LIST_RETENTION_RECEIPTS(space=space, page_size=page_size), timeout
+        )
 
     async def list_retention_receipts_page(
         self,
@@ -316,5 +340,6 @@ class Admin:
         >>> page = await client.admin.list_retention_receipts_page(page_size=20)
         """
         return await self._invoker.run(
-            calls.list_retention_receipts(space, page_size, page_token), timeout
+            calls.LIST_RETENTION_RECEIPTS(space=space, page_size=page_size, page_token=page_token),
+            timeout,
         )

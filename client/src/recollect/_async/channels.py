@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from recollect._async.invoker import Invoker
-from recollect._shared.calls import channels as calls
-from recollect._types.channel import CommandReply, OwnerIdentity, Received
+from recollect._shared import calls
+from recollect._types.channel import CommandReply, Origin, OwnerIdentity, Received
 from recollect._types.message import Attachment
 
 
@@ -30,7 +30,7 @@ class Channels:
         sender: str | None = None,
         attachments: Iterable[Attachment] = (),
         time: datetime | None = None,
-        origin: calls.Origin | None = None,
+        origin: Origin | None = None,
         sender_name: str | None = None,
         timeout: float | None = None,
     ) -> Received:
@@ -49,8 +49,15 @@ class Channels:
         >>> if isinstance(received.outcome, StoredInConversation):
         ...     print(received.outcome.conversation.id)
         """
-        call = calls.receive(
-            channel, provider_message_id, text, sender, attachments, time, origin, sender_name
+        call = calls.RECEIVE(
+            channel=channel,
+            provider_message_id=provider_message_id,
+            text=text,
+            sender=sender,
+            attachments=attachments,
+            time=time,
+            sender_name=sender_name,
+            origin=origin,
         )
         return await self._invoker.run(call, timeout)
 
@@ -69,7 +76,8 @@ class Channels:
         >>> print(reply.text)
         """
         return await self._invoker.run(
-            calls.run_command(conversation_id, text, request_id), timeout
+            calls.RUN_COMMAND(conversation_id=conversation_id, text=text, request_id=request_id),
+            timeout,
         )
 
     async def add_owner_identity(
@@ -89,7 +97,10 @@ class Channels:
         '1555000'
         """
         return await self._invoker.run(
-            calls.add_owner_identity(channel, identity, person, request_id), timeout
+            calls.ADD_OWNER_IDENTITY(
+                channel=channel, identity=identity, person=person, request_id=request_id
+            ),
+            timeout,
         )
 
     async def remove_owner_identity(
@@ -106,7 +117,8 @@ class Channels:
         >>> await client.channels.remove_owner_identity("whatsapp", "+1 555-000")
         """
         return await self._invoker.run(
-            calls.remove_owner_identity(channel, identity, request_id), timeout
+            calls.REMOVE_OWNER_IDENTITY(channel=channel, identity=identity, request_id=request_id),
+            timeout,
         )
 
     async def list_owner_identities(
@@ -117,12 +129,14 @@ class Channels:
         >>> for identity in await client.channels.list_owner_identities(person="Alex"):
         ...     print(identity.channel, identity.identity)
         """
-        return await self._invoker.run(calls.list_owner_identities(channel, person), timeout)
+        return await self._invoker.run(
+            calls.LIST_OWNER_IDENTITIES(channel=channel, person=person), timeout
+        )
 
     async def link_identities(
         self,
         person: str,
-        identities: Iterable[calls.Named],
+        identities: Iterable[OwnerIdentity | tuple[str, str]],
         *,
         request_id: str | None = None,
         timeout: float | None = None,
@@ -134,7 +148,8 @@ class Channels:
         >>> await client.channels.link_identities("Alex", identities)
         """
         return await self._invoker.run(
-            calls.link_identities(person, identities, request_id), timeout
+            calls.LINK_IDENTITIES(person=person, identities=identities, request_id=request_id),
+            timeout,
         )
 
     async def unlink_identity(
@@ -150,5 +165,6 @@ class Channels:
         >>> await client.channels.unlink_identity("email", "alex@example.org")
         """
         return await self._invoker.run(
-            calls.unlink_identity(channel, identity, request_id), timeout
+            calls.UNLINK_IDENTITY(channel=channel, identity=identity, request_id=request_id),
+            timeout,
         )

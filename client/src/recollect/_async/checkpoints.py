@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 
 from recollect._async.invoker import Invoker
-from recollect._shared.calls import checkpoints as calls
+from recollect._shared import calls
 from recollect._types.checkpoint import (
     CheckpointRecord,
     CheckpointRecordPage,
@@ -39,7 +39,14 @@ class Checkpoints:
 
         >>> await client.checkpoints.put_records("run-1", [CheckpointRecord("step/0001", b"state")])
         """
-        return await self._invoker.run(calls.put_records(thread_id, records, request_id), timeout)
+        return await self._invoker.run(
+            calls.PUT_RECORDS(
+                thread_id=thread_id,
+                records=[calls.PutRecord(it, it.keep_existing) for it in records],
+                request_id=request_id,
+            ),
+            timeout,
+        )
 
     async def get_records(
         self, thread_id: str, keys: Iterable[str], *, timeout: float | None = None
@@ -49,7 +56,7 @@ class Checkpoints:
 
         >>> found = await client.checkpoints.get_records("run-1", ["step/0001"])
         """
-        return await self._invoker.run(calls.get_records(thread_id, keys), timeout)
+        return await self._invoker.run(calls.GET_RECORDS(thread_id=thread_id, keys=keys), timeout)
 
     async def list_records(
         self,
@@ -67,7 +74,14 @@ class Checkpoints:
         >>> page = await client.checkpoints.list_records("run-1", prefix="step/", descending=True)
         >>> print([record.key for record in page.records])
         """
-        call = calls.list_records(thread_id, prefix, after_key, descending, keys_only, limit)
+        call = calls.LIST_RECORDS(
+            thread_id=thread_id,
+            prefix=prefix,
+            after_key=after_key,
+            descending=descending,
+            keys_only=keys_only,
+            limit=limit,
+        )
         return await self._invoker.run(call, timeout)
 
     async def remove_records(
@@ -77,7 +91,9 @@ class Checkpoints:
 
         >>> await client.checkpoints.remove_records("run-1", ["step/0001"])
         """
-        return await self._invoker.run(calls.remove_records(thread_id, keys), timeout)
+        return await self._invoker.run(
+            calls.REMOVE_RECORDS(thread_id=thread_id, keys=keys), timeout
+        )
 
     def list_threads(
         self, *, page_size: int | None = None, timeout: float | None = None
@@ -87,7 +103,7 @@ class Checkpoints:
         >>> async for thread in client.checkpoints.list_threads():
         ...     print(thread.thread_id)
         """
-        return self._invoker.iterate(calls.list_threads(page_size, None), timeout)
+        return self._invoker.iterate(calls.LIST_THREADS(page_size=page_size), timeout)
 
     async def list_threads_page(
         self,
@@ -100,7 +116,9 @@ class Checkpoints:
 
         >>> page = await client.checkpoints.list_threads_page(page_size=20)
         """
-        return await self._invoker.run(calls.list_threads(page_size, page_token), timeout)
+        return await self._invoker.run(
+            calls.LIST_THREADS(page_size=page_size, page_token=page_token), timeout
+        )
 
     async def delete_thread(self, thread_id: str, *, timeout: float | None = None) -> int:
         """Delete a thread for good, to its last byte, and return how many bytes that were; 0 if
@@ -108,4 +126,4 @@ class Checkpoints:
 
         >>> await client.checkpoints.delete_thread("run-1")
         """
-        return await self._invoker.run(calls.delete_thread(thread_id), timeout)
+        return await self._invoker.run(calls.DELETE_THREAD(thread_id=thread_id), timeout)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from recollect._async.invoker import Invoker
 from recollect._async.watch import Watch
-from recollect._shared.calls import external as calls
+from recollect._shared import calls
 from recollect._types.external import (
     CommunicationPage,
     CommunicationSearch,
@@ -48,7 +48,12 @@ class External:
         >>> async for communication in open_ones:
         ...     print(communication.party, communication.open_escalations)
         """
-        call = calls.list_communications(page_size, None, party, trust, open_escalations_only)
+        call = calls.LIST_COMMUNICATIONS(
+            page_size=page_size,
+            party=party,
+            trust=trust,
+            open_escalations_only=open_escalations_only,
+        )
         return self._invoker.iterate(call, timeout)
 
     async def list_communications_page(
@@ -66,7 +71,13 @@ class External:
 
         >>> page = await client.external.list_communications_page(page_size=20)
         """
-        call = calls.list_communications(page_size, page_token, party, trust, open_escalations_only)
+        call = calls.LIST_COMMUNICATIONS(
+            page_size=page_size,
+            page_token=page_token,
+            party=party,
+            trust=trust,
+            open_escalations_only=open_escalations_only,
+        )
         return await self._invoker.run(call, timeout)
 
     async def get_communication(
@@ -83,7 +94,10 @@ class External:
         >>> loaded = await client.external.get_communication(communication_id, page_size=20)
         """
         return await self._invoker.run(
-            calls.get_communication(communication_id, page_size, page_token), timeout
+            calls.GET_COMMUNICATION(
+                communication_id=communication_id, page_size=page_size, page_token=page_token
+            ),
+            timeout,
         )
 
     async def search_communications(
@@ -106,8 +120,14 @@ class External:
 
         >>> found = await client.external.search_communications("invoice", trust=Trust.KNOWN)
         """
-        call = calls.search_communications(
-            query, limit, party, channel, trust, date_range, communication_id
+        call = calls.SEARCH_COMMUNICATIONS(
+            query=query,
+            limit=limit,
+            party=party,
+            channel=channel,
+            trust=trust,
+            date_range=date_range,
+            communication_id=communication_id,
         )
         return await self._invoker.run(call, timeout)
 
@@ -129,7 +149,10 @@ class External:
         >>> await client.external.register_contact("email", "hanan@example.org", scopes=["billing"])
         """
         return await self._invoker.run(
-            calls.register_contact(channel, party, trust, scopes, request_id), timeout
+            calls.REGISTER_CONTACT(
+                channel=channel, party=party, trust=trust, scopes=scopes, request_id=request_id
+            ),
+            timeout,
         )
 
     async def set_trust(
@@ -149,7 +172,10 @@ class External:
         >>> await client.external.set_trust(communication_id, Trust.KNOWN, scopes=["billing"])
         """
         return await self._invoker.run(
-            calls.set_trust(communication_id, trust, scopes, request_id), timeout
+            calls.SET_TRUST(
+                communication_id=communication_id, trust=trust, scopes=scopes, request_id=request_id
+            ),
+            timeout,
         )
 
     async def record_reply(
@@ -173,7 +199,10 @@ class External:
         >>> await client.external.record_reply(communication_id, text, scope="billing")
         """
         return await self._invoker.run(
-            calls.record_reply(communication_id, text, scope, request_id), timeout
+            calls.RECORD_REPLY(
+                communication_id=communication_id, text=text, scope=scope, request_id=request_id
+            ),
+            timeout,
         )
 
     def list_escalations(
@@ -189,7 +218,11 @@ class External:
         >>> async for escalation in client.external.list_escalations():
         ...     print(escalation.question)
         """
-        call = calls.list_escalations(page_size, None, communication_id, include_resolved)
+        call = calls.LIST_ESCALATIONS(
+            page_size=page_size,
+            communication_id=communication_id,
+            include_resolved=include_resolved,
+        )
         return self._invoker.iterate(call, timeout)
 
     async def list_escalations_page(
@@ -206,7 +239,12 @@ class External:
 
         >>> page = await client.external.list_escalations_page(page_size=20)
         """
-        call = calls.list_escalations(page_size, page_token, communication_id, include_resolved)
+        call = calls.LIST_ESCALATIONS(
+            page_size=page_size,
+            page_token=page_token,
+            communication_id=communication_id,
+            include_resolved=include_resolved,
+        )
         return await self._invoker.run(call, timeout)
 
     async def resolve_escalation(
@@ -223,7 +261,10 @@ class External:
         >>> await client.external.resolve_escalation(escalation_id, "Yes, from June.")
         """
         return await self._invoker.run(
-            calls.resolve_escalation(escalation_id, answer, request_id), timeout
+            calls.RESOLVE_ESCALATION(
+                escalation_id=escalation_id, answer=answer, request_id=request_id
+            ),
+            timeout,
         )
 
     def watch(self, *, cursor: str | None = None) -> Watch[CommunicationUpdate]:
@@ -239,4 +280,4 @@ class External:
         ...     if isinstance(update.kind, CommunicationEscalated):
         ...         print(update.kind.escalation.question)
         """
-        return Watch(self._invoker, calls.watch(cursor))
+        return Watch(self._invoker, calls.STREAM_COMMUNICATION_UPDATES(cursor=cursor))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from recollect._async.invoker import Invoker
-from recollect._shared.calls import insight as calls
+from recollect._shared import calls
 from recollect._types.insight import (
     BusyConversation,
     ChannelHours,
@@ -46,7 +46,13 @@ class Insight:
         >>> for row in report.rows:
         ...     print(row.bucket_start.date(), row.group, row.activity.cost)
         """
-        call = calls.usage(date_range, time_zone, bucket, group_by, max_groups)
+        call = calls.USAGE(
+            date_range=date_range,
+            time_zone=time_zone,
+            bucket=bucket,
+            group_by=group_by,
+            max_groups=max_groups,
+        )
         return await self._invoker.run(call, timeout)
 
     async def topics_over_time(
@@ -64,7 +70,9 @@ class Insight:
         >>> for series in report.topics:
         ...     print(series.topic, series.messages)
         """
-        call = calls.topics_over_time(date_range, time_zone, bucket, max_topics)
+        call = calls.TOPICS_OVER_TIME(
+            date_range=date_range, time_zone=time_zone, bucket=bucket, max_topics=max_topics
+        )
         return await self._invoker.run(call, timeout)
 
     async def channel_activity(
@@ -80,7 +88,7 @@ class Insight:
         >>> for channel in await client.insight.channel_activity(time_zone="Europe/Berlin"):
         ...     print(channel.channel, max(channel.hours, key=lambda hour: hour.messages))
         """
-        call = calls.channel_activity(date_range, time_zone, channels)
+        call = calls.CHANNEL_ACTIVITY(date_range=date_range, time_zone=time_zone, channels=channels)
         return await self._invoker.run(call, timeout)
 
     async def busiest_conversations(
@@ -97,7 +105,9 @@ class Insight:
         >>> for busy in await client.insight.busiest_conversations(limit=5):
         ...     print(busy.conversation.name, busy.activity.messages)
         """
-        call = calls.busiest_conversations(date_range, time_zone, channels, limit)
+        call = calls.BUSIEST_CONVERSATIONS(
+            date_range=date_range, time_zone=time_zone, channels=channels, limit=limit
+        )
         return await self._invoker.run(call, timeout)
 
     async def facets(
@@ -108,7 +118,7 @@ class Insight:
         >>> facets = await client.insight.facets()
         >>> print([(facet.value, facet.conversations) for facet in facets.channels.facets])
         """
-        return await self._invoker.run(calls.facets(max_values), timeout)
+        return await self._invoker.run(calls.FACETS(max_values=max_values), timeout)
 
     async def list_topics(
         self,
@@ -125,5 +135,5 @@ class Insight:
         >>> for topic in page.topics:
         ...     print(topic.label, topic.conversations, topic.last_use_time)
         """
-        call = calls.list_topics(query, page_size, page_token)
+        call = calls.LIST_TOPICS(query=query, page_size=page_size, page_token=page_token)
         return await self._invoker.run(call, timeout)

@@ -1,13 +1,14 @@
 """Calls with retries: each is sent, and sent again where that is safe and may help."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from recollect._backends.tasks import Connection, Stream
 from recollect._shared.diagnosis import named
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.pages import Item, Page, next_page
 from recollect._shared.retry import Attempts, RetryPolicy, checked_timeout, is_from_server
-from recollect._shared.rpc import Answer, Call, Method, Request, Response
+from recollect._shared.rpc import Answer, Call, Method
 from recollect.errors import RecollectError
 
 
@@ -46,7 +47,7 @@ class Invoker:
         """Note that the server answers at this address."""
         self._was_answered = True
 
-    async def run(self, call: Call[Request, Response, Answer], timeout: float | None) -> Answer:
+    async def run(self, call: Call[Answer], timeout: float | None) -> Answer:
         """Send the call, as often as its retries allow, and return the answer in plain types."""
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         attempts = Attempts(call, seconds, self.retry, was_answered=self._was_answered)
@@ -63,18 +64,16 @@ class Invoker:
                 raise await self.diagnosed(error, attempts.time_left()) from None
             await self.sleep(delay)
 
-    async def iterate(
-        self, call: Call[Request, Response, Page[Item]], timeout: float | None
-    ) -> AsyncIterator[Item]:
+    async def iterate(self, call: Call[Page[Item]], timeout: float | None) -> AsyncIterator[Item]:
         """Yield what the call lists, page by page. `timeout` bounds each page."""
-        rest: Call[Request, Response, Page[Item]] | None = call
+        rest: Call[Page[Item]] | None = call
         while rest is not None:
             page = await self.run(rest, timeout)
             for item in page:
                 yield item
             rest = next_page(rest, page)
 
-    def stream(self, method: Method[Request, Response], request: Request) -> Stream[Response]:
+    def stream(self, method: Method[Any], request: Any) -> Stream:
         """Open a stream. Raises ClientClosed."""
         return self._connection.stream(method, request)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from recollect._async.invoker import Invoker
 from recollect._backends.tasks import Done, Stream
@@ -25,11 +25,11 @@ class Watch(AsyncIterator[Item]):
     ...         save(watch.cursor)
     """
 
-    def __init__(self, invoker: Invoker, call: Call[Any, Any, Element[Item]]) -> None:
+    def __init__(self, invoker: Invoker, call: Call[Element[Item]]) -> None:
         self._invoker = invoker
         self._call = call
         self._watching = Watching(call, invoker.retry)
-        self._stream: Stream[Any] | None = None
+        self._stream: Stream | None = None
         self._closed = False
 
     @property

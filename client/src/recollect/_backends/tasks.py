@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Generic
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -11,7 +11,7 @@ from recollect._shared.channel import CHANNEL_OPTIONS
 from recollect._shared.diagnosis import diagnosed
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.failures import failure
-from recollect._shared.rpc import Answer, Call, Method, Request, Response
+from recollect._shared.rpc import Answer, Call, Method
 from recollect._shared.tracing import with_trace
 from recollect.errors import Cancelled, ClientClosed, RecollectError
 
@@ -28,9 +28,7 @@ class Connection:
         self._closed = False
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
-    async def send(
-        self, call: Call[Request, Response, Answer], timeout: float
-    ) -> Response | RecollectError:
+    async def send(self, call: Call[Answer], timeout: float) -> Any:
         """Send a call once and return its response or its failure. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this client is closed")
@@ -52,7 +50,7 @@ class Connection:
             return RecollectError("the call was cancelled", code="CANCELLED")
         return ClientClosed("this client was closed during the call")
 
-    def stream(self, method: Method[Request, Response], request: Request) -> "Stream[Response]":
+    def stream(self, method: Method[Any], request: Any) -> "Stream":
         """Open a stream. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this client is closed")
@@ -95,9 +93,7 @@ class Connection:
             opened = self._opened[loop] = _Opened(channel)
         return opened
 
-    def _method(
-        self, method: Method[Request, Response]
-    ) -> "grpc.aio.UnaryUnaryMultiCallable[Request, Response]":
+    def _method(self, method: Method[Any]) -> "grpc.aio.UnaryUnaryMultiCallable[Any, Any]":
         opened = self._connected()
         if method.path not in opened.methods:
             call = opened.channel.unary_unary(method.path, method.serialize, method.parse)
@@ -114,8 +110,8 @@ class _Opened:
 
 
 async def _response(
-    running: "grpc.aio.UnaryUnaryCall[Any, Response]",
-) -> Response | RecollectError:
+    running: "grpc.aio.UnaryUnaryCall[Any, Any]",
+) -> Any:
     """Return the response of a call, or its failure."""
     try:
         return await running
@@ -123,7 +119,7 @@ async def _response(
         return failure(error)
 
 
-class Stream(Generic[Response]):
+class Stream:
     """The responses of one streaming call, in order."""
 
     def __init__(self, call: Any, closed: Callable[[], bool]) -> None:
@@ -131,7 +127,7 @@ class Stream(Generic[Response]):
         self._closed = closed
         self._cancelled = False
 
-    async def read(self) -> Response | None:
+    async def read(self) -> Any:
         """Return the next response, None at the end. Raises RecollectError, ClientClosed."""
         try:
             response = await self._call.read()

@@ -1,7 +1,7 @@
 """A connection that threads share, over grpc."""
 
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Any
 
 import grpc
 
@@ -9,7 +9,7 @@ from recollect._shared.channel import CHANNEL_OPTIONS
 from recollect._shared.diagnosis import diagnosed
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.failures import failure
-from recollect._shared.rpc import Answer, Call, Method, Request, Response
+from recollect._shared.rpc import Answer, Call, Method
 from recollect._shared.tracing import with_trace
 from recollect.errors import ClientClosed, RecollectError
 
@@ -29,9 +29,7 @@ class Connection:
         )
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Any, Any]] = {}
 
-    def send(
-        self, call: Call[Request, Response, Answer], timeout: float
-    ) -> Response | RecollectError:
+    def send(self, call: Call[Answer], timeout: float) -> Any:
         """Send a call once and return its response or its failure. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this client is closed")
@@ -46,7 +44,7 @@ class Connection:
             outcome = RecollectError(str(error))
         return ClientClosed("this client was closed during the call") if self._closed else outcome
 
-    def stream(self, method: Method[Request, Response], request: Request) -> "Stream[Response]":
+    def stream(self, method: Method[Any], request: Any) -> "Stream":
         """Open a stream. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this client is closed")
@@ -69,26 +67,24 @@ class Connection:
         self._closed = True
         self._channel.close()
 
-    def _method(
-        self, method: Method[Request, Response]
-    ) -> "grpc.UnaryUnaryMultiCallable[Request, Response]":
+    def _method(self, method: Method[Any]) -> "grpc.UnaryUnaryMultiCallable[Any, Any]":
         if method.path not in self._methods:
             opened = self._channel.unary_unary(method.path, method.serialize, method.parse)
             self._methods[method.path] = opened
         return self._methods[method.path]
 
 
-class Stream(Generic[Response]):
+class Stream:
     """The responses of one streaming call, in order."""
 
     def __init__(self, call: Any, closed: Callable[[], bool]) -> None:
         self._call = call
         self._closed = closed
 
-    def read(self) -> Response | None:
+    def read(self) -> Any:
         """Return the next response, None at the end. Raises RecollectError, ClientClosed."""
         try:
-            response: Response | None = next(self._call, None)
+            response: Any = next(self._call, None)
         except grpc.RpcError as error:
             if self._closed():
                 raise ClientClosed("this client was closed") from None

@@ -2,15 +2,20 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from typing import Any, TypeVar
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, TypeVar, cast
 
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import NULL_VALUE, ListValue, Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from recollect._shared.read import scope_name, value_name
 from recollect.errors import ErrorReason, FieldViolation, InvalidArgument
+from recollect.v1 import scope_pb2
 
 MAX_METADATA_DEPTH = 24
 """protobuf reads at most 100 nested messages, and one level of a Struct is three of them."""
@@ -27,8 +32,18 @@ _KINDS = {
     FieldDescriptor.CPPTYPE_UINT32: "a whole number",
     FieldDescriptor.CPPTYPE_UINT64: "a whole number",
     Timestamp.DESCRIPTOR.name: "a datetime with a time zone",
+    Duration.DESCRIPTOR.name: "a timedelta",
 }
 """Names of the values of a field, by the type of the field or the name of its message."""
+_SET_BY_SERVER = {"Message": {"sequence", "turn_number", "redaction"}}
+"""Fields that only the server sets, by the message."""
+_SHORTHANDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "TurnRange": (", or the first and the last turn", ("first", "last")),
+    "OwnerIdentity": (", or a channel and an address there", ("channel", "identity")),
+    "AnchorSource": (", or a conversation and a line", ("conversation_id", "sequence")),
+    "ContextBudget": (" or a number of tokens", ("total",)),
+}
+"""Shorthands for a data class, in words and as the fields that they give."""
 _KEY = Struct.FieldsEntry.DESCRIPTOR.fields_by_name["key"]
 _TEXT = Value.DESCRIPTOR.fields_by_name["string_value"]
 
@@ -45,32 +60,139 @@ def invalid(field: str, description: str) -> InvalidArgument:
     )
 
 
-def fill(message: Filled, path: str = "", /, **fields: object) -> Filled:
+def fill(message: Filled, path: str = "", /, **values: object) -> Filled:
     """Set fields of `message`, which stands at `path` in the request, and return it. `None` leaves
     a field unset.
 
-    A datetime becomes a Timestamp, a dict a Struct, any iterable a repeated field. What protobuf
-    refuses is raised as InvalidArgument with the field's path.
+    A datetime becomes a Timestamp, a timedelta a Duration, a dict a Struct or a map, a member of an
+    enumeration its number, a data class the message of its name, any iterable a repeated field.
+    What does not fit is raised as InvalidArgument with the field's path.
     """
-    for name, value in fields.items():
+    for name, value in values.items():
         if value is None:
             continue
-        field = path + name
-        kind = message.DESCRIPTOR.fields_by_name[name]
-        if kind.is_repeated:
-            if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-                raise invalid(field, f"takes several values, and this is {_shown(value)}")
-            for index, item in enumerate(value):
-                _guarded(f"{field}[{index}]", kind, getattr(message, name).append, item)
-        elif isinstance(value, datetime):
-            getattr(message, name).CopyFrom(timestamp(value, field))
-        elif isinstance(target := getattr(message, name), Struct):
-            _fill_struct(target, value, field, depth=1)
-        elif isinstance(target, Message):
-            _guarded(field, kind, target.CopyFrom, value)
+        if name in message.DESCRIPTOR.oneofs_by_name:
+            name = _member_of(message.DESCRIPTOR.oneofs_by_name[name], value)
+        field, kind = path + name, message.DESCRIPTOR.fields_by_name[name]
+        if not kind.is_repeated:
+            _set(message, kind, value, field)
+        elif kind.message_type is not None and kind.message_type.GetOptions().map_entry:
+            _fill_map(getattr(message, name), value, field)
+        elif is_dataclass(value):
+            raise invalid(field, f"takes several, not one {type(value).__name__}")
+        elif isinstance(value, str | bytes) or not isinstance(value, Iterable):
+            raise invalid(field, f"takes several values, and this is {_shown(value)}")
         else:
-            _guarded(field, kind, setattr, message, name, value)
+            for index, item in enumerate(value):
+                _append(getattr(message, name), kind, item, f"{field}[{index}]")
     return message
+
+
+def _member_of(oneof: Any, value: object) -> str:
+    """Return the name of the member that a data class is."""
+    names = {it.message_type.name: it.name for it in oneof.fields}
+    try:
+        return cast(str, names[type(value).__name__])
+    except KeyError:
+        kinds = ", ".join(names)
+        raise invalid(
+            oneof.name, f"must be a recollect.{kinds}, not {type(value).__name__}"
+        ) from None
+
+
+def _set(message: Message, kind: Any, value: object, field: str) -> None:
+    target = getattr(message, kind.name)
+    match target:
+        case Timestamp() if isinstance(value, datetime):
+            target.CopyFrom(timestamp(value, field))
+        case Duration() if isinstance(value, timedelta):
+            target.FromTimedelta(value)
+        case Struct():
+            _fill_struct(target, value, field, depth=1)
+        case Message():
+            target.SetInParent()
+            _fill_from(target, value, field)
+        case _:
+            if kind.enum_type is not None:
+                value = _number(kind, value, field)
+            _guarded(field, kind, setattr, message, kind.name, value)
+
+
+def _append(target: Any, kind: Any, value: object, field: str) -> None:
+    if kind.message_type is not None:
+        _fill_from(target.add(), value, field)
+    else:
+        number = value if kind.enum_type is None else _number(kind, value, field)
+        _guarded(field, kind, target.append, number)
+
+
+def _fill_from(target: Message, value: object, field: str) -> None:
+    """Set the fields of a message to those of the data class of its name, where they are not what
+    they are by default.
+    """
+    name = target.DESCRIPTOR.name
+    others, shorthand = _SHORTHANDS.get(name, ("", ()))
+    parts = (value,) if isinstance(value, int) else value
+    if is_dataclass(value) and type(value).__name__ == name:
+        sent = {
+            name: given
+            for name, default in _sent_fields(cast(Any, type(value)), target.DESCRIPTOR)
+            if (given := getattr(value, name)) != default and given != {}
+        }
+    elif shorthand and isinstance(parts, tuple | list) and len(parts) == len(shorthand):
+        sent = dict(zip(shorthand, parts, strict=True))
+    elif name in _KINDS:
+        raise invalid(field, f"takes {_KINDS[name]}, not {_shown(value)}")
+    else:
+        raise invalid(field, f"must be a recollect.{name}{others}, not {type(value).__name__}")
+    for oneof in target.DESCRIPTOR.oneofs:
+        chosen = [it.name for it in oneof.fields if it.name in sent]
+        if len(chosen) > 1:
+            raise invalid(field, f"names one {oneof.name}, not {' and '.join(chosen)}")
+    fill(target, f"{field}.", **sent)
+
+
+def _fill_map(target: Any, value: object, field: str) -> None:
+    if not isinstance(value, Mapping):
+        raise invalid(field, f"takes a dict, and this is {_shown(value)}")
+    for key, item in value.items():
+        try:
+            target[key] = item
+        except (TypeError, ValueError):
+            raise invalid(field, f"takes numbers by name, and {key!r} is {item!r}") from None
+
+
+def _number(kind: Any, value: Any, field: str) -> int:
+    """Return the number of a member of an enumeration."""
+    numbers = _numbers(kind.enum_type)
+    if not isinstance(value, str) or value not in numbers:
+        is_scope = kind.enum_type is scope_pb2.Scope.DESCRIPTOR
+        problem = (
+            f"is {value!r}, which is not a scope"
+            if is_scope
+            else f"must be one of {', '.join(numbers)}, not {value!r}"
+        )
+        raise invalid(field, problem)
+    return numbers[value]
+
+
+@cache
+def _numbers(enumeration: Any) -> dict[str, int]:
+    """Return the numbers of an enumeration by the names that users write."""
+    if enumeration is scope_pb2.Scope.DESCRIPTOR:
+        return {scope_name(it.number): it.number for it in enumeration.values if it.number}
+    return {value_name(it): it.number for it in enumeration.values if it.number}
+
+
+@cache
+def _sent_fields(kind: Any, message: Any) -> tuple[tuple[str, object], ...]:
+    """Return the fields of a data class that are sent in a message, with their defaults."""
+    ignored = _SET_BY_SERVER.get(message.name, ())
+    return tuple(
+        (it.name, it.default)
+        for it in fields(kind)
+        if it.name in message.fields_by_name and it.name not in ignored
+    )
 
 
 def timestamp(moment: datetime, field: str) -> Timestamp:

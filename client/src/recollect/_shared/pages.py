@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from recollect._shared.fill import fill
-from recollect._shared.rpc import Call, Request, Response
+from recollect._shared.rpc import Call
 
 Item = TypeVar("Item", covariant=True)
 P = TypeVar("P", bound="Page[Any]")
@@ -21,7 +21,7 @@ class Page(Protocol[Item]):
     def __iter__(self) -> Iterator[Item]: ...
 
 
-def next_page(call: Call[Request, Response, P], page: P) -> Call[Request, Response, P] | None:
+def next_page(call: Call[P], page: P) -> Call[P] | None:
     """Return the call for the page after this one; None after the last."""
     if not page.next_page_token:
         return None

@@ -84,7 +84,7 @@ class Attempts:
 
     def __init__(
         self,
-        call: Call[Any, Any, Any],
+        call: Call[Any],
         timeout: float,
         policy: RetryPolicy | None,
         *,

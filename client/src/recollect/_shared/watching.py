@@ -24,7 +24,7 @@ itself brings a reason.
 class Watching(Generic[Item]):
     """One watch, whatever number of connections it takes."""
 
-    def __init__(self, call: Call[Any, Any, Element[Item]], policy: RetryPolicy | None) -> None:
+    def __init__(self, call: Call[Element[Item]], policy: RetryPolicy | None) -> None:
         """Watch with a call whose request has a `cursor`."""
         self.cursor: str = call.request.cursor
         self._request = call.request

@@ -1,7 +1,7 @@
 # Generated from recollect/_async/access.py by scripts/unasync.py: edit that one.
 """`client.access`."""
 
-from recollect._shared.calls import access as calls
+from recollect._shared import calls
 from recollect._sync.invoker import Invoker
 from recollect._types.access import Caller
 
@@ -19,4 +19,4 @@ class Access:
         >>> if "recall" in caller.scopes:
         ...     print(f"may search {caller.space}")
         """
-        return self._invoker.run(calls.who_am_i(), timeout)
+        return self._invoker.run(calls.WHO_AM_I(), timeout)

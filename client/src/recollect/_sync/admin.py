@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from recollect._shared.calls import admin as calls
+from recollect._shared import calls
 from recollect._sync.invoker import Invoker
 from recollect._types.admin.jobs import Job
 from recollect._types.admin.retention import (
@@ -44,7 +44,7 @@ class Admin:
         >>> for setting in (client.admin.list_settings()).settings:
         ...     print(setting.key, setting.value, setting.source)
         """
-        return self._invoker.run(calls.list_settings(), timeout)
+        return self._invoker.run(calls.LIST_SETTINGS(), timeout)
 
     def set_setting(
         self,
@@ -60,7 +60,7 @@ class Admin:
         >>> changed = client.admin.set_setting("idle_timeout", "5m")
         >>> print(changed.setting.value, changed.restart_needed)
         """
-        return self._invoker.run(calls.set_setting(key, value, reset), timeout)
+        return self._invoker.run(calls.SET_SETTING(key=key, value=value, reset=reset), timeout)
 
     def list_spaces(
         self,
@@ -75,7 +75,7 @@ class Admin:
         >>> for space in client.admin.list_spaces():
         ...     print(space.name, space.state, space.conversations)
         """
-        return self._invoker.iterate(calls.list_spaces(query, page_size, None), timeout)
+        return self._invoker.iterate(calls.LIST_SPACES(query=query, page_size=page_size), timeout)
 
     def list_spaces_page(
         self,
@@ -90,7 +90,9 @@ class Admin:
 
         >>> page = client.admin.list_spaces_page(page_size=20)
         """
-        return self._invoker.run(calls.list_spaces(query, page_size, page_token), timeout)
+        return self._invoker.run(
+            calls.LIST_SPACES(query=query, page_size=page_size, page_token=page_token), timeout
+        )
 
     def create_space(self, name: str, *, timeout: float | None = None) -> CreatedSpace:
         """Make a space, unless there is one.
@@ -98,7 +100,7 @@ class Admin:
         >>> made = client.admin.create_space("ada")
         >>> print(made.created)
         """
-        return self._invoker.run(calls.create_space(name), timeout)
+        return self._invoker.run(calls.CREATE_SPACE(name=name), timeout)
 
     def delete_space(self, name: str, *, timeout: float | None = None) -> SpaceReceipt:
         """Delete a space with all its data, for good. Its tokens stay: revoke them too.
@@ -106,7 +108,7 @@ class Admin:
         >>> receipt = client.admin.delete_space("ada")
         >>> print(receipt.conversations, receipt.delete_time)
         """
-        return self._invoker.run(calls.delete_space(name), timeout)
+        return self._invoker.run(calls.DELETE_SPACE(name=name), timeout)
 
     def list_space_receipts(
         self,
@@ -120,7 +122,7 @@ class Admin:
         >>> for receipt in client.admin.list_space_receipts():
         ...     print(receipt.name, receipt.delete_time, receipt.conversations)
         """
-        return self._invoker.iterate(calls.list_space_receipts(page_size, None), timeout)
+        return self._invoker.iterate(calls.LIST_SPACE_RECEIPTS(page_size=page_size), timeout)
 
     def list_space_receipts_page(
         self,
@@ -134,7 +136,9 @@ class Admin:
 
         >>> page = client.admin.list_space_receipts_page(page_size=20)
         """
-        return self._invoker.run(calls.list_space_receipts(page_size, page_token), timeout)
+        return self._invoker.run(
+            calls.LIST_SPACE_RECEIPTS(page_size=page_size, page_token=page_token), timeout
+        )
 
     def verify(self, *, space: str | None = None, timeout: float | None = None) -> Verification:
         """Begin to compare the logs of a space with its index and vectors, while it is served, and
@@ -142,7 +146,7 @@ class Admin:
 
         >>> client.admin.verify()
         """
-        return self._invoker.run(calls.verify(space), timeout)
+        return self._invoker.run(calls.VERIFY(space=space), timeout)
 
     def get_verification(
         self, *, space: str | None = None, timeout: float | None = None
@@ -154,7 +158,7 @@ class Admin:
         >>> if verification is not None and verification.state == "done":
         ...     print(verification.problem_count, verification.problems)
         """
-        return self._invoker.run(calls.get_verification(space), timeout)
+        return self._invoker.run(calls.GET_VERIFICATION(space=space), timeout)
 
     def list_tokens(
         self,
@@ -168,7 +172,9 @@ class Admin:
         >>> for token in client.admin.list_tokens():
         ...     print(token.id, token.kind, token.spaces, token.expire_time)
         """
-        return self._invoker.iterate(calls.list_tokens(include_ended, page_size, None), timeout)
+        return self._invoker.iterate(
+            calls.LIST_TOKENS(include_ended=include_ended, page_size=page_size), timeout
+        )
 
     def list_tokens_page(
         self,
@@ -183,7 +189,12 @@ class Admin:
 
         >>> page = client.admin.list_tokens_page(page_size=20)
         """
-        return self._invoker.run(calls.list_tokens(include_ended, page_size, page_token), timeout)
+        return self._invoker.run(
+            calls.LIST_TOKENS(
+                include_ended=include_ended, page_size=page_size, page_token=page_token
+            ),
+            timeout,
+        )
 
     def create_token(
         self,
@@ -204,8 +215,15 @@ class Admin:
         >>> created = client.admin.create_token("reader", note="the page on the wall")
         >>> print(created.token.id, created.secret)
         """
-        call = calls.create_token(
-            kind, scopes, spaces, conversation_id, channel, expire_time, limits, note
+        call = calls.CREATE_TOKEN(
+            kind=kind,
+            scopes=scopes,
+            spaces=spaces,
+            conversation_id=conversation_id,
+            channel=channel,
+            expire_time=expire_time,
+            limits=limits,
+            note=note,
         )
         return self._invoker.run(call, timeout)
 
@@ -214,7 +232,7 @@ class Admin:
 
         >>> client.admin.revoke_token(created.token.id)
         """
-        return self._invoker.run(calls.revoke_token(token_id), timeout)
+        return self._invoker.run(calls.REVOKE_TOKEN(token_id=token_id), timeout)
 
     def rotate_token(
         self,
@@ -229,7 +247,9 @@ class Admin:
         >>> rotated = client.admin.rotate_token(created.token.id)
         >>> print(rotated.secret, rotated.replaced.expire_time)
         """
-        return self._invoker.run(calls.rotate_token(token_id, expire_time, overlap), timeout)
+        return self._invoker.run(
+            calls.ROTATE_TOKEN(token_id=token_id, expire_time=expire_time, overlap=overlap), timeout
+        )
 
     def backup(self, *, name: str | None = None, timeout: float | None = None) -> Backup:
         """Have the server copy its spaces into a new folder of its setting `backup_dir`. Give it a
@@ -238,7 +258,7 @@ class Admin:
         >>> made = client.admin.backup(timeout=600)
         >>> print(made.path, made.conversations)
         """
-        return self._invoker.run(calls.backup(name), timeout)
+        return self._invoker.run(calls.BACKUP(name=name), timeout)
 
     def list_jobs(
         self, *, space: str | None = None, timeout: float | None = None
@@ -248,7 +268,7 @@ class Admin:
         >>> for job in client.admin.list_jobs():
         ...     print(job.name, job.state, job.due, job.failures)
         """
-        return self._invoker.run(calls.list_jobs(space), timeout)
+        return self._invoker.run(calls.LIST_JOBS(space=space), timeout)
 
     def get_stats(self, *, space: str | None = None, timeout: float | None = None) -> Stats:
         """Return what a space holds and what is left to do there.
@@ -256,7 +276,7 @@ class Admin:
         >>> stats = client.admin.get_stats()
         >>> print(stats.space.conversations, stats.space.notes.failures)
         """
-        return self._invoker.run(calls.get_stats(space), timeout)
+        return self._invoker.run(calls.GET_STATS(space=space), timeout)
 
     def list_retention_rules(
         self, *, space: str | None = None, timeout: float | None = None
@@ -265,7 +285,7 @@ class Admin:
 
         >>> print([it.rule for it in (client.admin.list_retention_rules()).rules])
         """
-        return self._invoker.run(calls.list_retention_rules(space), timeout)
+        return self._invoker.run(calls.LIST_RETENTION_RULES(space=space), timeout)
 
     def preview_retention(
         self,
@@ -282,7 +302,9 @@ class Admin:
         >>> for it in plan.conversations:
         ...     print(it.conversation_id, it.reason)
         """
-        return self._invoker.run(calls.preview_retention(space, retention, limit), timeout)
+        return self._invoker.run(
+            calls.PREVIEW_RETENTION(space=space, retention=retention, limit=limit), timeout
+        )
 
     def list_retention_receipts(
         self,
@@ -297,7 +319,9 @@ class Admin:
         >>> for it in client.admin.list_retention_receipts():
         ...     print(it.time, it.conversation.conversation_id, it.conversation.rule)
         """
-        return self._invoker.iterate(calls.list_retention_receipts(space, page_size, None), timeout)
+        return self._invoker.iterate(
+            calls.LIST_RETENTION_RECEIPTS(space=space, page_size=page_size), timeout
+        )
 
     def list_retention_receipts_page(
         self,
@@ -313,5 +337,6 @@ class Admin:
         >>> page = client.admin.list_retention_receipts_page(page_size=20)
         """
         return self._invoker.run(
-            calls.list_retention_receipts(space, page_size, page_token), timeout
+            calls.LIST_RETENTION_RECEIPTS(space=space, page_size=page_size, page_token=page_token),
+            timeout,
         )

@@ -4,9 +4,9 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from recollect._shared.calls import channels as calls
+from recollect._shared import calls
 from recollect._sync.invoker import Invoker
-from recollect._types.channel import CommandReply, OwnerIdentity, Received
+from recollect._types.channel import CommandReply, Origin, OwnerIdentity, Received
 from recollect._types.message import Attachment
 
 
@@ -31,7 +31,7 @@ class Channels:
         sender: str | None = None,
         attachments: Iterable[Attachment] = (),
         time: datetime | None = None,
-        origin: calls.Origin | None = None,
+        origin: Origin | None = None,
         sender_name: str | None = None,
         timeout: float | None = None,
     ) -> Received:
@@ -50,8 +50,15 @@ class Channels:
         >>> if isinstance(received.outcome, StoredInConversation):
         ...     print(received.outcome.conversation.id)
         """
-        call = calls.receive(
-            channel, provider_message_id, text, sender, attachments, time, origin, sender_name
+        call = calls.RECEIVE(
+            channel=channel,
+            provider_message_id=provider_message_id,
+            text=text,
+            sender=sender,
+            attachments=attachments,
+            time=time,
+            sender_name=sender_name,
+            origin=origin,
         )
         return self._invoker.run(call, timeout)
 
@@ -69,7 +76,10 @@ class Channels:
         >>> reply = client.channels.run_command(conversation_id, "/history 5")
         >>> print(reply.text)
         """
-        return self._invoker.run(calls.run_command(conversation_id, text, request_id), timeout)
+        return self._invoker.run(
+            calls.RUN_COMMAND(conversation_id=conversation_id, text=text, request_id=request_id),
+            timeout,
+        )
 
     def add_owner_identity(
         self,
@@ -88,7 +98,10 @@ class Channels:
         '1555000'
         """
         return self._invoker.run(
-            calls.add_owner_identity(channel, identity, person, request_id), timeout
+            calls.ADD_OWNER_IDENTITY(
+                channel=channel, identity=identity, person=person, request_id=request_id
+            ),
+            timeout,
         )
 
     def remove_owner_identity(
@@ -105,7 +118,8 @@ class Channels:
         >>> client.channels.remove_owner_identity("whatsapp", "+1 555-000")
         """
         return self._invoker.run(
-            calls.remove_owner_identity(channel, identity, request_id), timeout
+            calls.REMOVE_OWNER_IDENTITY(channel=channel, identity=identity, request_id=request_id),
+            timeout,
         )
 
     def list_owner_identities(
@@ -116,12 +130,14 @@ class Channels:
         >>> for identity in client.channels.list_owner_identities(person="Alex"):
         ...     print(identity.channel, identity.identity)
         """
-        return self._invoker.run(calls.list_owner_identities(channel, person), timeout)
+        return self._invoker.run(
+            calls.LIST_OWNER_IDENTITIES(channel=channel, person=person), timeout
+        )
 
     def link_identities(
         self,
         person: str,
-        identities: Iterable[calls.Named],
+        identities: Iterable[OwnerIdentity | tuple[str, str]],
         *,
         request_id: str | None = None,
         timeout: float | None = None,
@@ -132,7 +148,10 @@ class Channels:
         >>> identities = [("whatsapp", "+1 555-000"), ("email", "alex@example.org")]
         >>> client.channels.link_identities("Alex", identities)
         """
-        return self._invoker.run(calls.link_identities(person, identities, request_id), timeout)
+        return self._invoker.run(
+            calls.LINK_IDENTITIES(person=person, identities=identities, request_id=request_id),
+            timeout,
+        )
 
     def unlink_identity(
         self,
@@ -146,4 +165,7 @@ class Channels:
 
         >>> client.channels.unlink_identity("email", "alex@example.org")
         """
-        return self._invoker.run(calls.unlink_identity(channel, identity, request_id), timeout)
+        return self._invoker.run(
+            calls.UNLINK_IDENTITY(channel=channel, identity=identity, request_id=request_id),
+            timeout,
+        )

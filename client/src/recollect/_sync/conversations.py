@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from recollect._shared.calls import conversations as calls
+from recollect._shared import calls
 from recollect._sync.invoker import Invoker
 from recollect._sync.watch import Watch
 from recollect._types.conversation import (
@@ -68,16 +68,16 @@ class Conversations:
         >>> conversation = client.conversations.create("web", messages=messages)
         >>> conversation = client.conversations.create("web", participants=["alex"])
         """
-        call = calls.create(
-            channel,
-            participants,
-            party,
-            model,
-            create_time,
-            messages,
-            pinned,
-            conversation_id,
-            request_id,
+        call = calls.CREATE(
+            channel=channel,
+            participants=participants,
+            party=party,
+            model=model,
+            create_time=create_time,
+            messages=messages,
+            pinned=pinned,
+            conversation_id=conversation_id,
+            request_id=request_id,
         )
         return self._invoker.run(call, timeout)
 
@@ -86,7 +86,7 @@ class Conversations:
 
         >>> conversation = client.conversations.get(conversation_id)
         """
-        return self._invoker.run(calls.get(conversation_id), timeout)
+        return self._invoker.run(calls.GET(conversation_id=conversation_id), timeout)
 
     def list(
         self,
@@ -113,18 +113,17 @@ class Conversations:
         >>> for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.name)
         """
-        call = calls.list_page(
-            page_size,
-            None,
-            channels,
-            topics,
-            party,
-            pinned,
-            updated_after,
-            updated_before,
-            query,
-            notes_failed,
-            archived,
+        call = calls.LIST(
+            page_size=page_size,
+            channels=channels,
+            topics=topics,
+            party=party,
+            pinned=pinned,
+            updated_after=updated_after,
+            updated_before=updated_before,
+            query=query,
+            notes_failed=notes_failed,
+            archived=archived,
         )
         return self._invoker.iterate(call, timeout)
 
@@ -151,18 +150,18 @@ class Conversations:
         >>> token = page.next_page_token
         >>> page = client.conversations.list_page(page_size=20, page_token=token)
         """
-        call = calls.list_page(
-            page_size,
-            page_token,
-            channels,
-            topics,
-            party,
-            pinned,
-            updated_after,
-            updated_before,
-            query,
-            notes_failed,
-            archived,
+        call = calls.LIST(
+            page_size=page_size,
+            page_token=page_token,
+            channels=channels,
+            topics=topics,
+            party=party,
+            pinned=pinned,
+            updated_after=updated_after,
+            updated_before=updated_before,
+            query=query,
+            notes_failed=notes_failed,
+            archived=archived,
         )
         return self._invoker.run(call, timeout)
 
@@ -188,8 +187,13 @@ class Conversations:
 
         >>> context = client.conversations.load(channel="web", max_turns=10)
         """
-        call = calls.load(
-            conversation_id, channel, max_turns, max_tokens, before_turn, before_sequence
+        call = calls.LOAD(
+            conversation_id=conversation_id,
+            channel=channel,
+            max_turns=max_turns,
+            max_tokens=max_tokens,
+            before_turn=before_turn,
+            before_sequence=before_sequence,
         )
         return self._invoker.run(call, timeout)
 
@@ -214,8 +218,13 @@ class Conversations:
         >>> messages = [Message.user("Is the disk full?"), Message.assistant("Yes: 97 %.")]
         >>> stored = client.conversations.append_turn(conversation_id, messages)
         """
-        call = calls.append_turn(
-            conversation_id, messages, expected_turn, in_reply_to_turn, draft_id, request_id
+        call = calls.APPEND_TURN(
+            conversation_id=conversation_id,
+            messages=messages,
+            expected_turn=expected_turn,
+            in_reply_to_turn=in_reply_to_turn,
+            draft_id=draft_id,
+            request_id=request_id,
         )
         return self._invoker.run(call, timeout)
 
@@ -246,14 +255,15 @@ class Conversations:
         """
         return Watch(
             self._invoker,
-            calls.watch(
-                conversation_ids,
-                channels,
-                cursor,
-                max_turns,
-                load_channel,
-                load_conversation_id,
-                list_channels,
+            calls.STREAM_UPDATES(
+                conversation_ids=conversation_ids,
+                channels=channels,
+                cursor=cursor,
+                max_turns=max_turns,
+                max_batch=calls.BATCH,
+                load_channel=load_channel,
+                load_conversation_id=load_conversation_id,
+                list_channels=list_channels,
             ),
         )
 
@@ -279,7 +289,14 @@ class Conversations:
         ... )
         """
         self._invoker.run(
-            calls.publish_delta(conversation_id, draft_id, offset, text, done), timeout
+            calls.PUBLISH_DELTA(
+                conversation_id=conversation_id,
+                draft_id=draft_id,
+                offset=offset,
+                text=text,
+                done=done,
+            ),
+            timeout,
         )
 
     def switch(
@@ -296,7 +313,12 @@ class Conversations:
 
         >>> context = client.conversations.switch(old.id, new.id)
         """
-        call = calls.switch(from_conversation_id, to_conversation_id, max_turns, request_id)
+        call = calls.SWITCH(
+            from_conversation_id=from_conversation_id,
+            to_conversation_id=to_conversation_id,
+            max_turns=max_turns,
+            request_id=request_id,
+        )
         return self._invoker.run(call, timeout)
 
     def rename(
@@ -319,8 +341,14 @@ class Conversations:
 
         >>> client.conversations.rename(conversation_id, "Server Monitoring")
         """
-        call = calls.rename(
-            conversation_id, title, automatic, topics, writer, writer_model, request_id
+        call = calls.RENAME(
+            conversation_id=conversation_id,
+            title=title,
+            automatic=automatic,
+            topics=topics,
+            writer=writer,
+            writer_model=writer_model,
+            request_id=request_id,
         )
         return self._invoker.run(call, timeout)
 
@@ -337,7 +365,10 @@ class Conversations:
 
         >>> client.conversations.set_model(conversation_id, "haiku")
         """
-        return self._invoker.run(calls.set_model(conversation_id, model, request_id), timeout)
+        return self._invoker.run(
+            calls.SET_MODEL(conversation_id=conversation_id, model=model, request_id=request_id),
+            timeout,
+        )
 
     def fork(
         self,
@@ -353,7 +384,9 @@ class Conversations:
         >>> fork = client.conversations.fork(conversation_id, through_turn=3)
         >>> fork.origin
         """
-        call = calls.fork(conversation_id, through_turn, request_id)
+        call = calls.FORK(
+            conversation_id=conversation_id, through_turn=through_turn, request_id=request_id
+        )
         return self._invoker.run(call, timeout)
 
     def set_topics(
@@ -369,7 +402,9 @@ class Conversations:
 
         >>> client.conversations.set_topics(conversation_id, ["disk", "servers"])
         """
-        call = calls.set_topics(conversation_id, topics, request_id)
+        call = calls.SET_TOPICS(
+            conversation_id=conversation_id, topics=topics, request_id=request_id
+        )
         return self._invoker.run(call, timeout)
 
     def archive(
@@ -385,7 +420,9 @@ class Conversations:
 
         >>> client.conversations.archive(conversation_id)
         """
-        call = calls.archive(conversation_id, unarchive, request_id)
+        call = calls.ARCHIVE(
+            conversation_id=conversation_id, unarchive=unarchive, request_id=request_id
+        )
         return self._invoker.run(call, timeout)
 
     def update_metadata(
@@ -401,7 +438,9 @@ class Conversations:
         >>> metadata = {"sdk_session": "s-1", "task": None}
         >>> client.conversations.update_metadata(conversation_id, metadata)
         """
-        call = calls.update_metadata(conversation_id, metadata, request_id)
+        call = calls.UPDATE_METADATA(
+            conversation_id=conversation_id, metadata=metadata, request_id=request_id
+        )
         return self._invoker.run(call, timeout)
 
     def record_compression(
@@ -421,7 +460,12 @@ class Conversations:
         >>> summary = "Alex set up monitoring. The disk fills every week."
         >>> client.conversations.record_compression(conversation_id, 12, summary)
         """
-        call = calls.record_compression(conversation_id, compressed_through, summary, request_id)
+        call = calls.RECORD_COMPRESSION(
+            conversation_id=conversation_id,
+            compressed_through=compressed_through,
+            summary=summary,
+            request_id=request_id,
+        )
         return self._invoker.run(call, timeout)
 
     def record_abbreviation(
@@ -445,8 +489,13 @@ class Conversations:
         >>> topics = ["logging", "backup"]
         >>> client.conversations.record_abbreviation(conversation_id, notes, topics=topics)
         """
-        call = calls.record_abbreviation(
-            conversation_id, text, topics, writer, writer_model, request_id
+        call = calls.RECORD_ABBREVIATION(
+            conversation_id=conversation_id,
+            text=text,
+            topics=topics,
+            writer=writer,
+            writer_model=writer_model,
+            request_id=request_id,
         )
         return self._invoker.run(call, timeout)
 
@@ -475,16 +524,16 @@ class Conversations:
         >>> answer = client.conversations.regenerate_notes(writers=writers, dry_run=True)
         >>> print(answer.queued)
         """
-        call = calls.regenerate_notes(
-            conversation_id,
-            channels,
-            topics,
-            writers,
-            updated_after,
-            updated_before,
-            all,
-            dry_run,
-            request_id,
+        call = calls.REGENERATE_NOTES(
+            conversation_id=conversation_id,
+            channels=channels,
+            topics=topics,
+            writers=writers,
+            updated_after=updated_after,
+            updated_before=updated_before,
+            all=all,
+            dry_run=dry_run,
+            request_id=request_id,
         )
         return self._invoker.run(call, timeout)
 
@@ -508,7 +557,12 @@ class Conversations:
         >>> keep = AnchorDisposition.KEEP
         >>> receipt = client.conversations.delete(conversation_id, anchors=keep)
         """
-        return self._invoker.run(calls.delete(conversation_id, anchors, force, request_id), timeout)
+        return self._invoker.run(
+            calls.DELETE(
+                conversation_id=conversation_id, anchors=anchors, force=force, request_id=request_id
+            ),
+            timeout,
+        )
 
     def redact_message(
         self,
@@ -528,7 +582,13 @@ class Conversations:
         >>> done = client.conversations.redact_message(conversation_id, message.sequence)
         """
         return self._invoker.run(
-            calls.redact_message(conversation_id, sequence, turn_number, request_id), timeout
+            calls.REDACT_MESSAGE(
+                conversation_id=conversation_id,
+                sequence=sequence,
+                turn_number=turn_number,
+                request_id=request_id,
+            ),
+            timeout,
         )
 
     def delete_many(
@@ -556,17 +616,17 @@ class Conversations:
         >>> before = datetime.now(UTC) - timedelta(days=365)
         >>> receipt = client.conversations.delete_many(updated_before=before, dry_run=True)
         """
-        call = calls.delete_many(
-            conversation_ids,
-            channels,
-            topics,
-            updated_after,
-            updated_before,
-            archived,
-            anchors,
-            force,
-            dry_run,
-            limit,
-            request_id,
+        call = calls.DELETE_MANY(
+            conversation_ids=conversation_ids,
+            channels=channels,
+            topics=topics,
+            updated_after=updated_after,
+            updated_before=updated_before,
+            archived=archived,
+            anchors=anchors,
+            force=force,
+            dry_run=dry_run,
+            limit=limit,
+            request_id=request_id,
         )
         return self._invoker.run(call, timeout)

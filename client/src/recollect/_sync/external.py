@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from recollect._shared.calls import external as calls
+from recollect._shared import calls
 from recollect._sync.invoker import Invoker
 from recollect._sync.watch import Watch
 from recollect._types.external import (
@@ -49,7 +49,12 @@ class External:
         >>> for communication in open_ones:
         ...     print(communication.party, communication.open_escalations)
         """
-        call = calls.list_communications(page_size, None, party, trust, open_escalations_only)
+        call = calls.LIST_COMMUNICATIONS(
+            page_size=page_size,
+            party=party,
+            trust=trust,
+            open_escalations_only=open_escalations_only,
+        )
         return self._invoker.iterate(call, timeout)
 
     def list_communications_page(
@@ -67,7 +72,13 @@ class External:
 
         >>> page = client.external.list_communications_page(page_size=20)
         """
-        call = calls.list_communications(page_size, page_token, party, trust, open_escalations_only)
+        call = calls.LIST_COMMUNICATIONS(
+            page_size=page_size,
+            page_token=page_token,
+            party=party,
+            trust=trust,
+            open_escalations_only=open_escalations_only,
+        )
         return self._invoker.run(call, timeout)
 
     def get_communication(
@@ -84,7 +95,10 @@ class External:
         >>> loaded = client.external.get_communication(communication_id, page_size=20)
         """
         return self._invoker.run(
-            calls.get_communication(communication_id, page_size, page_token), timeout
+            calls.GET_COMMUNICATION(
+                communication_id=communication_id, page_size=page_size, page_token=page_token
+            ),
+            timeout,
         )
 
     def search_communications(
@@ -107,8 +121,14 @@ class External:
 
         >>> found = client.external.search_communications("invoice", trust=Trust.KNOWN)
         """
-        call = calls.search_communications(
-            query, limit, party, channel, trust, date_range, communication_id
+        call = calls.SEARCH_COMMUNICATIONS(
+            query=query,
+            limit=limit,
+            party=party,
+            channel=channel,
+            trust=trust,
+            date_range=date_range,
+            communication_id=communication_id,
         )
         return self._invoker.run(call, timeout)
 
@@ -130,7 +150,10 @@ class External:
         >>> client.external.register_contact("email", "hanan@example.org", scopes=["billing"])
         """
         return self._invoker.run(
-            calls.register_contact(channel, party, trust, scopes, request_id), timeout
+            calls.REGISTER_CONTACT(
+                channel=channel, party=party, trust=trust, scopes=scopes, request_id=request_id
+            ),
+            timeout,
         )
 
     def set_trust(
@@ -150,7 +173,10 @@ class External:
         >>> client.external.set_trust(communication_id, Trust.KNOWN, scopes=["billing"])
         """
         return self._invoker.run(
-            calls.set_trust(communication_id, trust, scopes, request_id), timeout
+            calls.SET_TRUST(
+                communication_id=communication_id, trust=trust, scopes=scopes, request_id=request_id
+            ),
+            timeout,
         )
 
     def record_reply(
@@ -174,7 +200,10 @@ class External:
         >>> client.external.record_reply(communication_id, text, scope="billing")
         """
         return self._invoker.run(
-            calls.record_reply(communication_id, text, scope, request_id), timeout
+            calls.RECORD_REPLY(
+                communication_id=communication_id, text=text, scope=scope, request_id=request_id
+            ),
+            timeout,
         )
 
     def list_escalations(
@@ -190,7 +219,11 @@ class External:
         >>> for escalation in client.external.list_escalations():
         ...     print(escalation.question)
         """
-        call = calls.list_escalations(page_size, None, communication_id, include_resolved)
+        call = calls.LIST_ESCALATIONS(
+            page_size=page_size,
+            communication_id=communication_id,
+            include_resolved=include_resolved,
+        )
         return self._invoker.iterate(call, timeout)
 
     def list_escalations_page(
@@ -207,7 +240,12 @@ class External:
 
         >>> page = client.external.list_escalations_page(page_size=20)
         """
-        call = calls.list_escalations(page_size, page_token, communication_id, include_resolved)
+        call = calls.LIST_ESCALATIONS(
+            page_size=page_size,
+            page_token=page_token,
+            communication_id=communication_id,
+            include_resolved=include_resolved,
+        )
         return self._invoker.run(call, timeout)
 
     def resolve_escalation(
@@ -224,7 +262,10 @@ class External:
         >>> client.external.resolve_escalation(escalation_id, "Yes, from June.")
         """
         return self._invoker.run(
-            calls.resolve_escalation(escalation_id, answer, request_id), timeout
+            calls.RESOLVE_ESCALATION(
+                escalation_id=escalation_id, answer=answer, request_id=request_id
+            ),
+            timeout,
         )
 
     def watch(self, *, cursor: str | None = None) -> Watch[CommunicationUpdate]:
@@ -240,4 +281,4 @@ class External:
         ...     if isinstance(update.kind, CommunicationEscalated):
         ...         print(update.kind.escalation.question)
         """
-        return Watch(self._invoker, calls.watch(cursor))
+        return Watch(self._invoker, calls.STREAM_COMMUNICATION_UPDATES(cursor=cursor))

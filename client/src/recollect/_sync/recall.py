@@ -4,8 +4,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from recollect._shared.calls import context as context_calls
-from recollect._shared.calls import recall as calls
+from recollect._shared import calls
 from recollect._shared.history import FetchedPages
 from recollect._sync.invoker import Invoker
 from recollect._types.context import (
@@ -65,16 +64,16 @@ class Recall:
         >>> for hit in answer.hits:
         ...     print(hit.date, hit.snippet)
         """
-        call = calls.search(
-            query,
-            limit,
-            channel,
-            date_range,
-            conversation_id,
-            topics,
-            participants,
-            min_score,
-            explain,
+        call = calls.SEARCH(
+            query=query,
+            limit=limit,
+            channel=channel,
+            date_range=date_range,
+            conversation_id=conversation_id,
+            topics=topics,
+            participants=participants,
+            min_score=min_score,
+            explain=explain,
         )
         return self._invoker.run(call, timeout)
 
@@ -97,7 +96,11 @@ class Recall:
         """
         pages = FetchedPages(turn_range, after_sequence, timeout)
         while True:
-            call = calls.fetch_context(conversation_id, pages.turn_range, pages.after_sequence)
+            call = calls.FETCH_CONTEXT(
+                conversation_id=conversation_id,
+                turn_range=pages.turn_range,
+                after_sequence=pages.after_sequence,
+            )
             context = pages.joined(self._invoker.run(call, pages.time_left()))
             if pages.done:
                 return context
@@ -119,7 +122,10 @@ class Recall:
         >>> for entry in client.recall.recent(after=datetime.now(UTC) - timedelta(days=7)):
         ...     print(entry.conversation.abbreviation or entry.snippet)
         """
-        return self._invoker.run(calls.recent(limit, before, after, channel, order), timeout)
+        return self._invoker.run(
+            calls.RECENT(limit=limit, before=before, after=after, channel=channel, order=order),
+            timeout,
+        )
 
     def build_context(
         self,
@@ -146,8 +152,13 @@ class Recall:
         >>> messages = json.loads(context.rendered)
         """
         return self._invoker.run(
-            context_calls.build_context(
-                conversation_id, message, budget, format, include_group, explain
+            calls.BUILD_CONTEXT(
+                conversation_id=conversation_id,
+                message=message,
+                budget=budget,
+                format=format,
+                include_group=include_group,
+                explain=explain,
             ),
             timeout,
         )
@@ -165,11 +176,15 @@ class Recall:
         ...     print(anchor.key, anchor.value)
         """
         anchors, token = self._invoker.run(
-            context_calls.list_anchors(key, include_superseded, ""), timeout
+            calls.LIST_ANCHORS(key=key, include_superseded=include_superseded, page_token=""),
+            timeout,
         )
         while token:
             more, token = self._invoker.run(
-                context_calls.list_anchors(key, include_superseded, token), timeout
+                calls.LIST_ANCHORS(
+                    key=key, include_superseded=include_superseded, page_token=token
+                ),
+                timeout,
             )
             anchors += more
         return anchors
@@ -191,7 +206,10 @@ class Recall:
         >>> anchor = client.recall.set_anchor("name", "Alex", source=source)
         """
         return self._invoker.run(
-            context_calls.set_anchor(key, value, confidence, source, request_id), timeout
+            calls.SET_ANCHOR(
+                key=key, value=value, confidence=confidence, source=source, request_id=request_id
+            ),
+            timeout,
         )
 
     def delete_anchor(
@@ -201,7 +219,7 @@ class Recall:
 
         >>> forgotten = client.recall.delete_anchor("name")
         """
-        return self._invoker.run(context_calls.delete_anchor(key, request_id), timeout)
+        return self._invoker.run(calls.DELETE_ANCHOR(key=key, request_id=request_id), timeout)
 
     def list_tier_transitions(
         self,
@@ -216,5 +234,8 @@ class Recall:
         >>> page = client.recall.list_tier_transitions(conversation.id)
         """
         return self._invoker.run(
-            context_calls.list_tier_transitions(conversation_id, page_size, page_token), timeout
+            calls.LIST_TIER_TRANSITIONS(
+                conversation_id=conversation_id, page_size=page_size, page_token=page_token
+            ),
+            timeout,
         )

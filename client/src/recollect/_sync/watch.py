@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from recollect._backends.threads import Stream
 from recollect._shared.channel import DEFAULT_TIMEOUT
@@ -26,11 +26,11 @@ class Watch(Iterator[Item]):
     ...         save(watch.cursor)
     """
 
-    def __init__(self, invoker: Invoker, call: Call[Any, Any, Element[Item]]) -> None:
+    def __init__(self, invoker: Invoker, call: Call[Element[Item]]) -> None:
         self._invoker = invoker
         self._call = call
         self._watching = Watching(call, invoker.retry)
-        self._stream: Stream[Any] | None = None
+        self._stream: Stream | None = None
         self._closed = False
 
     @property

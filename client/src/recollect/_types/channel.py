@@ -136,3 +136,7 @@ class OwnerIdentity:
     """The person that it belongs to: identities of one person are one to search. Empty means that
     it stands alone.
     """
+
+
+Origin = WhatsappOrigin | EmailOrigin | DiscordOrigin | CliOrigin | WebOrigin
+"""The place on a channel that a message came from."""

@@ -179,7 +179,7 @@ class LoadedConversation:
     """The summary of the turns up to `conversation.compressed_through`. Empty if nothing was
     compressed.
     """
-    damaged_lines: int
+    damaged_lines: int = 0
     """The number of damaged lines of the transcript in that range, which were left out. 0 is what
     is normal.
     """

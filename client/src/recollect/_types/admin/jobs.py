@@ -52,11 +52,3 @@ class Job:
     """Some of them, and first the failure of the job as a whole, if there is one."""
     last_run_time: datetime | None
     """Time of its last turn. `None`: it had none since the space was opened."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobList:
-    """The jobs of a space."""
-
-    jobs: tuple[Job, ...]
-    """The jobs."""

@@ -84,14 +84,6 @@ class SpaceReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedSpace:
-    """A deleted space."""
-
-    receipt: SpaceReceipt
-    """Its receipt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
     """A backup that the server made."""
 

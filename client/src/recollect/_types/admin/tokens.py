@@ -85,11 +85,3 @@ class RotatedToken:
     """The text that its holder presents."""
     replaced: Token
     """The old token as it is now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevokedToken:
-    """A revoked token."""
-
-    token: Token
-    """The token as it is now."""

@@ -60,19 +60,3 @@ class Verification:
     """The first of them."""
     failure: str
     """Reason why it ended early. Empty: it did not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedVerification:
-    """Answer of Verify."""
-
-    verification: Verification
-    """The verification."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewestVerification:
-    """Answer of GetVerification."""
-
-    verification: Verification | None
-    """The newest verification. `None`: there was none."""
