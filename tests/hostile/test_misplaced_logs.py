@@ -11,21 +11,25 @@ from zlib import crc32
 import grpc
 import pytest
 from recollect import CheckpointRecord, Client, RecollectError
+from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.domain.errors import LogMisplaced
 
+from tests.channels.conftest import ALEX, Reach, home, reach
 from tests.conftest import RunningServer, Start
-from tests.external.conftest import Outside
+from tests.external.conftest import KNOWN, Meet, Outside, meet
 from tests.server.conftest import (
     Connect,
     agent,
     bytes_under,
     connect,
     delete_index,
+    failure_of,
     transcript,
     user,
 )
 from tests.server_cli.conftest import on
 
-__all__ = ["connect"]
+__all__ = ["connect", "meet", "reach"]
 
 _MARK = re.compile(rb',"at":"[^"]*"')
 
@@ -99,6 +103,86 @@ def test_logs_with_swapped_names_are_answered_under_neither_and_named(
         swap(kind)
     assert logs_of(server) == whole
     assert sorted(connect(start_server()).found("zebra")) == sorted(names)
+
+
+def test_nothing_is_written_into_a_log_that_has_another_ones_name(
+    server: RunningServer, start_server: Start, reach: Reach, meet: Meet
+) -> None:
+    post, outside = reach(server), meet(server)
+    folders = [server.data_dir / "default" / it for it in ("conversations", "external", "threads")]
+    long = post.conversation_of("zebra one", "zebra two")
+    same, other = (post.conversation_of(f"zebra {it}") for it in ("ana", "bob"))
+    post.own("whatsapp", ALEX)
+    post.own("whatsapp", "+1 555-007")
+    mine, yours = (home(post.whatsapp(f"hi {it}", it)) for it in (ALEX, "+1 555-007"))
+    parties = [outside.write(f"giraffe {it}", party=f"155500{it}") for it in (1, 2)]
+    communication = parties[0].communication.id
+    with Client(server.target) as client:
+        for name in ("p", "q"):
+            client.checkpoints.put_records(name, [CheckpointRecord("key", name.encode())])
+    server.stop()
+    before = logs_of(server)
+    for pair in ((same, other), (mine, yours)):
+        assert len({len(data) for it, data in before.items() if any(p in it for p in pair)}) == 1
+    swap(folders[1])
+    swap(folders[2])
+    for has_index, copies in (
+        (True, ((same, other), (mine, yours))),
+        (False, ((same, other), (long, same))),
+    ):
+        for victim, source in copies:
+            transcript(server, victim).write_bytes(transcript(server, source).read_bytes())
+        misplaced = logs_of(server)
+        if not has_index:
+            delete_index(server)
+        running = start_server()
+        post, outside = reach(running), meet(running)
+        rpc = post.conversations
+        for victim, _ in copies:
+            calls: dict[str, Callable[[], object]] = {
+                "AppendTurn": partial(post.append, victim, user("more")),
+                "Receive": partial(post.web, "more", victim),
+                "Rename": partial(post.rename, victim, "Zebras"),
+                "RecordCompression": partial(post.compress, victim, 1, "Zebras."),
+                "RecordAbbreviation": partial(post.abbreviate, victim, "Zebras."),
+                "RedactMessage": partial(
+                    rpc.RedactMessage, api.RedactMessageRequest(conversation_id=victim, sequence=2)
+                ),
+                "Archive": partial(rpc.Archive, api.ArchiveRequest(conversation_id=victim)),
+                "SetTopics": partial(
+                    rpc.SetTopics, api.SetTopicsRequest(conversation_id=victim, topics=["zebras"])
+                ),
+                "Fork": partial(rpc.Fork, api.ForkRequest(conversation_id=victim)),
+                "Switch": partial(post.switch, victim),
+                "RunCommand": partial(post.command, victim, "/title Zebras"),
+                "Delete": partial(post.delete, victim),
+            }
+            for name, call in calls.items():
+                failure = failure_of(call)
+                place = (name, victim, has_index)
+                assert (*place, failure.code) == (*place, "DATA_LOSS"), failure
+                assert failure.metadata["conversation_id"] == victim, name
+                assert logs_of(running) == misplaced, place
+        denied = r"(?s)DATA_LOSS.*belongs to ext-" if has_index else "there is no external communication"
+        with pytest.raises(grpc.RpcError, match=denied):
+            outside.trust(communication, KNOWN)
+        if has_index:
+            with pytest.raises(LogMisplaced, match="belongs to ext-"):
+                outside.write("more", party="1555001", delivered="new")
+        with Client(running.target) as client:
+            threads = client.checkpoints
+            for call in (
+                partial(threads.put_records, "p", [CheckpointRecord("new", b"p")]),
+                partial(threads.remove_records, "p", ["key"]),
+                partial(threads.delete_thread, "p"),
+            ):
+                with pytest.raises(RecollectError, match="belongs to thread-"):
+                    call()
+        assert logs_of(running) == misplaced
+        if has_index:
+            assert home(post.whatsapp("more", ALEX)) not in (mine, yours)
+        running.stop()
+        assert logs_of(running).items() >= misplaced.items()
 
 
 def logs_of(server: RunningServer) -> dict[str, bytes]:

@@ -105,6 +105,18 @@ class NothingNamed(RecollectError):
         self.name = name
 
 
+class LogMisplaced(RecollectError):
+    """The file of a communication or thread belongs to another one. (Conversations have an error of
+    their own.)
+    """
+
+    def __init__(self, kind: str, name: str, log: str, reason: str) -> None:
+        super().__init__(
+            f"the {kind} {name} cannot be read: what is left is in {log}, and {reason}"
+        )
+        self.name = name
+
+
 class CommunicationNotFound(NothingNamed):
     """No such external communication."""
 

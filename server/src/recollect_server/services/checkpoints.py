@@ -17,12 +17,13 @@ import structlog
 
 from recollect_server.domain.checkpoint import RecordPut, RecordsRemoved, ThreadBegan, log_of
 from recollect_server.domain.entry import AnyContent
-from recollect_server.domain.errors import RequestIdReused, StorageUnavailable
+from recollect_server.domain.errors import LogMisplaced, RequestIdReused, StorageUnavailable
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.logs import entries_of
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.logs.belonging import misplacement
 from recollect_server.storage.logs.lines import Line, Place, encoded
 from recollect_server.storage.logs.record import Entry, Stamp
 from recollect_server.storage.logs.store import (
@@ -185,6 +186,7 @@ class Checkpoints:
             if self._store.remove_empty(name):
                 return 0
             try:
+                self._check_own(name, thread_id)
                 self._store.begin_delete(name)
             except LogNotFound:
                 return 0
@@ -362,12 +364,15 @@ class Checkpoints:
                 state.add(line)
         if state.damaged:
             log.warning("damaged_lines", thread=name, lines=state.damaged)
-        if state.began is not None and state.began.thread_id != thread_id:
-            raise StorageUnavailable(
-                f"the log {name} is of another thread: move it out of the folder of threads"
-            )
+        if state.began is None:
+            self._check_own(name, thread_id)
         self._keep(name, state, len(state.keys))
         return state
+
+    def _check_own(self, name: str, thread_id: str) -> None:
+        """Raise LogMisplaced if the file of a thread belongs to another one."""
+        if self._store.sharing is None and (reason := misplacement(self._store.read(name))):
+            raise LogMisplaced("thread", thread_id, name, reason)
 
     def _keep(self, name: str, state: ThreadState, more: int) -> None:
         with self._guard:

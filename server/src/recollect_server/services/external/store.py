@@ -157,6 +157,8 @@ class CommunicationStore:
         claim: Claim,
     ) -> Written:
         end = Position(stored.lines, stored.bytes) if stored else START
+        if stored:
+            self._logs.check_own(communication_id)
         try:
             lines, _ = self._logs.append(communication_id, end, contents, request, claim=claim)
         except LogConflict:

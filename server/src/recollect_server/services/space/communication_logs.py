@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from recollect_server.domain.errors import CommunicationNotFound
+from recollect_server.domain.errors import CommunicationNotFound, LogMisplaced
 from recollect_server.domain.external import (
     Communication,
     CommunicationBegan,
@@ -120,6 +120,10 @@ class CommunicationLogs(Logs[Communication]):
     def not_found(self, name: str) -> CommunicationNotFound:
         """Return the error for a communication of which no line can be read."""
         return CommunicationNotFound(name)
+
+    def misplaced(self, name: str, reason: str) -> LogMisplaced:
+        """Return the error for a transcript whose file belongs to another communication."""
+        return LogMisplaced("external communication", name, f"{name}.jsonl", reason)
 
     def find(self, index: Index, name: str) -> StoredCommunication | None:
         """Return what the index has of a communication."""

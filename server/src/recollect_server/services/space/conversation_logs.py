@@ -122,6 +122,10 @@ class ConversationLogs(Logs[Conversation]):
         remains = self.store.remains(name)
         return ConversationDamaged(name, remains) if remains else ConversationNotFound(name)
 
+    def misplaced(self, name: str, reason: str) -> ConversationDamaged:
+        """Return the error for a transcript whose file belongs to another conversation."""
+        return ConversationDamaged(name, f"{self.store.remains(name)}, and {reason}")
+
     def find(self, index: Index, name: str) -> Stored | None:
         """Return what the index has of a conversation."""
         return index.conversations.find(name)

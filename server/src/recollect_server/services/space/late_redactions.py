@@ -5,15 +5,15 @@ of the redaction that has not ended; what was redacted before it, while this pro
 gone, nobody has any more. Then only a new index is without the words.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from itertools import islice
 
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space.logs import RedactedElsewhere, check_redaction
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Line, line_of
+from recollect_server.storage.logs.belonging import lines_of
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
 
 
@@ -35,22 +35,17 @@ def lines_as_indexed(
             old = store.raw_redacting(conversation_id)
     if old is not None and stored.lines > len(old):
         return None
-    behind: Iterable[Line]
-    if old is not None:
-        behind = lines_of(old)[stored.lines :]
-    elif not is_deleted:
-        behind = store.read(conversation_id, Position(stored.lines, stored.bytes))
-    else:
-        behind = _deleted_behind(store, conversation_id, stored)
+    behind: Iterable[Line] = ()
     with suppress(LogNotFound):  # deleted meanwhile, or its delete ended
+        if old is not None:
+            behind = lines_of(conversation_id, old)[stored.lines :]
+        elif not is_deleted:
+            behind = store.read(conversation_id, Position(stored.lines, stored.bytes))
+        elif store.deleted_length(conversation_id) != stored.bytes:
+            deleted = list(store.raw_deleted(conversation_id))
+            behind = lines_of(conversation_id, deleted)[stored.lines :]
         check_behind(index, conversation_id, behind, stored.lines)
     return old
-
-
-def _deleted_behind(store: LogStore, conversation_id: str, stored: Stored) -> Iterator[Line]:
-    if store.deleted_length(conversation_id) != stored.bytes:
-        for raw in islice(store.raw_deleted(conversation_id), stored.lines, None):
-            yield line_of(raw, 0, 0)
 
 
 def check_behind(index: Index, conversation_id: str, behind: Iterable[Line], indexed: int) -> None:
@@ -63,16 +58,6 @@ def check_behind(index: Index, conversation_id: str, behind: Iterable[Line], ind
     except RedactedElsewhere as error:
         condemn(index, str(error))
         raise
-
-
-def lines_of(raw: Sequence[bytes]) -> list[Line]:
-    """Return the lines of a log whose bytes, without newlines, are these."""
-    lines: list[Line] = []
-    offset = 0
-    for sequence, text in enumerate(raw, 1):
-        lines.append(line_of(text, sequence, offset))
-        offset += len(text) + 1
-    return lines
 
 
 def condemn(index: Index, reason: str) -> None:

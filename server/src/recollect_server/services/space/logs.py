@@ -23,6 +23,7 @@ from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.belonging import misplacement
 from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry, Stamp
 from recollect_server.storage.logs.store import (
@@ -161,6 +162,10 @@ class Logs(ABC, Generic[State]):
         """Return the error for a log of which no line can be read."""
 
     @abstractmethod
+    def misplaced(self, name: str, reason: str) -> RecollectError:
+        """Return the error for a log whose file belongs to another one."""
+
+    @abstractmethod
     def find(self, index: Index, name: str) -> Indexed[State] | None:
         """Return what the index has of a log."""
 
@@ -242,6 +247,13 @@ class Logs(ABC, Generic[State]):
         for line in lines:
             state = self.folded(state, line, name)
         return lines, state
+
+    def check_own(self, name: str) -> None:
+        """Raise the error of a log whose file belongs to another one, as after files have got each
+        other's names. A store that several processes share has no files. Raises LogUnavailable.
+        """
+        if self.store.sharing is None and (reason := misplacement(self.store.read(name))):
+            raise self.misplaced(name, reason)
 
     # Catch up ------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from recollect_server.domain.message import Message, Redaction
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import Appended, Redacted
-from recollect_server.services.space.late_redactions import check_behind, condemn, lines_of
+from recollect_server.services.space.late_redactions import check_behind, condemn
 from recollect_server.services.space.logs import entries_of
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import ConversationState, RequestKey
@@ -48,6 +48,7 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
+from recollect_server.storage.logs.belonging import lines_of, over
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
 from recollect_server.storage.logs.store import (
@@ -140,7 +141,7 @@ class Redactions:
                     "it lacks lines of the conversation, which may have the text"
                 )
             raw = self._raw(conversation_id)
-            lines = read.lines_of(raw)
+            lines = lines_of(conversation_id, raw, read)
             if self._store.sharing is not None and lines[-1].end != state.size:
                 reason = "another server has written to it: try again"
                 raise LogConflict(conversation_id, "read", reason)
@@ -162,15 +163,15 @@ class Redactions:
             self._begin(conversation_id, [*after, *data], state.size, request)
             return self._finish(state, event[0], time, lines)
 
-    def _read_ahead(self, conversation_id: str) -> "_Read":
+    def _read_ahead(self, conversation_id: str) -> tuple[list[bytes], list[Line]]:
         """Return what a transcript has, or nothing of one that cannot be read now: the call says
         why under the lock.
         """
         try:
             raw = self._store.raw(conversation_id).split(b"\n")[:-1]
         except StorageUnavailable:
-            return _Read([], [])
-        return _Read(raw, lines_of(raw))
+            return [], []
+        return raw, lines_of(conversation_id, raw)
 
     def _raw(self, conversation_id: str) -> list[bytes]:
         if conversation_id in self._store.redacting():
@@ -241,7 +242,7 @@ class Redactions:
             self._store.end_redaction(conversation_id)
             return
         try:
-            old = lines_of(self._store.raw_redacting(conversation_id))
+            old = lines_of(conversation_id, self._store.raw_redacting(conversation_id))
         except LogNotFound:
             return  # to catch up with its line finds out whether the index has the text
         if behind := old[stored.lines :]:
@@ -286,32 +287,9 @@ class Redactions:
         content = event.entry.content if event.entry else None
         assert isinstance(content, MessagesRedacted)
         raw = self._store.raw(conversation.id).split(b"\n")[:-1]
-        there = [line_of(raw[it - 1], it, 0) for it in sorted(content.sequences) if it <= len(raw)]
-        messages = messages_of(there)
+        there = (line_of(raw[it - 1], it, 0) for it in sorted(content.sequences) if it <= len(raw))
+        messages = messages_of([*over(conversation.id, raw).lines(there)])
         return RedactionDone(conversation, messages, content.time, cursor, duplicate)
-
-
-@frozen
-class _Read:
-    """A transcript as it was read: the bytes of its lines, and what they say."""
-
-    raw: list[bytes]
-    lines: list[Line]
-
-    def lines_of(self, raw: list[bytes]) -> list[Line]:
-        """Return the lines of these bytes; those that are as they were read are not decoded
-        again.
-        """
-        lines: list[Line] = []
-        offset = 0
-        for sequence, text in enumerate(raw, 1):
-            is_same = sequence <= len(self.raw) and self.raw[sequence - 1] == text
-            line = self.lines[sequence - 1] if is_same else None
-            if line is None or line.offset != offset:
-                line = line_of(text, sequence, offset)
-            lines.append(line)
-            offset += len(text) + 1
-        return lines
 
 
 def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:
@@ -352,8 +330,9 @@ def finish_redaction(
     """
     store = transcripts.store
     raw = store.raw_redacting(conversation_id)
-    old = old or lines_of(raw)
-    lines = _Read(raw, old).lines_of(store.raw(conversation_id).split(b"\n")[:-1])
+    old = old or lines_of(conversation_id, raw)
+    now = store.raw(conversation_id).split(b"\n")[:-1]
+    lines = lines_of(conversation_id, now, (raw, old))
     conversation: Conversation | None = None
     event = lines[len(old)]
     for line in lines[: len(old) + 1]:  # another process may have written behind it
@@ -458,7 +437,7 @@ def _take_in_behind(
     LogNotFound, IndexUnavailable.
     """
     stored = index.conversations.find(conversation_id)
-    old = lines_of(transcripts.store.raw_redacting(conversation_id))
+    old = lines_of(conversation_id, transcripts.store.raw_redacting(conversation_id))
     if stored is None or not (behind := old[stored.lines :]):
         return
     check_behind(index, conversation_id, behind, stored.lines)

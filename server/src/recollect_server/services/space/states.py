@@ -16,13 +16,13 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import CaughtUp, CursorsLost, Reloaded
-from recollect_server.services.space.late_redactions import lines_of
 from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere, check_redaction
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.logs.belonging import lines_of
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 
@@ -114,6 +114,8 @@ class States:
                 if index.log.note_refused_cursors():
                     self._publish(CursorsLost())
                 self._publish(CaughtUp(conversation_id))
+            else:
+                self._transcripts.check_own(conversation_id)
             overlay.caught_up(conversation_id)
             if suspects.has(conversation_id):
                 self.compare(conversation_id)
@@ -142,8 +144,8 @@ class States:
             store = self._transcripts.store
             if stored is None or conversation_id not in store.redacting():
                 return False
-            behind = lines_of(store.raw_redacting(conversation_id))[stored.lines :]
-            for line in behind:
+            old = lines_of(conversation_id, list(store.raw_redacting(conversation_id)))
+            for line in old[stored.lines :]:
                 check_redaction(line, stored.lines, conversation_id)
             return True
         return False

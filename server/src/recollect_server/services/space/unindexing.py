@@ -24,6 +24,7 @@ from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.removal import Spoken
+from recollect_server.storage.logs.belonging import over
 from recollect_server.storage.logs.lines import line_of, messages_of
 from recollect_server.storage.logs.store import LogNotFound, LogStore
 
@@ -179,6 +180,7 @@ def _spoken(
     """Return what the lines at these places say, but for damaged ones, as the index has them."""
     there = store.read_at(conversation_id, places)
     if (old := lines_as_indexed(store, index, conversation_id, stored)) is not None:
-        there = [line_of(old[place[0] - 1], place[0], place[1]) for place in places]
+        raw = (line_of(old[place[0] - 1], place[0], place[1]) for place in places)
+        there = [*over(conversation_id, old).lines(raw)]
     messages = messages_of(there)
     return [(it.sequence, it.sender, it.content) for it in messages]

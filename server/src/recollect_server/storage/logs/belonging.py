@@ -6,7 +6,7 @@ another log's name, nor twice. Lines of earlier versions have no mark: for them 
 speaks, which names the log. Lines in the plain form, which people write, belong where they stand.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import get_args
 
@@ -16,7 +16,7 @@ from recollect_server.domain.entry import Unknown
 from recollect_server.domain.external import CommunicationBegan, ExternalContent
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
 from recollect_server.domain.message import Message, Role
-from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.lines import Line, line_of
 from recollect_server.storage.logs.record import mark_of
 
 _CONTENTS: tuple[tuple[Callable[[str], bool], tuple[type, ...]], ...] = (
@@ -25,6 +25,7 @@ _CONTENTS: tuple[tuple[Callable[[str], bool], tuple[type, ...]], ...] = (
     (is_thread_log, (*get_args(ThreadContent), Unknown)),
 )
 _ANY = (object,)  # of a ledger
+_ELSEWHERE = "it belongs to "
 
 
 class Belonging:
@@ -92,6 +93,46 @@ class Belonging:
         return ""
 
 
+def over(log: str, raw: Sequence[bytes], after: int | None = None) -> Belonging:
+    """Return the look at lines of a log whose bytes, without newlines, are these."""
+
+    def whole() -> Iterator[Line]:
+        return (line_of(text, sequence, 0) for sequence, text in enumerate(raw, 1))
+
+    return Belonging(log, lambda: next(whole(), None), whole, after)
+
+
+def lines_of(
+    log: str, raw: Sequence[bytes], known: tuple[Sequence[bytes], Sequence[Line]] = ((), ())
+) -> list[Line]:
+    """Return the lines of a log whose bytes, without newlines, are these. `known`: the bytes and
+    lines of an earlier call, of which what is as it was is not decoded again.
+    """
+    check = over(log, raw, 0).check
+    lines: list[Line] = []
+    offset = 0
+    for sequence, text in enumerate(raw, 1):
+        is_same = sequence <= len(known[0]) and known[0][sequence - 1] == text
+        line = known[1][sequence - 1] if is_same else None
+        if line is None or line.offset != offset:
+            line = line_of(text, sequence, offset)
+        lines.append(check(line))
+        offset += len(text) + 1
+    return lines
+
+
+def misplacement(lines: Iterable[Line]) -> str:
+    """Return why the first of a log's lines that can be read belongs to another log; empty if it
+    does not.
+    """
+    for line in lines:
+        if line.entry is not None:
+            return ""
+        if line.damage.startswith(_ELSEWHERE):
+            return line.damage
+    return ""
+
+
 def _elsewhere(first: Line, log: str) -> str:
     if first.entry is None or first.entry.mark is None:
         return ""
@@ -115,7 +156,7 @@ def _beginning_of(content: object) -> str:
 
 
 def _elsewhere_text(name: str) -> str:
-    return f"it belongs to {name}" if name else "it belongs to another log"
+    return _ELSEWHERE + (name or "another log")
 
 
 def _turns(lines: Iterable[Line]) -> Iterator[tuple[int, int]]:

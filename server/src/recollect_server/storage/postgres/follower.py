@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import psycopg
 import structlog
 
+from recollect_server.storage.logs.belonging import over
 from recollect_server.storage.logs.lines import line_of
 from recollect_server.storage.logs.order import (
     END,
@@ -376,10 +377,11 @@ def read_after(
     ) in rows:
         total = count
         offsets, numbers, bodies = (it or [] for it in lines)
-        written = [
+        there = (
             line_of(bytes(body), line, offset)
             for offset, line, body in zip(offsets, numbers, bodies, strict=True)
-        ]
+        )
+        written = [*over(name, ()).lines(there)]
         part.append(
             OrderedChange(
                 *(xid, number, tag, name, log_kind, Action(action), start, until, at, channel),
