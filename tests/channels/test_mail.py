@@ -208,6 +208,7 @@ def test_an_address_in_place_of_a_message_id_joins_no_threads(post: Post) -> Non
         (
             "<alex@example.org>",
             "alex@example.org",
+            "bob@corp.example",
             'Your message of "Mon, 2 Jan" <agent@mail>',
             "Agent <agent@mail>",
         )

@@ -268,13 +268,13 @@ def headers_of(mail: EmailOrigin, is_address: Callable[[str], bool]) -> Headers:
     """Return the headers of an inbound message.
 
     Old mailers answer with the address of whom they answer in place of the id. One that
-    `is_address` knows is dropped; behind words, as in `Your message of Monday <…>`, what stands
-    there finds a conversation and leads to none from then on.
+    `is_address` knows is dropped. What stands there without angle brackets, or behind words, as in
+    `Your message of Monday <…>`, may be an address too: it finds a conversation, and leads to none
+    from then on.
     """
     headers: dict[str, Any] = {"message_id": normal_message_ids(mail.message_id)[0]}
     answered = [it for it in normal_message_ids(mail.in_reply_to) if not is_address(it)][:1]
-    has_words = mail.in_reply_to.count("<") > 0 and not mail.in_reply_to.strip().startswith("<")
-    if answered and not has_words:
+    if answered and mail.in_reply_to.lstrip().startswith("<"):
         headers["in_reply_to"] = answered[0]
     if references := [it for it in normal_message_ids(*mail.references) if not is_address(it)]:
         headers["references"] = references
