@@ -27,6 +27,7 @@ from tests.server.conftest import (
     files_with,
     kept_by,
     tool,
+    user,
 )
 from tests.waiting import until
 
@@ -192,6 +193,11 @@ def test_history_shows_the_last_messages_and_no_tools(post: Post, clock: Movable
     assert shown[1].endswith("x…")
     assert shown[2:] == ["2026-09-21 14:13 1555000: Thanks"]
     assert reply(post.whatsapp("/history 1")).splitlines() == shown[2:]
+    web = home(post.web("Hello"))
+    post.append(web, user("And from there", channel="discord"))
+    own, over = post.command(web, "/history 2").reply.splitlines()
+    assert own == "2026-09-21 14:13 you: Hello"
+    assert over == "2026-09-21 14:13 you over discord: And from there"
     post.whatsapp("/new")
     assert reply(post.whatsapp("/history")) == "Nothing was said in this conversation yet."
 

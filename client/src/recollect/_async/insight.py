@@ -1,6 +1,6 @@
 """`client.insight`."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from recollect._async.invoker import Invoker
 from recollect._shared import calls
@@ -9,6 +9,7 @@ from recollect._types.insight import (
     ChannelHours,
     Facets,
     TimeBucket,
+    Topic,
     TopicPage,
     TopicReport,
     UsageGroup,
@@ -120,20 +121,33 @@ class Insight:
         """
         return await self._invoker.run(calls.FACETS(max_values=max_values), timeout)
 
-    async def list_topics(
+    def list_topics(
         self,
         *,
         query: str | None = None,
         page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Topic]:
+        """Iterate over all topics, those of the most conversations first. `query` is looked for in
+        the labels; `timeout` bounds each page.
+
+        >>> async for topic in client.insight.list_topics(query="disk"):
+        ...     print(topic.label, topic.conversations, topic.last_use_time)
+        """
+        return self._invoker.iterate(calls.list_topics(query, page_size, None), timeout)
+
+    async def list_topics_page(
+        self,
+        *,
         page_token: str | None = None,
+        query: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> TopicPage:
-        """Return a page of topics, those of the most conversations first. `query` is looked for in
-        the labels.
+        """Return one page of topics. `page_token` is `next_page_token` of another, with the same
+        filters.
 
-        >>> page = await client.insight.list_topics(query="disk")
-        >>> for topic in page.topics:
-        ...     print(topic.label, topic.conversations, topic.last_use_time)
+        >>> page = await client.insight.list_topics_page(page_size=20)
         """
         call = calls.LIST_TOPICS(query=query, page_size=page_size, page_token=page_token)
         return await self._invoker.run(call, timeout)

@@ -1,6 +1,6 @@
 """`client.recall`."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 
 from recollect._async.invoker import Invoker
@@ -12,6 +12,7 @@ from recollect._types.context import (
     BuiltContext,
     ContextBudget,
     ContextFormat,
+    TierTransition,
     TierTransitionPage,
 )
 from recollect._types.recall import (
@@ -220,17 +221,34 @@ class Recall:
         """
         return await self._invoker.run(calls.DELETE_ANCHOR(key=key, request_id=request_id), timeout)
 
-    async def list_tier_transitions(
+    def list_tier_transitions(
         self,
         conversation_id: str | None = None,
         *,
         page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[TierTransition]:
+        """Iterate over the moves of conversations between hot, warm and cold, newest first.
+        `timeout` bounds each page.
+
+        >>> async for move in client.recall.list_tier_transitions(conversation.id):
+        ...     print(move.from_tier, move.to_tier, move.reason)
+        """
+        call = context_calls.list_tier_transitions(conversation_id, page_size, None)
+        return self._invoker.iterate(call, timeout)
+
+    async def list_tier_transitions_page(
+        self,
+        conversation_id: str | None = None,
+        *,
         page_token: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> TierTransitionPage:
-        """Return one page of the moves of conversations between hot, warm and cold, newest first.
+        """Return one page of these moves. `page_token` is `next_page_token` of another, with the
+        same filter.
 
-        >>> page = await client.recall.list_tier_transitions(conversation.id)
+        >>> page = await client.recall.list_tier_transitions_page(page_size=20)
         """
         return await self._invoker.run(
             calls.LIST_TIER_TRANSITIONS(

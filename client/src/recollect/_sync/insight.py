@@ -1,7 +1,7 @@
 # Generated from recollect/_async/insight.py by scripts/unasync.py: edit that one.
 """`client.insight`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from recollect._shared import calls
 from recollect._sync.invoker import Invoker
@@ -10,6 +10,7 @@ from recollect._types.insight import (
     ChannelHours,
     Facets,
     TimeBucket,
+    Topic,
     TopicPage,
     TopicReport,
     UsageGroup,
@@ -124,15 +125,28 @@ class Insight:
         *,
         query: str | None = None,
         page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Topic]:
+        """Iterate over all topics, those of the most conversations first. `query` is looked for in
+        the labels; `timeout` bounds each page.
+
+        >>> for topic in client.insight.list_topics(query="disk"):
+        ...     print(topic.label, topic.conversations, topic.last_use_time)
+        """
+        return self._invoker.iterate(calls.list_topics(query, page_size, None), timeout)
+
+    def list_topics_page(
+        self,
+        *,
         page_token: str | None = None,
+        query: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> TopicPage:
-        """Return a page of topics, those of the most conversations first. `query` is looked for in
-        the labels.
+        """Return one page of topics. `page_token` is `next_page_token` of another, with the same
+        filters.
 
-        >>> page = client.insight.list_topics(query="disk")
-        >>> for topic in page.topics:
-        ...     print(topic.label, topic.conversations, topic.last_use_time)
+        >>> page = client.insight.list_topics_page(page_size=20)
         """
         call = calls.LIST_TOPICS(query=query, page_size=page_size, page_token=page_token)
         return self._invoker.run(call, timeout)

@@ -1,7 +1,7 @@
 # Generated from recollect/_async/recall.py by scripts/unasync.py: edit that one.
 """`client.recall`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from recollect._shared import calls
@@ -13,6 +13,7 @@ from recollect._types.context import (
     BuiltContext,
     ContextBudget,
     ContextFormat,
+    TierTransition,
     TierTransitionPage,
 )
 from recollect._types.recall import (
@@ -226,12 +227,29 @@ class Recall:
         conversation_id: str | None = None,
         *,
         page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[TierTransition]:
+        """Iterate over the moves of conversations between hot, warm and cold, newest first.
+        `timeout` bounds each page.
+
+        >>> for move in client.recall.list_tier_transitions(conversation.id):
+        ...     print(move.from_tier, move.to_tier, move.reason)
+        """
+        call = context_calls.list_tier_transitions(conversation_id, page_size, None)
+        return self._invoker.iterate(call, timeout)
+
+    def list_tier_transitions_page(
+        self,
+        conversation_id: str | None = None,
+        *,
         page_token: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> TierTransitionPage:
-        """Return one page of the moves of conversations between hot, warm and cold, newest first.
+        """Return one page of these moves. `page_token` is `next_page_token` of another, with the
+        same filter.
 
-        >>> page = client.recall.list_tier_transitions(conversation.id)
+        >>> page = client.recall.list_tier_transitions_page(page_size=20)
         """
         return self._invoker.run(
             calls.LIST_TIER_TRANSITIONS(

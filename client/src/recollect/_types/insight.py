@@ -1,5 +1,6 @@
 """Answers of insight: counts of what was written and what it cost."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -229,3 +230,9 @@ class TopicPage:
     """The topics, those of the most conversations first."""
     next_page_token: str
     """Asks for the page that follows; empty: there is none."""
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self.topics)
+
+    def __len__(self) -> int:
+        return len(self.topics)

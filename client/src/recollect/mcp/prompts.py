@@ -84,7 +84,7 @@ async def completed(
     values: list[str] = []
     try:
         if argument == "topic":
-            page = await client.insight.list_topics(query=start or None, page_size=50)
+            page = await client.insight.list_topics_page(query=start or None, page_size=50)
             values = [it.label for it in page.topics]
         elif argument in ("conversationId", "since"):
             recent = [it.conversation for it in await client.recall.recent(limit=100)]

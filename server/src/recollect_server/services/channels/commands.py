@@ -283,6 +283,8 @@ _NOTHING = "Nothing was said in this conversation yet."
 
 def _line(message: Message) -> str:
     who = speaker(sender_of(message), "you" if message.role is Role.USER else "agent")
+    if message.channel:  # another one than the conversation's
+        who = f"{who} over {message.channel}"
     words = " ".join(message.content.split())
     when = to_text(message.timestamp)[:16].replace("T", " ")
     return f"{when} {who}: {words if len(words) <= _SHOWN else words[: _SHOWN - 1].rstrip() + '…'}"
