@@ -17,14 +17,14 @@ def test_a_full_conversation_takes_no_message_and_what_comes_in_begins_another(
         lambda: post.create("web", messages=[user(f"{it}") for it in range(4)]),
     ):
         failure = failure_of(refused)
-        assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED")
-        assert failure.metadata == {"limit": "max_conversation_messages", "of": "conversation"}
+        assert (failure.code, failure.reason) == ("RESOURCE_EXHAUSTED", "CONVERSATION_FULL")
+        assert failure.metadata["limit"] == "max_conversation_messages"
         assert failure.retry_ms is None  # no wait helps
     post.append(name, user("Three"))
     assert post.append(name, user("One"), agent("Two"), request_id="first").duplicate
     assert post.rename(name, "A title").title == "A title"
     assert post.said(name) == ["One", "Two", "Three"]
-    assert failure_of(lambda: post.web("Four", name)).reason == "LIMIT_EXCEEDED"
+    assert failure_of(lambda: post.web("Four", name)).reason == "CONVERSATION_FULL"
 
     post.own("whatsapp", ALEX)
     post.own("email", ALEX_MAIL)
@@ -39,4 +39,4 @@ def test_a_full_conversation_takes_no_message_and_what_comes_in_begins_another(
     post = reach(start_server(max_conversation_bytes=1000))
     post.append(name, user("x" * 1000))
     failure = failure_of(lambda: post.append(name, user("Five")))
-    assert failure.metadata == {"limit": "max_conversation_bytes", "of": "conversation"}
+    assert failure.metadata["limit"] == "max_conversation_bytes"

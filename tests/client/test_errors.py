@@ -40,6 +40,7 @@ CODES = {
     "PERMISSION_DENIED": ("PERMISSION_DENIED", recollect.PermissionDenied),
     "LIMIT_EXCEEDED": ("RESOURCE_EXHAUSTED", recollect.LimitExceeded),
     "TOO_MANY_SPACES": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
+    "CONVERSATION_FULL": ("RESOURCE_EXHAUSTED", recollect.ResourceExhausted),
     "NO_BACKUP_FOLDER": ("FAILED_PRECONDITION", recollect.FailedPrecondition),
 }
 

@@ -163,7 +163,9 @@ def test_nothing_is_written_into_a_log_that_has_another_ones_name(
                 assert (*place, failure.code) == (*place, "DATA_LOSS"), failure
                 assert failure.metadata["conversation_id"] == victim, name
                 assert logs_of(running) == misplaced, place
-        denied = r"(?s)DATA_LOSS.*belongs to ext-" if has_index else "there is no external communication"
+        denied = (
+            r"(?s)DATA_LOSS.*belongs to ext-" if has_index else "there is no external communication"
+        )
         with pytest.raises(grpc.RpcError, match=denied):
             outside.trust(communication, KNOWN)
         if has_index:

@@ -9,6 +9,7 @@ from recollect_server.domain.conversation import (
     Began,
     Conversation,
     MetaUpdated,
+    Split,
     TitleAssigned,
     fold,
 )
@@ -16,7 +17,6 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import (
     FoundAnchor,
     Notes,
-    Split,
     WrongNotes,
     clipped,
     notes_due,

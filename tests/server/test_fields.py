@@ -24,6 +24,7 @@ from recollect_server.domain.conversation import (
     Conversation,
     MetaUpdated,
     Party,
+    SplitSuggested,
     TitleAssigned,
 )
 from recollect_server.domain.external import (
@@ -172,6 +173,7 @@ def stored(start_server: Callable[..., RunningServer], tmp_path: Path) -> Runnin
         TitleAssigned("Title", ("a topic",), TIME, "anthropic", "haiku"),
         Compressed(1, "A summary.", TIME),
         Abbreviated("Notes.", TIME, ("a topic",), "anthropic", "haiku"),
+        SplitSuggested("A reason.", ("One", "Another"), TIME),
         MetaUpdated(TIME, topics=("a topic",), metadata={"key": [1, "two"]}),
     ]
     inbound = dataclasses.replace(filled(ExternalMessage), timestamp=TIME, sequence=2)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from recollect import Client, Message, Trust
 from recollect_server import app
+from recollect_server.domain.conversation import SplitSuggested
 from recollect_server.domain.time import system_clock
 from recollect_server.settings import Settings
 
@@ -25,7 +26,13 @@ def conversation(client: Client, title: str) -> str:
 
 def test_topics_are_set_beside_a_transcript(stage: Stage, window: Browsing) -> None:
     it = conversation(stage.client, "Topics here")
+    with stage.server.spaces.use("default") as opened, opened._space.writing(it) as state:
+        opened._space.append(state, [SplitSuggested("Two plans.", ("Costs", "Ghent"), state.size)])
     page = window.tab(f"/c/{it}?details=1", ".details")
+    page.wait_for_selector(".view-meta .badge >> text=Several subjects")
+    page.wait_for_selector(
+        ".details >> text=Could be several conversations (Costs; Ghent): Two plans."
+    )
     page.click(".details [aria-label='Edit topics']")
     page.keyboard.type("Server Costs, travel, travel, %%")
     page.keyboard.press("Enter")

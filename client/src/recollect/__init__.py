@@ -123,6 +123,7 @@ if TYPE_CHECKING:
         RedactedMessages,
         RegeneratedNotes,
         RemovedFrom,
+        SplitSuggestion,
     )
     from recollect._types.external import (
         CommunicationChanged,
@@ -352,6 +353,7 @@ __all__ = [
     "SpaceState",
     "SpaceStats",
     "SplitSuggested",
+    "SplitSuggestion",
     "Stats",
     "StoredInConversation",
     "TierAllocation",

@@ -154,7 +154,8 @@ type EmailOrigin struct {
 
 	// Message-ID. One id of at most 998 characters. Required.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// In-Reply-To. At most 998 characters.
+	// In-Reply-To. At most 998 characters. Old mailers write an address there: without angle brackets
+	// it finds a conversation, and is not stored.
 	InReplyTo string `protobuf:"bytes,2,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
 	// References, oldest first. At most 100 of at most 998 characters each; one may be a whole
 	// header.

@@ -154,6 +154,8 @@ export const en = {
     send: "Send",
     readOnly: (channel: string) => `Pinned to ${channel}: new messages come from there.`,
     mayNotWrite: "Your token may read, not write.",
+    split: "Several subjects",
+    splitHint: (reason: string, titles: string[]) => `Could be several conversations (${titles.join("; ")}): ${reason}`,
     archived: "Archived",
     archivedHint: "It is in no list until you take it out of the archive or a person writes in it. Searches find it.",
     unindexed: "Not searched",

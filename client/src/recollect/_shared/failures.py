@@ -38,6 +38,7 @@ BY_REASON: dict[str, type[RecollectError]] = {
     ErrorReason.PERMISSION_DENIED: errors.PermissionDenied,
     ErrorReason.LIMIT_EXCEEDED: errors.LimitExceeded,
     ErrorReason.TOO_MANY_SPACES: errors.ResourceExhausted,
+    ErrorReason.CONVERSATION_FULL: errors.ResourceExhausted,
 }
 BY_CODE: dict[grpc.StatusCode, type[RecollectError]] = {
     grpc.StatusCode.CANCELLED: errors.Cancelled,

@@ -1,9 +1,11 @@
 """Contexts as `recall.build_context` returns them, anchors, and tiers."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from recollect._types.conversation import SplitSuggestion
 from recollect._types.external import ExternalMessage, Trust
 from recollect._types.message import Message
 from recollect._types.recall import DegradedLeg, TurnRange
@@ -222,6 +224,8 @@ class BuiltContext:
     """The sources of the messages in `cold`, oldest first. Each message stands in one source."""
     condensed_messages: int = 0
     """Number of earlier messages of this conversation that `compression_summary` stands for."""
+    split_suggestion: SplitSuggestion | None = None
+    """The suggestion to go on in several conversations. `None` without one. Not in `rendered`."""
     rendered_tokens: int = 0
     """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those
     that these take.
@@ -256,3 +260,9 @@ class TierTransitionPage:
     """Newest first."""
     next_page_token: str
     """Asks for the next page. Empty on the last one."""
+
+    def __iter__(self) -> Iterator[TierTransition]:
+        return iter(self.transitions)
+
+    def __len__(self) -> int:
+        return len(self.transitions)

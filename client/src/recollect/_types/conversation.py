@@ -79,6 +79,16 @@ class ForkOrigin:
     """The last turn that was copied."""
 
 
+@dataclass(frozen=True, slots=True)
+class SplitSuggestion:
+    """A suggestion to go on in several conversations. Nothing splits one automatically."""
+
+    reason: str
+    """The reason."""
+    titles: tuple[str, ...]
+    """Titles that the parts could have."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """The facts about a conversation, without its messages.
@@ -134,6 +144,8 @@ class Conversation:
     """Values that callers keep with it."""
     origin: ForkOrigin | None = None
     """The conversation that it began as a copy of. `None` if it is no fork."""
+    split_suggestion: SplitSuggestion | None = None
+    """The newest suggestion to go on in several conversations. `None` without one."""
     name: str = ""
     """Its one name for people: the title; else the subject of its mails; else the contact or the
     group with the channel; else what was asked for first. Empty while it has none of these.

@@ -98,7 +98,9 @@ class EmailOrigin(_message.Message):
     message_id: _builtins.str
     """Message-ID. One id of at most 998 characters. Required."""
     in_reply_to: _builtins.str
-    """In-Reply-To. At most 998 characters."""
+    """In-Reply-To. At most 998 characters. Old mailers write an address there: without angle brackets
+    it finds a conversation, and is not stored.
+    """
     subject: _builtins.str
     """Subject. At most 998 characters. Not used to find the thread."""
     @_builtins.property

@@ -197,6 +197,7 @@ class Conversation(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     UNINDEXED_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    SPLIT_SUGGESTION_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`conv-` and a ULID of 26 characters. Given at creation, never changed, never used again."""
     channel: _builtins.str
@@ -284,6 +285,12 @@ class Conversation(_message.Message):
         fork.
         """
 
+    @_builtins.property
+    def split_suggestion(self) -> Global___SplitSuggestion:
+        """The newest suggestion to go on in several conversations. Unset if there is none: it ends with
+        the conversation that follows (/new) and with Rename.
+        """
+
     def __init__(
         self,
         *,
@@ -311,14 +318,45 @@ class Conversation(_message.Message):
         origin: Global___ForkOrigin | None = ...,
         unindexed: _builtins.bool = ...,
         name: _builtins.str = ...,
+        split_suggestion: Global___SplitSuggestion | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata", "notes", b"notes", "origin", b"origin", "party", b"party", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata", "notes", b"notes", "origin", b"origin", "party", b"party", "split_suggestion", b"split_suggestion", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "name", b"name", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "unindexed", b"unindexed", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "archived", b"archived", "channel", b"channel", "compressed_through", b"compressed_through", "cost_total", b"cost_total", "create_time", b"create_time", "id", b"id", "manually_named", b"manually_named", "message_count", b"message_count", "metadata", b"metadata", "model", b"model", "name", b"name", "notes", b"notes", "origin", b"origin", "participants", b"participants", "party", b"party", "pinned", b"pinned", "split_suggestion", b"split_suggestion", "title", b"title", "topics", b"topics", "topics_by_hand", b"topics_by_hand", "turn_count", b"turn_count", "unindexed", b"unindexed", "update_time", b"update_time", "usage_total", b"usage_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Conversation: _TypeAlias = Conversation  # noqa: Y015
+
+@_typing.final
+class SplitSuggestion(_message.Message):
+    """A suggestion to go on in several conversations, as one seems to be about several subjects.
+    Nothing splits it automatically. Only a model writes one (setting `notes`).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    TITLES_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """The reason."""
+    @_builtins.property
+    def titles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Titles that the parts could have."""
+
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        titles: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "titles", b"titles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SplitSuggestion: _TypeAlias = SplitSuggestion  # noqa: Y015
 
 @_typing.final
 class ForkOrigin(_message.Message):

@@ -49,9 +49,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     are stored once. An append without an id that is repeated may be stored twice.
     """
     ERROR_REASON_DATA_DAMAGED: _ErrorReason.ValueType  # 8
-    """DATA_LOSS. The conversation exists, and no line of its transcript can be read: repeating the
-    call does not help. If a part can be read it is answered, and `damaged_lines` counts the rest.
-    Metadata: `conversation_id`.
+    """DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is
+    another one's: repeating the call does not help, and nothing was changed. If a part can be read
+    it is answered, and `damaged_lines` counts the rest. Metadata: `conversation_id`; `name` of an
+    external communication or a thread.
     """
     ERROR_REASON_INDEX_UNAVAILABLE: _ErrorReason.ValueType  # 9
     """UNAVAILABLE. The index cannot answer. The transcripts are intact, and the next start rebuilds
@@ -123,9 +124,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 28
     """RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit, and RetryInfo
-    gives the time to retry; or the conversation has as many messages or bytes as one may have, and
-    has no RetryInfo: begin another one. Metadata: `limit`, `of` (`token`, `space`, `peer` or
-    `conversation`).
+    gives the time to retry. Metadata: `limit`, `of` (`token`, `space` or `peer`).
     """
     ERROR_REASON_TOO_MANY_SPACES: _ErrorReason.ValueType  # 29
     """RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
@@ -134,6 +133,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_NO_BACKUP_FOLDER: _ErrorReason.ValueType  # 30
     """FAILED_PRECONDITION. Calls make no backups: no setting (`backup_dir`) names the folder for them,
     or the logs are in a database, which its own tools back up.
+    """
+    ERROR_REASON_CONVERSATION_FULL: _ErrorReason.ValueType  # 31
+    """RESOURCE_EXHAUSTED. The conversation has as many messages or bytes as one may have (settings
+    `max_conversation_messages` and `max_conversation_bytes`), and no wait helps: begin another one.
+    Nothing was stored. Metadata: `conversation_id`, `limit`.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -181,9 +185,10 @@ stops. Repeat with the same `request_id` at the time that `google.rpc.RetryInfo`
 are stored once. An append without an id that is repeated may be stored twice.
 """
 ERROR_REASON_DATA_DAMAGED: ErrorReason.ValueType  # 8
-"""DATA_LOSS. The conversation exists, and no line of its transcript can be read: repeating the
-call does not help. If a part can be read it is answered, and `damaged_lines` counts the rest.
-Metadata: `conversation_id`.
+"""DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is
+another one's: repeating the call does not help, and nothing was changed. If a part can be read
+it is answered, and `damaged_lines` counts the rest. Metadata: `conversation_id`; `name` of an
+external communication or a thread.
 """
 ERROR_REASON_INDEX_UNAVAILABLE: ErrorReason.ValueType  # 9
 """UNAVAILABLE. The index cannot answer. The transcripts are intact, and the next start rebuilds
@@ -255,9 +260,7 @@ has all that the call needs), `method`.
 """
 ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 28
 """RESOURCE_EXHAUSTED. The caller's token, its space or its peer reached a limit, and RetryInfo
-gives the time to retry; or the conversation has as many messages or bytes as one may have, and
-has no RetryInfo: begin another one. Metadata: `limit`, `of` (`token`, `space`, `peer` or
-`conversation`).
+gives the time to retry. Metadata: `limit`, `of` (`token`, `space` or `peer`).
 """
 ERROR_REASON_TOO_MANY_SPACES: ErrorReason.ValueType  # 29
 """RESOURCE_EXHAUSTED. As many spaces are in use as the server keeps open. RetryInfo gives the
@@ -266,5 +269,10 @@ time to retry.
 ERROR_REASON_NO_BACKUP_FOLDER: ErrorReason.ValueType  # 30
 """FAILED_PRECONDITION. Calls make no backups: no setting (`backup_dir`) names the folder for them,
 or the logs are in a database, which its own tools back up.
+"""
+ERROR_REASON_CONVERSATION_FULL: ErrorReason.ValueType  # 31
+"""RESOURCE_EXHAUSTED. The conversation has as many messages or bytes as one may have (settings
+`max_conversation_messages` and `max_conversation_bytes`), and no wait helps: begin another one.
+Nothing was stored. Metadata: `conversation_id`, `limit`.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -25,12 +25,13 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from recollect.v1 import anchor_pb2 as recollect_dot_v1_dot_anchor__pb2
 from recollect.v1 import context_pb2 as recollect_dot_v1_dot_context__pb2
+from recollect.v1 import conversation_pb2 as recollect_dot_v1_dot_conversation__pb2
 from recollect.v1 import message_pb2 as recollect_dot_v1_dot_message__pb2
 from recollect.v1 import recall_pb2 as recollect_dot_v1_dot_recall__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!recollect/v1/recall_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19recollect/v1/anchor.proto\x1a\x1arecollect/v1/context.proto\x1a\x1arecollect/v1/message.proto\x1a\x19recollect/v1/recall.proto\x1a\x18recollect/v1/scope.proto\"\xe1\x01\n\rSearchRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12+\n\ndate_range\x18\x04 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x17\n\x0f\x63onversation_id\x18\x05 \x01(\t\x12\x0e\n\x06topics\x18\x06 \x03(\t\x12\x14\n\x0cparticipants\x18\x07 \x03(\t\x12\x0f\n\x07\x65xplain\x18\x08 \x01(\x08\x12\x16\n\tmin_score\x18\x14 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_min_score\"\xcc\x01\n\x0eSearchResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.recollect.v1.SearchResult\x12%\n\x04hits\x18\x02 \x03(\x0b\x32\x17.recollect.v1.SearchHit\x12\x15\n\rtotal_matches\x18\x03 \x01(\x03\x12\x10\n\x08legs_run\x18\x04 \x03(\t\x12+\n\x08\x64\x65graded\x18\x05 \x03(\x0b\x32\x19.recollect.v1.DegradedLeg\x12\x10\n\x08has_more\x18\x06 \x01(\x08\"s\n\x13\x46\x65tchContextRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12+\n\nturn_range\x18\x02 \x01(\x0b\x32\x17.recollect.v1.TurnRange\x12\x16\n\x0e\x61\x66ter_sequence\x18\x14 \x01(\x03\"\xc2\x01\n\x14\x46\x65tchContextResponse\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x19\n\x11\x63onversation_name\x18\x02 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12\'\n\x08messages\x18\x04 \x03(\x0b\x32\x15.recollect.v1.Message\x12\x13\n\x0btotal_turns\x18\x05 \x01(\x05\x12\x15\n\rdamaged_lines\x18\x06 \x01(\x05\x12\x10\n\x08has_more\x18\x07 \x01(\x08\"\xb0\x01\n\rRecentRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\x12*\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63hannel\x18\x04 \x01(\t\x12(\n\x05order\x18\x05 \x01(\x0e\x32\x19.recollect.v1.RecentOrder\"[\n\x0eRecentResponse\x12\x37\n\rconversations\x18\x01 \x03(\x0b\x32 .recollect.v1.RecentConversation\x12\x10\n\x08has_more\x18\x02 \x01(\x08\"\xc1\x01\n\x13\x42uildContextRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12+\n\x06\x62udget\x18\x03 \x01(\x0b\x32\x1b.recollect.v1.ContextBudget\x12+\n\x06\x66ormat\x18\x04 \x01(\x0e\x32\x1b.recollect.v1.ContextFormat\x12\x15\n\rinclude_group\x18\x05 \x01(\x08\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\"\x9e\x04\n\x14\x42uildContextResponse\x12)\n\x03hot\x18\x01 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12*\n\x04warm\x18\x02 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12*\n\x04\x63old\x18\x03 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12%\n\x07\x61nchors\x18\x04 \x03(\x0b\x32\x14.recollect.v1.Anchor\x12\x1b\n\x13\x63ompression_summary\x18\x05 \x01(\t\x12\x30\n\nallocation\x18\x06 \x03(\x0b\x32\x1c.recollect.v1.TierAllocation\x12-\n\x07\x64ropped\x18\x07 \x03(\x0b\x32\x1c.recollect.v1.DroppedMessage\x12\x10\n\x08rendered\x18\x08 \x01(\t\x12+\n\x08\x64\x65graded\x18\t \x03(\x0b\x32\x19.recollect.v1.DegradedLeg\x12)\n\x05group\x18\n \x03(\x0b\x32\x1a.recollect.v1.GroupMessage\x12\x10\n\x08has_more\x18\x0b \x01(\x08\x12-\n\x07sources\x18\x0c \x03(\x0b\x32\x1c.recollect.v1.RecalledSource\x12\x17\n\x0frendered_tokens\x18\r \x01(\x05\x12\x1a\n\x12\x63ondensed_messages\x18\x0e \x01(\x05\"\\\n\x1aListTierTransitionsRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"i\n\x1bListTierTransitionsResponse\x12\x31\n\x0btransitions\x18\x01 \x03(\x0b\x32\x1c.recollect.v1.TierTransition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x12ListAnchorsRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1a\n\x12include_superseded\x18\x02 \x01(\x08\x12\x12\n\npage_token\x18\x14 \x01(\t\"U\n\x13ListAnchorsResponse\x12%\n\x07\x61nchors\x18\x01 \x03(\x0b\x32\x14.recollect.v1.Anchor\x12\x17\n\x0fnext_page_token\x18\x14 \x01(\t\"\x96\x01\n\x10SetAnchorRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12*\n\x06source\x18\x04 \x01(\x0b\x32\x1a.recollect.v1.AnchorSource\x12\x12\n\nrequest_id\x18\x05 \x01(\tB\r\n\x0b_confidence\"9\n\x11SetAnchorResponse\x12$\n\x06\x61nchor\x18\x01 \x01(\x0b\x32\x14.recollect.v1.Anchor\"6\n\x13\x44\x65leteAnchorRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"=\n\x14\x44\x65leteAnchorResponse\x12%\n\x07\x61nchors\x18\x01 \x03(\x0b\x32\x14.recollect.v1.Anchor*i\n\x0bRecentOrder\x12\x1c\n\x18RECENT_ORDER_UNSPECIFIED\x10\x00\x12\x1d\n\x19RECENT_ORDER_NEWEST_FIRST\x10\x01\x12\x1d\n\x19RECENT_ORDER_OLDEST_FIRST\x10\x02\x32\xfc\x05\n\rRecallService\x12M\n\x06Search\x12\x1b.recollect.v1.SearchRequest\x1a\x1c.recollect.v1.SearchResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12_\n\x0c\x46\x65tchContext\x12!.recollect.v1.FetchContextRequest\x1a\".recollect.v1.FetchContextResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12M\n\x06Recent\x12\x1b.recollect.v1.RecentRequest\x1a\x1c.recollect.v1.RecentResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12_\n\x0c\x42uildContext\x12!.recollect.v1.BuildContextRequest\x1a\".recollect.v1.BuildContextResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12t\n\x13ListTierTransitions\x12(.recollect.v1.ListTierTransitionsRequest\x1a).recollect.v1.ListTierTransitionsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12\\\n\x0bListAnchors\x12 .recollect.v1.ListAnchorsRequest\x1a!.recollect.v1.ListAnchorsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12V\n\tSetAnchor\x12\x1e.recollect.v1.SetAnchorRequest\x1a\x1f.recollect.v1.SetAnchorResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x07\x12_\n\x0c\x44\x65leteAnchor\x12!.recollect.v1.DeleteAnchorRequest\x1a\".recollect.v1.DeleteAnchorResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!recollect/v1/recall_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19recollect/v1/anchor.proto\x1a\x1arecollect/v1/context.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\x1a\x19recollect/v1/recall.proto\x1a\x18recollect/v1/scope.proto\"\xe1\x01\n\rSearchRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12+\n\ndate_range\x18\x04 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x17\n\x0f\x63onversation_id\x18\x05 \x01(\t\x12\x0e\n\x06topics\x18\x06 \x03(\t\x12\x14\n\x0cparticipants\x18\x07 \x03(\t\x12\x0f\n\x07\x65xplain\x18\x08 \x01(\x08\x12\x16\n\tmin_score\x18\x14 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_min_score\"\xcc\x01\n\x0eSearchResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.recollect.v1.SearchResult\x12%\n\x04hits\x18\x02 \x03(\x0b\x32\x17.recollect.v1.SearchHit\x12\x15\n\rtotal_matches\x18\x03 \x01(\x03\x12\x10\n\x08legs_run\x18\x04 \x03(\t\x12+\n\x08\x64\x65graded\x18\x05 \x03(\x0b\x32\x19.recollect.v1.DegradedLeg\x12\x10\n\x08has_more\x18\x06 \x01(\x08\"s\n\x13\x46\x65tchContextRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12+\n\nturn_range\x18\x02 \x01(\x0b\x32\x17.recollect.v1.TurnRange\x12\x16\n\x0e\x61\x66ter_sequence\x18\x14 \x01(\x03\"\xc2\x01\n\x14\x46\x65tchContextResponse\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x19\n\x11\x63onversation_name\x18\x02 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12\'\n\x08messages\x18\x04 \x03(\x0b\x32\x15.recollect.v1.Message\x12\x13\n\x0btotal_turns\x18\x05 \x01(\x05\x12\x15\n\rdamaged_lines\x18\x06 \x01(\x05\x12\x10\n\x08has_more\x18\x07 \x01(\x08\"\xb0\x01\n\rRecentRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\x12*\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63hannel\x18\x04 \x01(\t\x12(\n\x05order\x18\x05 \x01(\x0e\x32\x19.recollect.v1.RecentOrder\"[\n\x0eRecentResponse\x12\x37\n\rconversations\x18\x01 \x03(\x0b\x32 .recollect.v1.RecentConversation\x12\x10\n\x08has_more\x18\x02 \x01(\x08\"\xc1\x01\n\x13\x42uildContextRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12+\n\x06\x62udget\x18\x03 \x01(\x0b\x32\x1b.recollect.v1.ContextBudget\x12+\n\x06\x66ormat\x18\x04 \x01(\x0e\x32\x1b.recollect.v1.ContextFormat\x12\x15\n\rinclude_group\x18\x05 \x01(\x08\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\"\xd7\x04\n\x14\x42uildContextResponse\x12)\n\x03hot\x18\x01 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12*\n\x04warm\x18\x02 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12*\n\x04\x63old\x18\x03 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12%\n\x07\x61nchors\x18\x04 \x03(\x0b\x32\x14.recollect.v1.Anchor\x12\x1b\n\x13\x63ompression_summary\x18\x05 \x01(\t\x12\x30\n\nallocation\x18\x06 \x03(\x0b\x32\x1c.recollect.v1.TierAllocation\x12-\n\x07\x64ropped\x18\x07 \x03(\x0b\x32\x1c.recollect.v1.DroppedMessage\x12\x10\n\x08rendered\x18\x08 \x01(\t\x12+\n\x08\x64\x65graded\x18\t \x03(\x0b\x32\x19.recollect.v1.DegradedLeg\x12)\n\x05group\x18\n \x03(\x0b\x32\x1a.recollect.v1.GroupMessage\x12\x10\n\x08has_more\x18\x0b \x01(\x08\x12-\n\x07sources\x18\x0c \x03(\x0b\x32\x1c.recollect.v1.RecalledSource\x12\x17\n\x0frendered_tokens\x18\r \x01(\x05\x12\x1a\n\x12\x63ondensed_messages\x18\x0e \x01(\x05\x12\x37\n\x10split_suggestion\x18\x0f \x01(\x0b\x32\x1d.recollect.v1.SplitSuggestion\"\\\n\x1aListTierTransitionsRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"i\n\x1bListTierTransitionsResponse\x12\x31\n\x0btransitions\x18\x01 \x03(\x0b\x32\x1c.recollect.v1.TierTransition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x12ListAnchorsRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1a\n\x12include_superseded\x18\x02 \x01(\x08\x12\x12\n\npage_token\x18\x14 \x01(\t\"U\n\x13ListAnchorsResponse\x12%\n\x07\x61nchors\x18\x01 \x03(\x0b\x32\x14.recollect.v1.Anchor\x12\x17\n\x0fnext_page_token\x18\x14 \x01(\t\"\x96\x01\n\x10SetAnchorRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12*\n\x06source\x18\x04 \x01(\x0b\x32\x1a.recollect.v1.AnchorSource\x12\x12\n\nrequest_id\x18\x05 \x01(\tB\r\n\x0b_confidence\"9\n\x11SetAnchorResponse\x12$\n\x06\x61nchor\x18\x01 \x01(\x0b\x32\x14.recollect.v1.Anchor\"6\n\x13\x44\x65leteAnchorRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"=\n\x14\x44\x65leteAnchorResponse\x12%\n\x07\x61nchors\x18\x01 \x03(\x0b\x32\x14.recollect.v1.Anchor*i\n\x0bRecentOrder\x12\x1c\n\x18RECENT_ORDER_UNSPECIFIED\x10\x00\x12\x1d\n\x19RECENT_ORDER_NEWEST_FIRST\x10\x01\x12\x1d\n\x19RECENT_ORDER_OLDEST_FIRST\x10\x02\x32\xfc\x05\n\rRecallService\x12M\n\x06Search\x12\x1b.recollect.v1.SearchRequest\x1a\x1c.recollect.v1.SearchResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12_\n\x0c\x46\x65tchContext\x12!.recollect.v1.FetchContextRequest\x1a\".recollect.v1.FetchContextResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12M\n\x06Recent\x12\x1b.recollect.v1.RecentRequest\x1a\x1c.recollect.v1.RecentResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12_\n\x0c\x42uildContext\x12!.recollect.v1.BuildContextRequest\x1a\".recollect.v1.BuildContextResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12t\n\x13ListTierTransitions\x12(.recollect.v1.ListTierTransitionsRequest\x1a).recollect.v1.ListTierTransitionsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12\\\n\x0bListAnchors\x12 .recollect.v1.ListAnchorsRequest\x1a!.recollect.v1.ListAnchorsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12V\n\tSetAnchor\x12\x1e.recollect.v1.SetAnchorRequest\x1a\x1f.recollect.v1.SetAnchorResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x07\x12_\n\x0c\x44\x65leteAnchor\x12!.recollect.v1.DeleteAnchorRequest\x1a\".recollect.v1.DeleteAnchorResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,40 +54,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECALLSERVICE'].methods_by_name['SetAnchor']._serialized_options = b'\220\002\002\332\333\030\001\007'
   _globals['_RECALLSERVICE'].methods_by_name['DeleteAnchor']._loaded_options = None
   _globals['_RECALLSERVICE'].methods_by_name['DeleteAnchor']._serialized_options = b'\220\002\002\332\333\030\001\007'
-  _globals['_RECENTORDER']._serialized_start=2684
-  _globals['_RECENTORDER']._serialized_end=2789
-  _globals['_SEARCHREQUEST']._serialized_start=221
-  _globals['_SEARCHREQUEST']._serialized_end=446
-  _globals['_SEARCHRESPONSE']._serialized_start=449
-  _globals['_SEARCHRESPONSE']._serialized_end=653
-  _globals['_FETCHCONTEXTREQUEST']._serialized_start=655
-  _globals['_FETCHCONTEXTREQUEST']._serialized_end=770
-  _globals['_FETCHCONTEXTRESPONSE']._serialized_start=773
-  _globals['_FETCHCONTEXTRESPONSE']._serialized_end=967
-  _globals['_RECENTREQUEST']._serialized_start=970
-  _globals['_RECENTREQUEST']._serialized_end=1146
-  _globals['_RECENTRESPONSE']._serialized_start=1148
-  _globals['_RECENTRESPONSE']._serialized_end=1239
-  _globals['_BUILDCONTEXTREQUEST']._serialized_start=1242
-  _globals['_BUILDCONTEXTREQUEST']._serialized_end=1435
-  _globals['_BUILDCONTEXTRESPONSE']._serialized_start=1438
-  _globals['_BUILDCONTEXTRESPONSE']._serialized_end=1980
-  _globals['_LISTTIERTRANSITIONSREQUEST']._serialized_start=1982
-  _globals['_LISTTIERTRANSITIONSREQUEST']._serialized_end=2074
-  _globals['_LISTTIERTRANSITIONSRESPONSE']._serialized_start=2076
-  _globals['_LISTTIERTRANSITIONSRESPONSE']._serialized_end=2181
-  _globals['_LISTANCHORSREQUEST']._serialized_start=2183
-  _globals['_LISTANCHORSREQUEST']._serialized_end=2264
-  _globals['_LISTANCHORSRESPONSE']._serialized_start=2266
-  _globals['_LISTANCHORSRESPONSE']._serialized_end=2351
-  _globals['_SETANCHORREQUEST']._serialized_start=2354
-  _globals['_SETANCHORREQUEST']._serialized_end=2504
-  _globals['_SETANCHORRESPONSE']._serialized_start=2506
-  _globals['_SETANCHORRESPONSE']._serialized_end=2563
-  _globals['_DELETEANCHORREQUEST']._serialized_start=2565
-  _globals['_DELETEANCHORREQUEST']._serialized_end=2619
-  _globals['_DELETEANCHORRESPONSE']._serialized_start=2621
-  _globals['_DELETEANCHORRESPONSE']._serialized_end=2682
-  _globals['_RECALLSERVICE']._serialized_start=2792
-  _globals['_RECALLSERVICE']._serialized_end=3556
+  _globals['_RECENTORDER']._serialized_start=2774
+  _globals['_RECENTORDER']._serialized_end=2879
+  _globals['_SEARCHREQUEST']._serialized_start=254
+  _globals['_SEARCHREQUEST']._serialized_end=479
+  _globals['_SEARCHRESPONSE']._serialized_start=482
+  _globals['_SEARCHRESPONSE']._serialized_end=686
+  _globals['_FETCHCONTEXTREQUEST']._serialized_start=688
+  _globals['_FETCHCONTEXTREQUEST']._serialized_end=803
+  _globals['_FETCHCONTEXTRESPONSE']._serialized_start=806
+  _globals['_FETCHCONTEXTRESPONSE']._serialized_end=1000
+  _globals['_RECENTREQUEST']._serialized_start=1003
+  _globals['_RECENTREQUEST']._serialized_end=1179
+  _globals['_RECENTRESPONSE']._serialized_start=1181
+  _globals['_RECENTRESPONSE']._serialized_end=1272
+  _globals['_BUILDCONTEXTREQUEST']._serialized_start=1275
+  _globals['_BUILDCONTEXTREQUEST']._serialized_end=1468
+  _globals['_BUILDCONTEXTRESPONSE']._serialized_start=1471
+  _globals['_BUILDCONTEXTRESPONSE']._serialized_end=2070
+  _globals['_LISTTIERTRANSITIONSREQUEST']._serialized_start=2072
+  _globals['_LISTTIERTRANSITIONSREQUEST']._serialized_end=2164
+  _globals['_LISTTIERTRANSITIONSRESPONSE']._serialized_start=2166
+  _globals['_LISTTIERTRANSITIONSRESPONSE']._serialized_end=2271
+  _globals['_LISTANCHORSREQUEST']._serialized_start=2273
+  _globals['_LISTANCHORSREQUEST']._serialized_end=2354
+  _globals['_LISTANCHORSRESPONSE']._serialized_start=2356
+  _globals['_LISTANCHORSRESPONSE']._serialized_end=2441
+  _globals['_SETANCHORREQUEST']._serialized_start=2444
+  _globals['_SETANCHORREQUEST']._serialized_end=2594
+  _globals['_SETANCHORRESPONSE']._serialized_start=2596
+  _globals['_SETANCHORRESPONSE']._serialized_end=2653
+  _globals['_DELETEANCHORREQUEST']._serialized_start=2655
+  _globals['_DELETEANCHORREQUEST']._serialized_end=2709
+  _globals['_DELETEANCHORRESPONSE']._serialized_start=2711
+  _globals['_DELETEANCHORRESPONSE']._serialized_end=2772
+  _globals['_RECALLSERVICE']._serialized_start=2882
+  _globals['_RECALLSERVICE']._serialized_end=3646
 # @@protoc_insertion_point(module_scope)

@@ -11,6 +11,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from recollect.v1 import anchor_pb2 as _anchor_pb2
 from recollect.v1 import context_pb2 as _context_pb2
+from recollect.v1 import conversation_pb2 as _conversation_pb2
 from recollect.v1 import message_pb2 as _message_pb2
 from recollect.v1 import recall_pb2 as _recall_pb2
 import builtins as _builtins
@@ -411,6 +412,7 @@ class BuildContextResponse(_message.Message):
     SOURCES_FIELD_NUMBER: _builtins.int
     RENDERED_TOKENS_FIELD_NUMBER: _builtins.int
     CONDENSED_MESSAGES_FIELD_NUMBER: _builtins.int
+    SPLIT_SUGGESTION_FIELD_NUMBER: _builtins.int
     compression_summary: _builtins.str
     """The summary that replaces compressed turns, cut if the budget is smaller. Unset if nothing was
     compressed.
@@ -488,6 +490,10 @@ class BuildContextResponse(_message.Message):
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.RecalledSource]:
         """The sources of the messages in `cold`, the oldest first. Each message has one source."""
 
+    @_builtins.property
+    def split_suggestion(self) -> _conversation_pb2.SplitSuggestion:
+        """The suggestion to go on in several conversations, as in Conversation. It is not in `rendered`."""
+
     def __init__(
         self,
         *,
@@ -505,10 +511,11 @@ class BuildContextResponse(_message.Message):
         sources: _abc.Iterable[_context_pb2.RecalledSource] | None = ...,
         rendered_tokens: _builtins.int = ...,
         condensed_messages: _builtins.int = ...,
+        split_suggestion: _conversation_pb2.SplitSuggestion | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["split_suggestion", b"split_suggestion"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "condensed_messages", b"condensed_messages", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "sources", b"sources", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "condensed_messages", b"condensed_messages", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "sources", b"sources", "split_suggestion", b"split_suggestion", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

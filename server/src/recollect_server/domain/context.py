@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import estimate_tokens, message_tokens
+from recollect_server.domain.conversation import NO_SPLIT, Split
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.domain.repetition import (
@@ -296,6 +297,8 @@ class Context:
     """Number of earlier messages that the summary stands for."""
     begins: int = 1
     """The first turn of this conversation that no summary stands for."""
+    split: Split = NO_SPLIT
+    """The suggestion to go on in several conversations, if there is one."""
     rendered: str = ""
     """The text in the form asked for."""
     rendered_tokens: int = 0

@@ -77,6 +77,19 @@ OpenCall = tuple[int, str]
 """A tool call without a result: its turn and its id."""
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A suggestion to go on in several conversations, with titles for them. Empty: there is
+    none.
+    """
+
+    reason: str = ""
+    titles: tuple[str, ...] = ()
+
+
+NO_SPLIT = Split()
+
+
 @frozen
 class Conversation:
     """State of a conversation without its messages. Empty texts are unset."""
@@ -130,6 +143,8 @@ class Conversation:
     """
     unindexed: bool = False
     """True if searches and the contexts of others leave it out, until somebody writes to it."""
+    split: Split = NO_SPLIT
+    """The newest suggestion, until another conversation follows or a person names this one."""
 
     @property
     def name(self) -> str:
@@ -412,9 +427,12 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
                 else bool(content.topics),
                 archived=before.archived if content.archived is None else content.archived,
                 metadata=merged(before.metadata, content.metadata),
+                split=NO_SPLIT if content.manually_named else before.split,
             )
+        case SplitSuggested():
+            return replace(before, split=Split(content.reason, content.titles))
         case Continued():
-            return replace(before, pinned=False)
+            return replace(before, pinned=False, split=NO_SPLIT)
         case Unindexed():
             return replace(before, unindexed=True)
         case _:
@@ -485,6 +503,7 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         origin_id=before.origin_id,
         origin_turn=before.origin_turn,
         earlier_origins=before.earlier_origins,
+        split=before.split,
     )
 
 

@@ -195,7 +195,6 @@ class ConversationFull(RecollectError):
         )
         self.conversation_id = conversation_id
         self.limit = limit
-        self.of = "conversation"
 
 
 class TurnOutOfDate(RecollectError):

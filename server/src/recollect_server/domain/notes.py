@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
-from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.conversation import Conversation, Split
 from recollect_server.domain.languages import ENGLISH, guess_language, language_of
 from recollect_server.domain.text import UNSPACED_RUN, sentence_ends
 
@@ -76,16 +76,6 @@ class FoundAnchor:
     value: str
     confidence: float
     sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """The conversation seems to be about several things: why, and what the parts could be
-    called.
-    """
-
-    reason: str
-    titles: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ snapshot.
 
 from dataclasses import dataclass
 
-from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.conversation import Conversation, Split
 from recollect_server.domain.message import Message, Redaction
 
 
@@ -71,14 +71,6 @@ class Redacted:
     conversation: Conversation
     sequences: tuple[int, ...]
     redaction: Redaction
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """It seems to be about several things."""
-
-    reason: str
-    titles: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

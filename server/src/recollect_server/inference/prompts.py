@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 
 from recollect_server.domain import notes
+from recollect_server.domain.conversation import Split
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.notes import FoundAnchor, Notes, Split, WrongNotes
+from recollect_server.domain.notes import FoundAnchor, Notes, WrongNotes
 
 _MOST = 6_000  # characters of one message that are sent
 

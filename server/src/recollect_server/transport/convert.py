@@ -14,7 +14,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import conversation_pb2, message_pb2
 
 from recollect_server.domain.addresses import display_name
-from recollect_server.domain.conversation import CALLER, NOBODY, Conversation, NoteRecord, Party
+from recollect_server.domain.conversation import (
+    CALLER,
+    NOBODY,
+    Conversation,
+    NoteRecord,
+    Party,
+    Split,
+)
 from recollect_server.domain.message import (
     Attachment,
     Message,
@@ -196,6 +203,8 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         value.archived = True
     if conversation.unindexed:
         value.unindexed = True
+    if conversation.split.reason:
+        value.split_suggestion.CopyFrom(split_to(conversation.split))
     if conversation.metadata is not None:
         value.metadata.update(conversation.metadata)
     if conversation.origin_id:
@@ -211,6 +220,11 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         )
         if party.contact_name:
             there.contact_name = party.contact_name
+
+
+def split_to(split: Split) -> conversation_pb2.SplitSuggestion:
+    """Return a suggestion to split as a message of the contract."""
+    return conversation_pb2.SplitSuggestion(reason=split.reason, titles=split.titles)
 
 
 def writer_of(name: str) -> str:

@@ -10,7 +10,7 @@ from recollect_server.domain.context import MAX_DROPPED, Candidate, Context, Pac
 from recollect_server.services.recall.recall import Answer
 from recollect_server.services.recall.results import Hit, LegScore, Result
 from recollect_server.storage.index.tiers import Transition
-from recollect_server.transport.convert import ROLE_NUMBERS, fill_message, timestamp
+from recollect_server.transport.convert import ROLE_NUMBERS, fill_message, split_to, timestamp
 from recollect_server.transport.convert_external import TRUST_NUMBERS, external_message_to
 
 
@@ -114,6 +114,8 @@ def context_to(context: Context) -> api.BuildContextResponse:
             )
     answer.sources.extend(map(_source_to, context.sources))
     answer.condensed_messages = context.condensed
+    if context.split.reason:
+        answer.split_suggestion.CopyFrom(split_to(context.split))
     for piece in context.group:
         answer.group.add(
             communication_id=piece.communication.id,

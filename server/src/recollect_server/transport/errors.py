@@ -92,7 +92,9 @@ TABLE: dict[type[errors.RecollectError], Row] = {
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_ANSWERS
     ),
     errors.ConversationFull: Row(
-        StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_LIMIT_EXCEEDED, ("limit", "of")
+        StatusCode.RESOURCE_EXHAUSTED,
+        reasons.ERROR_REASON_CONVERSATION_FULL,
+        ("conversation_id", "limit"),
     ),
     errors.LimitExceeded: Row(
         StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_LIMIT_EXCEEDED, ("limit", "of")

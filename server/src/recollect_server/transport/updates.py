@@ -7,6 +7,7 @@ from recollect.v1 import update_pb2 as pb
 
 from recollect_server.domain import external
 from recollect_server.domain import update as domain
+from recollect_server.domain.conversation import Split
 from recollect_server.transport.convert import (
     conversation_to,
     fill_conversation,
@@ -69,7 +70,7 @@ def encode(seal: Seal, update: domain.Update) -> bytes:
             fill_conversation(redacted.conversation, conversation)
             redacted.sequences.extend(sequences)
             fill_redaction(redacted.redaction, redaction)
-        case domain.Split(reason, titles):
+        case Split(reason, titles):
             value.split_suggested.CopyFrom(pb.SplitSuggested(reason=reason, titles=titles))
         case domain.Delta(draft_id, offset, text, done, dropped):
             value.message_delta.CopyFrom(

@@ -120,6 +120,7 @@ function Opened({ id }: { id: string }) {
             <span>{t.conversation.messages(Number(conversation.messageCount))}</span>
             {conversation.archived && <span class="badge" title={t.conversation.archivedHint}><Icon name="archive" />{t.conversation.archived}</span>}
             {conversation.unindexed && <span class="badge" title={t.conversation.unindexedHint}><Icon name="hidden" />{t.conversation.unindexed}</span>}
+            {conversation.splitSuggestion && <span class="badge" title={conversation.splitSuggestion.reason}>{t.conversation.split}</span>}
             {shown.damaged > 0 && <span class="error">{t.conversation.damaged(shown.damaged)}</span>}
           </p>
         </div>

@@ -76,7 +76,7 @@ function Notes({ conversation }: { conversation: Conversation }) {
 }
 
 function Topics({ conversation, onChange }: Props) {
-  const { topics, topicsByHand } = conversation;
+  const { topics, topicsByHand, splitSuggestion: split } = conversation;
   const [isEditing, setEditing] = useState(false);
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
@@ -136,6 +136,7 @@ function Topics({ conversation, onChange }: Props) {
         <p class="muted">{d.noTopics}</p>
       )}
       {topicsByHand && !isEditing && <p class="muted tiny">{d.byHand}</p>}
+      {split && <p class="muted">{t.conversation.splitHint(split.reason, split.titles)}</p>}
     </section>
   );
 }

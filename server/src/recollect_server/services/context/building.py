@@ -14,6 +14,7 @@ from recollect_server.domain.context import (
     Packed,
     Source,
 )
+from recollect_server.domain.conversation import NO_SPLIT
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
@@ -141,6 +142,7 @@ class ContextBuilder:
             last=last,
             condensed=self._own.condensed(task, head) if tiers.summary else 0,
             begins=head.conversation.compressed_through + 1 if head else 1,
+            split=head.conversation.split if head else NO_SPLIT,
             known_sources=recalled.sources,
         )
         context = within_bytes(context, self._max_bytes)

@@ -11,6 +11,7 @@ from recollect_server.domain.conversation import (
     Conversation,
     MessagesRedacted,
     MetaUpdated,
+    Split,
     SplitSuggested,
     TitleAssigned,
     fold,
@@ -23,7 +24,6 @@ from recollect_server.domain.update import (
     NotesWritten,
     Redacted,
     Renamed,
-    Split,
     Update,
     Updated,
 )

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import orjson
 
-from recollect_server.domain.conversation import Conversation, NoteRecord, Party
+from recollect_server.domain.conversation import Conversation, NoteRecord, Party, Split
 from recollect_server.domain.message import Usage
 
 T = TypeVar("T")
@@ -166,6 +166,8 @@ CONVERSATIONS = Columns(
     Column("origin_turn", is_fixed=True),
     Column("earlier_origins", is_fixed=True, load=_load_origins),
     Column("unindexed", load=bool),
+    Column("split_reason", "split.reason"),
+    Column("split_titles", "split.titles", load=load_texts),
     # In tables of their own, so that an append does not write them again.
     Column("abbreviation", expression="coalesce(n.abbreviation, '')"),
     Column("compression_summary", expression="coalesce(n.compression_summary, '')"),
@@ -182,6 +184,7 @@ CONVERSATIONS = Columns(
     parts={
         "party": Party,
         "usage_total": Usage,
+        "split": Split,
         "abbreviation_record": NoteRecord,
         "title_record": NoteRecord,
     },

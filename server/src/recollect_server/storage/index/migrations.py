@@ -12,15 +12,13 @@ from functools import cache
 import apsw
 
 from recollect_server.domain.conversation import RULE
-from recollect_server.domain.conversation_names import REQUEST, shortened
+from recollect_server.domain.conversation_names import REQUEST, name_of, shortened
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.text import sentences
 from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import HINDI, MARKER, TOKENIZER
 from recollect_server.storage.index.columns import (
     REQUESTS,
-    SELECT,
-    conversation_of,
     load_texts,
     take_in_trigger,
 )
@@ -502,8 +500,28 @@ def _names(connection: apsw.Connection) -> None:
     requests = [(shortened((sentences(text) or [""])[0]), number) for number, text in rows]
     update = f"UPDATE conversations SET request = ?, request_rank = {REQUEST} WHERE number = ?"
     connection.executemany(update, requests)
-    there = [(conversation_of(row).name, row[0]) for row in connection.execute(SELECT)]
+    parts = connection.execute(
+        "SELECT number, title, channel, subject,"
+        " coalesce(nullif(group_id, ''), nullif(k.name, ''), contact), request"
+        " FROM conversations LEFT JOIN contact_names k USING (number)"
+    )
+    there = [(name_of(*texts), number) for number, *texts in parts]
     connection.executemany("UPDATE conversations SET name = ? WHERE number = ?", there)
+
+
+def _splits(connection: apsw.Connection) -> None:
+    """Add suggestions to split conversations. An index whose transcripts have any is made anew."""
+    connection.execute(f"""
+        DROP TRIGGER IF EXISTS take_in;
+        ALTER TABLE conversations ADD COLUMN split_reason TEXT NOT NULL DEFAULT '';
+        ALTER TABLE conversations ADD COLUMN split_titles TEXT NOT NULL DEFAULT '[]';
+        {take_in_trigger()}
+    """)
+    if connection.execute("SELECT EXISTS(SELECT 1 FROM updates WHERE kind = 'split')").get:
+        connection.execute(
+            "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)",
+            ("an earlier version made it, before it kept suggestions to split",),
+        )
 
 
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
@@ -530,6 +548,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _earlier_origins,
     _deliveries_of_parties,
     _names,
+    _splits,
 )
 
 

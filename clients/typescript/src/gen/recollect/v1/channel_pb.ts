@@ -98,7 +98,8 @@ export type EmailOrigin = Message<"recollect.v1.EmailOrigin"> & {
   messageId: string;
 
   /**
-   * In-Reply-To. At most 998 characters.
+   * In-Reply-To. At most 998 characters. Old mailers write an address there: without angle brackets
+   * it finds a conversation, and is not stored.
    *
    * @generated from field: string in_reply_to = 2;
    */

@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/conversation.proto.
  */
 export const file_recollect_v1_conversation: GenFile = /*@__PURE__*/
-  fileDesc("Ch9yZWNvbGxlY3QvdjEvY29udmVyc2F0aW9uLnByb3RvEgxyZWNvbGxlY3QudjEiZAoFUGFydHkSDwoHY29udGFjdBgBIAEoCRIQCghncm91cF9pZBgCIAEoCRIRCgl0aHJlYWRfaWQYAyABKAkSDwoHc3ViamVjdBgEIAEoCRIUCgxjb250YWN0X25hbWUYBSABKAkiWwoKTm90ZVJlY29yZBIOCgZ3cml0ZXIYASABKAkSDQoFbW9kZWwYAiABKAkSLgoKd3JpdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAicQoFTm90ZXMSLgoMYWJicmV2aWF0aW9uGAEgASgLMhgucmVjb2xsZWN0LnYxLk5vdGVSZWNvcmQSJwoFdGl0bGUYAiABKAsyGC5yZWNvbGxlY3QudjEuTm90ZVJlY29yZBIPCgdmYWlsdXJlGAMgASgJIvwECgxDb252ZXJzYXRpb24SCgoCaWQYASABKAkSDwoHY2hhbm5lbBgCIAEoCRINCgV0aXRsZRgDIAEoCRIOCgZ0b3BpY3MYBCADKAkSLwoLY3JlYXRlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3VwZGF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgp0dXJuX2NvdW50GAcgASgFEhUKDW1lc3NhZ2VfY291bnQYCCABKAMSFAoMcGFydGljaXBhbnRzGAkgAygJEhQKDGFiYnJldmlhdGlvbhgKIAEoCRIWCg5tYW51YWxseV9uYW1lZBgLIAEoCBIOCgZwaW5uZWQYDCABKAgSDQoFbW9kZWwYDSABKAkSIgoFcGFydHkYDiABKAsyEy5yZWNvbGxlY3QudjEuUGFydHkSKAoLdXNhZ2VfdG90YWwYDyABKAsyEy5yZWNvbGxlY3QudjEuVXNhZ2USEgoKY29zdF90b3RhbBgQIAEoARIaChJjb21wcmVzc2VkX3Rocm91Z2gYESABKAUSIgoFbm90ZXMYEiABKAsyEy5yZWNvbGxlY3QudjEuTm90ZXMSFgoOdG9waWNzX2J5X2hhbmQYEyABKAgSEAoIYXJjaGl2ZWQYFCABKAgSKQoIbWV0YWRhdGEYFSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKBm9yaWdpbhgWIAEoCzIYLnJlY29sbGVjdC52MS5Gb3JrT3JpZ2luEhEKCXVuaW5kZXhlZBgXIAEoCBIMCgRuYW1lGBggASgJIjoKCkZvcmtPcmlnaW4SFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEhMKC3R1cm5fbnVtYmVyGAIgASgFKmQKDUFyY2hpdmVGaWx0ZXISHgoaQVJDSElWRV9GSUxURVJfVU5TUEVDSUZJRUQQABIbChdBUkNISVZFX0ZJTFRFUl9BUkNISVZFRBABEhYKEkFSQ0hJVkVfRklMVEVSX0FMTBACYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_recollect_v1_message]);
+  fileDesc("Ch9yZWNvbGxlY3QvdjEvY29udmVyc2F0aW9uLnByb3RvEgxyZWNvbGxlY3QudjEiZAoFUGFydHkSDwoHY29udGFjdBgBIAEoCRIQCghncm91cF9pZBgCIAEoCRIRCgl0aHJlYWRfaWQYAyABKAkSDwoHc3ViamVjdBgEIAEoCRIUCgxjb250YWN0X25hbWUYBSABKAkiWwoKTm90ZVJlY29yZBIOCgZ3cml0ZXIYASABKAkSDQoFbW9kZWwYAiABKAkSLgoKd3JpdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAicQoFTm90ZXMSLgoMYWJicmV2aWF0aW9uGAEgASgLMhgucmVjb2xsZWN0LnYxLk5vdGVSZWNvcmQSJwoFdGl0bGUYAiABKAsyGC5yZWNvbGxlY3QudjEuTm90ZVJlY29yZBIPCgdmYWlsdXJlGAMgASgJIrUFCgxDb252ZXJzYXRpb24SCgoCaWQYASABKAkSDwoHY2hhbm5lbBgCIAEoCRINCgV0aXRsZRgDIAEoCRIOCgZ0b3BpY3MYBCADKAkSLwoLY3JlYXRlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3VwZGF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgp0dXJuX2NvdW50GAcgASgFEhUKDW1lc3NhZ2VfY291bnQYCCABKAMSFAoMcGFydGljaXBhbnRzGAkgAygJEhQKDGFiYnJldmlhdGlvbhgKIAEoCRIWCg5tYW51YWxseV9uYW1lZBgLIAEoCBIOCgZwaW5uZWQYDCABKAgSDQoFbW9kZWwYDSABKAkSIgoFcGFydHkYDiABKAsyEy5yZWNvbGxlY3QudjEuUGFydHkSKAoLdXNhZ2VfdG90YWwYDyABKAsyEy5yZWNvbGxlY3QudjEuVXNhZ2USEgoKY29zdF90b3RhbBgQIAEoARIaChJjb21wcmVzc2VkX3Rocm91Z2gYESABKAUSIgoFbm90ZXMYEiABKAsyEy5yZWNvbGxlY3QudjEuTm90ZXMSFgoOdG9waWNzX2J5X2hhbmQYEyABKAgSEAoIYXJjaGl2ZWQYFCABKAgSKQoIbWV0YWRhdGEYFSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EigKBm9yaWdpbhgWIAEoCzIYLnJlY29sbGVjdC52MS5Gb3JrT3JpZ2luEhEKCXVuaW5kZXhlZBgXIAEoCBIMCgRuYW1lGBggASgJEjcKEHNwbGl0X3N1Z2dlc3Rpb24YGSABKAsyHS5yZWNvbGxlY3QudjEuU3BsaXRTdWdnZXN0aW9uIjEKD1NwbGl0U3VnZ2VzdGlvbhIOCgZyZWFzb24YASABKAkSDgoGdGl0bGVzGAIgAygJIjoKCkZvcmtPcmlnaW4SFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEhMKC3R1cm5fbnVtYmVyGAIgASgFKmQKDUFyY2hpdmVGaWx0ZXISHgoaQVJDSElWRV9GSUxURVJfVU5TUEVDSUZJRUQQABIbChdBUkNISVZFX0ZJTFRFUl9BUkNISVZFRBABEhYKEkFSQ0hJVkVfRklMVEVSX0FMTBACYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_recollect_v1_message]);
 
 /**
  * The other side of a channel's conversation, as the channel itself names it. Every field may be
@@ -333,6 +333,14 @@ export type Conversation = Message<"recollect.v1.Conversation"> & {
    * @generated from field: string name = 24;
    */
   name: string;
+
+  /**
+   * The newest suggestion to go on in several conversations. Unset if there is none: it ends with
+   * the conversation that follows (/new) and with Rename.
+   *
+   * @generated from field: recollect.v1.SplitSuggestion split_suggestion = 25;
+   */
+  splitSuggestion?: SplitSuggestion | undefined;
 };
 
 /**
@@ -341,6 +349,35 @@ export type Conversation = Message<"recollect.v1.Conversation"> & {
  */
 export const ConversationSchema: GenMessage<Conversation> = /*@__PURE__*/
   messageDesc(file_recollect_v1_conversation, 3);
+
+/**
+ * A suggestion to go on in several conversations, as one seems to be about several subjects.
+ * Nothing splits it automatically. Only a model writes one (setting `notes`).
+ *
+ * @generated from message recollect.v1.SplitSuggestion
+ */
+export type SplitSuggestion = Message<"recollect.v1.SplitSuggestion"> & {
+  /**
+   * The reason.
+   *
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+
+  /**
+   * Titles that the parts could have.
+   *
+   * @generated from field: repeated string titles = 2;
+   */
+  titles: string[];
+};
+
+/**
+ * Describes the message recollect.v1.SplitSuggestion.
+ * Use `create(SplitSuggestionSchema)` to create a new message.
+ */
+export const SplitSuggestionSchema: GenMessage<SplitSuggestion> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_conversation, 4);
 
 /**
  * Origin of a fork.
@@ -368,7 +405,7 @@ export type ForkOrigin = Message<"recollect.v1.ForkOrigin"> & {
  * Use `create(ForkOriginSchema)` to create a new message.
  */
 export const ForkOriginSchema: GenMessage<ForkOrigin> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_conversation, 4);
+  messageDesc(file_recollect_v1_conversation, 5);
 
 /**
  * Choice of conversations by whether they are archived.
