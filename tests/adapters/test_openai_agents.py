@@ -8,7 +8,8 @@ import threading
 from collections.abc import AsyncIterator, Coroutine
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
@@ -515,3 +516,99 @@ async def test_a_compacting_session_over_it_replaces_its_items(memory: AsyncClie
     assert [it["content"] for it in requests[0]["input"]] == [it["content"] for it in items]
     # What was compacted is found all the same: it is in the conversation before this one.
     assert (await memory.recall.search("Question 1")).hits
+
+
+async def test_what_others_append_while_the_sdk_compacts_stays(
+    memory: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Message] = []
+    load = type(memory.conversations).load
+
+    async def counted(self: Any, *args: Any, **fields: Any) -> Any:
+        page = await load(self, *args, **fields)
+        read.extend(page.messages)
+        return page
+
+    monkeypatch.setattr(type(memory.conversations), "load", counted)
+    plain, other = RecollectSession("alex", memory), RecollectSession("alex", memory)
+    summary: Any = {"type": "compaction", "id": "cmp_1", "encrypted_content": "a summary"}
+    of_another: list[Any] = []
+
+    class Responses:
+        async def compact(self, **_: Any) -> Any:
+            await other.add_items(of_another)
+            return SimpleNamespace(output=[summary], usage=None)
+
+    session = OpenAIResponsesCompactionSession(
+        "alex",
+        plain,
+        client=cast(Any, SimpleNamespace(responses=Responses())),
+        should_trigger_compaction=lambda _: True,
+    )
+    model = ScriptedModel([[assistant_message(f"Answer {it}.")] for it in range(3)])
+    agent = Agent(name="ops", model=model)
+    quiet = RunConfig(tracing_disabled=True)
+
+    def words(items: list[Any]) -> list[Any]:
+        contents = [it.get("content", it.get("type")) for it in items]
+        return [it if isinstance(it, str) else it[0]["text"] for it in contents]
+
+    before: list[Any] = [{"role": "user", "content": f"Question {it}?"} for it in range(100)]
+    await other.add_items(before)
+    of_another = [{"role": "assistant", "content": "Another program's words."}]
+    await Runner.run(agent, "First?", session=session, run_config=quiet)
+    assert words(await plain.get_items())[100:] == ["First?", "Answer 0.", *words(of_another)]
+    of_another = []
+    await Runner.run(agent, "Second?", session=session, run_config=quiet)
+    assert await other.get_items() == [summary]
+    # What was replaced is not read again, and nothing of others is taken back by what comes late.
+    read.clear()
+    snapshot = await plain._get_compaction_snapshot(10)
+    assert snapshot is not None
+    assert (snapshot.items, snapshot.complete, len(read) < 30) == ([summary], True, True)
+    late: list[Any] = [{"role": "assistant", "content": f"Late {it}."} for it in range(20)]
+    newest: Any = {"role": "user", "content": "Third?"}
+    replaced, *_ = await asyncio.gather(
+        snapshot.replace_suffix(0, [newest]), *(other.add_items([it]) for it in late)
+    )
+    after = await plain.get_items()
+    assert sorted(words([it for it in after if it in late])) == sorted(words(late))
+    assert (newest in after, summary in after) == (replaced, not replaced)
+    assert not await snapshot.replace_suffix(0, [])
+    part = await plain._get_compaction_snapshot(5)
+    assert part is not None
+    assert (part.items, part.complete) == (after[-5:], False)
+    assert await part.replace_suffix(3, [summary])
+    assert await other.get_items() == [*after[:-2], summary]
+
+
+async def test_a_run_can_recall_what_was_said_in_other_sessions(memory: AsyncClient) -> None:
+    told: Any = {"role": "user", "content": "The staging database is called heron."}
+    await RecollectSession("sam", memory).add_items([told])
+    await memory.recall.search("heron")
+    model = ScriptedModel(
+        [
+            [function_call("look", {}, call_id="call_1")],
+            [assistant_message("heron")],
+            [assistant_message("I do not know.")],
+        ]
+    )
+
+    @function_tool
+    def look() -> str:
+        """Return nothing."""
+        return ""
+
+    agent = Agent(name="ops", model=model, tools=[look])
+    session = RecollectSession("alex", memory)
+    recalling = RunConfig(tracing_disabled=True, call_model_input_filter=session.recalling())
+    question = "What is the staging database called?"
+    await Runner.run(agent, question, session=session, run_config=recalling)
+    await Runner.run(agent, "Zyzzyva?", session=session, run_config=recalling)
+    inputs: list[Any] = [call.input for call in model.calls]
+    for given in inputs[:2]:
+        assert given[0]["role"] == "system"
+        assert "heron" in given[0]["content"]
+        assert given[1]["content"] == question
+    assert [it["content"] for it in inputs[2] if it.get("role") == "user"] == [question, "Zyzzyva?"]
+    assert "system" not in {it.get("role") for it in [*inputs[2], *await session.get_items()]}

@@ -79,6 +79,7 @@ def session_over_sqlite() -> None:
     import agents
     import grpc.aio._utils
     from agents import memory
+    from agents.extensions.memory import async_sqlite_session
 
     # Some tests stop the clock of the whole process, by which gRPC measures deadlines.
     vars(grpc.aio._utils)["time"] = SimpleNamespace(time=time.time)
@@ -109,8 +110,13 @@ def session_over_sqlite() -> None:
         def close(self) -> None:
             """Close nothing: the client is others' too."""
 
+    class AsyncSession(Session):
+        async def close(self) -> None:  # type: ignore[override]
+            """Close nothing."""
+
     memory.SQLiteSession = Session  # type: ignore[assignment, misc]
     agents.SQLiteSession = Session  # type: ignore[assignment, misc]
+    async_sqlite_session.AsyncSQLiteSession = AsyncSession  # type: ignore[assignment, misc]
 
 
 SUITES: dict[str, Callable[[], None]] = {

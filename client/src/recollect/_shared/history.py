@@ -66,6 +66,12 @@ class History:
             self.before_turn -= 1  # every line of that turn is damaged
         self.more = page.has_more and (self.before_turn > 1 or self.before_sequence is not None)
 
+    def skip_to(self, turn: int) -> None:
+        """Go on with this turn, unless an earlier one is due."""
+        if turn + 1 < self.before_turn:
+            self.before_turn, self.before_sequence = turn + 1, None
+            self.more = self.more and self.before_turn > 1
+
     def too_large(self) -> bool:
         """Ask for smaller pages, because the last one was too large to receive. Return False if
         there are none.

@@ -17,6 +17,9 @@ _NO_CALL = re.compile(r"messages\[(\d+)\]\.tool_call")
 
 Item = dict[str, Any]
 
+Place = tuple[int, int, int]
+"""Turn, sequence of the message, and index of the item in it: the order that a session reads in."""
+
 
 def without_call(error: InvalidArgument) -> set[int]:
     """Return which messages of an append the server refuses as calls or results: a result whose
@@ -119,6 +122,22 @@ def what_it_takes_back(message: Message) -> tuple[int, int] | None:
         return None
     place = json.loads(shape).get("takenBack")
     return (place[0], place[1]) if place else None
+
+
+def compacted(first: Place, last: Place) -> Message:
+    """Return the message that takes back the items from one to another, both included."""
+    return Message.assistant(
+        "[compacted]", metadata={KEY: json.dumps({"compacted": [first, last]})}
+    )
+
+
+def what_it_compacts(message: Message) -> tuple[Place, Place] | None:
+    """Return the first and the last of the items that this message takes back, else None."""
+    shape = message.metadata.get(KEY)
+    if not isinstance(shape, str) or message.content != "[compacted]":
+        return None
+    span = json.loads(shape).get("compacted")
+    return (tuple(span[0]), tuple(span[1])) if span else None
 
 
 def _assistant(packed: Packed, kind: str, sender: str = "") -> Message:

@@ -19,23 +19,30 @@ What it maps, and what not:
   does not have it any more, the transcript and the search do.
 - `clear_session` begins a new conversation of that group, which is the session from then on. The
   old one stays, and is found, unless the session was opened with `delete_cleared=True`.
+- A compacting session (`OpenAIResponsesCompactionSession`) replaces items by a line that takes them
+  back. What others append meanwhile stays: the SDK then replaces nothing. A later answer to a
+  turn that was compacted counts as compacted too.
 - A conversation that another program wrote can be continued: `RecollectSession.of(conversation_id,
   client)`. Its `clear_session` writes a line that takes everything before it back.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from agents.items import TResponseInputItem
 from agents.memory import SessionABC, SessionSettings
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+from agents.run_config import CallModelData, ModelInputData
 
 from recollect import (
     AnchorDisposition,
     AppendedTurn,
     ArchiveFilter,
     AsyncClient,
+    ContextBudget,
+    ContextFormat,
     Conversation,
     InvalidArgument,
     LoadedConversation,
@@ -49,21 +56,24 @@ from recollect.adapters.clients import asynchronous
 from recollect.adapters.files import Files, batches
 from recollect.adapters.items import (
     Item,
+    Place,
     cleared,
+    compacted,
     is_clearing,
     items_of,
     messages_of,
     taken_back,
+    what_it_compacts,
     what_it_takes_back,
     without_call,
 )
 
 CHANNEL = "agents"
 _PAGE = 10  # turns of the first page, where few items are wanted
+_BEGINNING: Place = (0, 0, 0)
 _NO_ID = "(a session without an id)"
 
-_Placed = tuple[tuple[int, int], Item]
-"""An item, with its message and its place there."""
+_Placed = tuple[Place, Item]
 
 
 class RecollectSession(SessionABC):
@@ -120,7 +130,7 @@ class RecollectSession(SessionABC):
         end = _End(conversation, None if limit is None else max(limit, _PAGE))
         await self._read(end, limit)
         items = end.items if limit is None else end.items[-limit:]
-        return [cast(TResponseInputItem, item) for _, item in items]
+        return [_theirs(it) for it in items]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items, all of one call or none; more than 1000, or than 6 MiB, are sent in batches of
@@ -142,7 +152,7 @@ class RecollectSession(SessionABC):
             await self._read(end, 1)
             if not end.items:
                 break
-            (sequence, index), item = end.items.pop()
+            (_, sequence, index), item = end.items.pop()
             stored = await self._client.conversations.append_turn(
                 conversation.id,
                 [taken_back(sequence, index)],
@@ -169,6 +179,83 @@ class RecollectSession(SessionABC):
             await self._client.conversations.delete(
                 conversation.id, anchors=AnchorDisposition.DELETE, force=True
             )
+
+    def recalling(
+        self, budget: ContextBudget | int | None = None
+    ) -> Callable[[CallModelData[Any]], Awaitable[ModelInputData]]:
+        """Return a filter for `RunConfig(call_model_input_filter=…)` that puts what was said before
+        about the user's newest message ahead of the items. `budget` is that of `build_context`.
+
+        The session stores nothing of it. Raises RecollectError.
+        """
+        recalled: dict[tuple[int, str], str] = {}
+
+        async def put_before(data: CallModelData[Any]) -> ModelInputData:
+            items = data.model_data.input
+            asked = [it for it in items if cast(Item, it).get("role") == "user"]
+            if not asked:
+                return data.model_data
+            question = messages_of(cast(Item, dict(asked[-1])))[0].content
+            key = (len(asked), question)  # the same while the agent calls its tools
+            if key not in recalled:
+                conversation = await self._current() or await self._begin(1)
+                context = await self._client.recall.build_context(
+                    conversation.id,
+                    question,
+                    budget=budget,
+                    format=ContextFormat.RECALL_BLOCK,
+                )
+                recalled.clear()
+                recalled[key] = context.rendered
+            if recalled[key]:
+                before: Any = {"role": "system", "content": recalled[key]}
+                items = [before, *items]
+            return ModelInputData(input=items, instructions=data.model_data.instructions)
+
+        return put_before
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
+    ) -> "_Snapshot | None":
+        """Return the latest items, for the SDK's compacting session: it asks this private method of
+        a session for what it then replaces. `prune_prefix` says which of the oldest items go too.
+        """
+        if type(self).get_items is not RecollectSession.get_items:
+            return None  # a subclass shows other items than are stored
+        conversation = await self._current()
+        if conversation is None or limit <= 0:
+            return None
+        end = _End(conversation, limit + 1)
+        await self._read(end, limit + 1)
+        latest = end.items[-limit:]
+
+        async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
+            replaced = latest[start:]
+            current = await self._current()
+            if not replaced or current is None or not end.is_of(current):
+                return False
+            first = replaced[0][0]
+            if prune_prefix is not None:
+                await self._read(end, None)
+            before = [it for it in end.items if it[0] < first]
+            pruned = 0
+            while prune_prefix and pruned < len(before) and prune_prefix(_theirs(before[pruned])):
+                pruned += 1
+            spans = [(first, replaced[-1][0])]
+            if not end.history.more and pruned == len(before):
+                spans = [(_BEGINNING, replaced[-1][0])]
+            elif pruned:
+                spans.append((_BEGINNING, before[pruned - 1][0]))
+            groups = [_Group(cast(Item, dict(item))) for item in output]
+            # The lines come last: what is cut short between two batches leaves all that there was.
+            lines = [[compacted(*span)] for span in spans]
+            self._end = None
+            for batch in batches([*(group.messages for group in groups), *lines]):
+                await self._add(current.id, batch, groups)
+            return True
+
+        items = [_theirs(it) for it in latest]
+        return _Snapshot(items, len(end.items) <= limit, replace_suffix)
 
     def _party(self, thread_id: str = "") -> Party:
         if not self.session_id:
@@ -229,6 +316,19 @@ class RecollectSession(SessionABC):
             end.read(page)
 
 
+@dataclass(frozen=True)
+class _Snapshot:
+    """The latest items of a session, as the SDK's compacting session takes them."""
+
+    items: list[TResponseInputItem]
+    complete: bool
+    """Whether there are no others."""
+    replace_suffix: Callable[[int, list[TResponseInputItem]], Awaitable[bool]]
+    """Put items in the place of those from an index on. False, and nothing is done, if anything was
+    appended since.
+    """
+
+
 class _Group:
     """The messages of one item: the one with its words, and the parts of its files."""
 
@@ -256,6 +356,7 @@ class _End:
         self.history.max_turns = min(turns or MAX_TURNS, MAX_TURNS)
         self._message_count = conversation.message_count
         self._taken_back: set[tuple[int, int]] = set()
+        self._compacted: list[tuple[Place, Place]] = []
         self._files = Files()
 
     def is_of(self, conversation: Conversation) -> bool:
@@ -270,6 +371,11 @@ class _End:
         self.history.received(page)
         self.history.max_turns = min(2 * self.history.max_turns, MAX_TURNS)
         self.items[:0] = self._items(page.messages)
+        if page.messages:
+            oldest = _place(page.messages[0])
+            for first, last in self._compacted:
+                if first <= oldest <= last:
+                    self.history.skip_to(first[0])
 
     def appended(self, stored: AppendedTurn) -> bool:
         """Add what this session appended. Return False if somebody else appended before."""
@@ -283,15 +389,29 @@ class _End:
                 self.history.more, messages = False, messages[index + 1 :]
                 break
         self._files.add(messages)  # those of a message follow it, so that they are read before it
-        withdrawn = map(what_it_takes_back, messages)
-        self._taken_back.update(place for place in withdrawn if place is not None)
+        for message in messages:
+            if (withdrawn := what_it_takes_back(message)) is not None:
+                self._taken_back.add(withdrawn)
+            elif (span := what_it_compacts(message)) is not None:
+                self._compacted.append(span)
         return [
-            ((message.sequence, index), item)
+            (place, item)
             for message in messages
-            if what_it_takes_back(message) is None and not is_part(message)
+            if not is_part(message)
+            and what_it_takes_back(message) is None
+            and what_it_compacts(message) is None
             for index, item in enumerate(items_of(message, self._files))
-            if (message.sequence, index) not in self._taken_back
+            if (place := _place(message, index))[1:] not in self._taken_back
+            and not any(first <= place <= last for first, last in self._compacted)
         ]
+
+
+def _place(message: Message, index: int = 0) -> Place:
+    return message.turn_number, message.sequence, index
+
+
+def _theirs(placed: _Placed) -> TResponseInputItem:
+    return cast(TResponseInputItem, placed[1])
 
 
 def _generation(it: Conversation) -> int:
