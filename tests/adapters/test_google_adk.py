@@ -13,6 +13,7 @@ from tests.server.conftest import files_with
 pytest.importorskip("google.adk", reason="runs with .ci/toolkits")
 
 from google.adk.agents import Agent
+from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events import Event, EventActions
 from google.adk.models import BaseLlm, LlmResponse
@@ -52,7 +53,7 @@ async def test_sessions_and_state_are_as_in_adks_own_service(client: Client) -> 
         results.append((session.id, session.state))
         for each in events:
             await service.append_event(session, each.model_copy(deep=True))
-        results.append((session.state, [it.id for it in session.events], session.last_update_time))
+        results.append((session.state, [it.id for it in session.events]))
         for config in (
             None,
             GetSessionConfig(num_recent_events=2),
@@ -103,6 +104,62 @@ async def test_an_event_that_is_appended_again_is_there_once(
     assert client.recall.search("zeppelins").hits
     await service.delete_session(**ALEX, session_id="s1")
     assert files_with(server.data_dir, "zeppelins") == []
+
+
+async def test_a_copy_of_a_session_that_lacks_events_appends_none(client: Client) -> None:
+    service = RecollectSessionService(client)
+    session = await service.create_session(**ALEX, session_id="s1")
+    old = await service.get_session(**ALEX, session_id="s1")
+    assert old is not None
+    # Times are the server's, whatever clock an event's agent has.
+    first = event("first", timestamp=1e9)
+    await service.append_event(session, first.model_copy(deep=True))
+    unknown = event("second", actions=EventActions(state_delta={"n": 1}))
+    with pytest.raises(StaleSessionError, match="get it again"):
+        await service.append_event(old, unknown.model_copy(deep=True))
+    await service.append_event(old, first.model_copy(deep=True))  # whose answer was lost
+    again = await service.get_session(**ALEX, session_id="s1")
+    [listed] = (await service.list_sessions(**ALEX)).sessions
+    assert again is not None
+    assert (again.state, [it.id for it in again.events]) == ({}, [first.id])
+    times = {it.last_update_time for it in (session, old, again, listed)}
+    assert len(times) == 1
+    assert times != {1e9}
+
+
+async def test_recent_events_and_lists_of_sessions_read_no_more_than_they_show(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = RecollectSessionService(client)
+    session = await service.create_session(**ALEX, session_id="s1", state={"user:name": "Alex"})
+    for number in range(40):
+        await service.append_event(session, event(f"{number}", "user" if number % 2 else "agent"))
+    for number in range(10):
+        await service.create_session(**ALEX, state={"n": number, "app:many": [1]})
+    calls: list[Any] = []
+    for of, name in (
+        (client.conversations, "load"),
+        (client.checkpoints, "list_records"),
+        (client.checkpoints, "get_records"),
+    ):
+        plain = getattr(type(of), name)
+
+        def counted(self: Any, *args: Any, plain: Any = plain, **fields: Any) -> Any:
+            calls.append(plain(self, *args, **fields))
+            return calls[-1]
+
+        monkeypatch.setattr(type(of), name, counted)
+    recent = await service.get_session(
+        **ALEX, session_id="s1", config=GetSessionConfig(num_recent_events=5)
+    )
+    assert recent is not None
+    assert [it.content.parts[0].text for it in recent.events] == [str(it) for it in range(35, 40)]
+    assert sum(len(it.messages) for it in calls if hasattr(it, "messages")) < 15
+    calls.clear()
+    listed = (await service.list_sessions(**ALEX)).sessions
+    assert sorted(it.state.get("n", -1) for it in listed) == list(range(-1, 10))
+    assert {(it.state["user:name"], *it.state["app:many"]) for it in listed} == {("Alex", 1)}
+    assert len(calls) == 2 + len(listed)  # of the app, its user, and of each session
 
 
 async def test_a_session_whose_names_are_too_long_is_refused_and_not_begun(client: Client) -> None:

@@ -87,12 +87,20 @@ class History:
         return [message for page in reversed(self._pages) for message in page]
 
 
-def read_history(load: Callable[..., LoadedConversation], conversation: Conversation) -> History:
-    """Return all messages of a conversation, read by the `load` of a client that blocks. Raises
+def read_history(
+    load: Callable[..., LoadedConversation],
+    conversation: Conversation,
+    *,
+    turns: int = MAX_TURNS,
+    enough: Callable[[History], bool] = lambda _: False,
+) -> History:
+    """Return all messages of a conversation, read by the `load` of a client that blocks; or its
+    last ones, until there are `enough`: then a page has so many `turns`. Raises
     RecollectError.
     """
     history = History(conversation)
-    while history.more:
+    history.max_turns = min(turns, MAX_TURNS)
+    while history.more and not enough(history):
         try:
             page = load(conversation.id, **history.request)
         except ResourceExhausted:

@@ -56,6 +56,21 @@ class Values:
             if not page.has_more:
                 return keys
 
+    def below(self, thread_id: str, prefix: str) -> dict[str, bytes]:
+        """Return the values below a prefix by key, in their order, of pieces put together."""
+        stored = dict[str, bytes]()
+        last: str | None = None
+        while True:
+            page = self._checkpoints.list_records(thread_id, prefix=prefix, after_key=last)
+            self._see(thread_id, page.damaged_lines)
+            stored |= {it.key: it.value for it in page.records}
+            if not page.has_more:
+                break
+            last = page.records[-1].key
+        values = self.assembled(thread_id, stored)
+        # A value may have been replaced before its pieces were read: then there is another one.
+        return values | self.get(thread_id, stored.keys() - values.keys())
+
     def get(self, thread_id: str, keys: Collection[str]) -> dict[str, bytes]:
         """Return the values of those of the keys that are there, of pieces put together."""
         values, left = dict[str, bytes](), self.get_raw(thread_id, keys)

@@ -16,7 +16,9 @@ import json
 from typing import Any
 from urllib.parse import quote, unquote
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
+from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
 from google.adk.sessions import BaseSessionService, Session, State
@@ -46,6 +48,7 @@ class RecollectSessionService(BaseSessionService):
         self._client = blocking(client)
         self._channel = channel
         self._values = Values(client)
+        self._appending: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     async def create_session(
         self,
@@ -90,16 +93,17 @@ class RecollectSessionService(BaseSessionService):
         return {it.removeprefix(prefix): state[it] for it in state if it.startswith(prefix)}
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event, once also if it is repeated. Raises ValueError if its session is not
-        there.
+        """Append an event, once also if it is repeated. Raises StaleSessionError if the session has
+        events that `session` was read without, ValueError if it is not there.
         """
         if event.partial:
             return event
         place = (session.app_name, session.user_id, session.id)
         self._apply_temp_state(session, event)
         self._trim_temp_delta_state(event)
-        await asyncio.to_thread(self._append, place, event)
-        session.last_update_time = event.timestamp
+        # Agents that run in parallel share a copy of their session: one after the other.
+        async with self._appending.setdefault(id(session), asyncio.Lock()):
+            _seen(session, await asyncio.to_thread(self._append, session, place, event))
         return self._commit_event_to_session(session, event)
 
     # In threads -----------------------------------------------------------------------------------
@@ -110,21 +114,19 @@ class RecollectSessionService(BaseSessionService):
             raise AlreadyExistsError(f"the session {place[2]} is there already: take another id")
         self._state(place)  # names that are too long for a thread are refused, and nothing begins
         self._put_state(place, state)
-        return self._session(place, transcript.begin())
+        return _session(place, transcript.begin(), self._state(place))
 
     def _get(self, place: _Place, config: GetSessionConfig) -> Session | None:
         transcript = self._transcript(place)
         conversation = transcript.find()
         if conversation is None:
             return None
-        session = self._session(place, conversation)
-        if config.num_recent_events != 0:
-            stored = [it.item for it in transcript.read(conversation)]
-            events = [Event.model_validate(it) for it in stored if isinstance(it, dict)]
-            after = config.after_timestamp or 0
-            recent = events[-(config.num_recent_events or 0) :]
-            session.events = [it for it in recent if it.timestamp >= after]
-            session.last_update_time = events[-1].timestamp if events else session.last_update_time
+        session = _session(place, conversation, self._state(place))
+        latest = config.num_recent_events
+        stored = transcript.read(conversation, latest=latest) if latest != 0 else []
+        events = [Event.model_validate(it.item) for it in stored if isinstance(it.item, dict)]
+        after = config.after_timestamp or 0
+        session.events = [it for it in events if it.timestamp >= after]
         return session
 
     def _list(self, app_name: str, user_id: str | None) -> ListSessionsResponse:
@@ -133,30 +135,34 @@ class RecollectSessionService(BaseSessionService):
             channels=[self._channel], party=party, archived=ArchiveFilter.ALL
         )
         sessions = []
+        shared: dict[str, dict[str, Any]] = {}
         for it in listed:
             app, _, user = (it.party.group_id if it.party else "").partition("/")
             if it.party and unquote(app) == app_name:
-                sessions.append(self._session((app_name, unquote(user), it.party.thread_id), it))
+                place = (app_name, unquote(user), it.party.thread_id)
+                if user not in shared:
+                    shared[user] = self._shared_state(place)
+                sessions.append(_session(place, it, shared[user] | self._own_state(place)))
         sessions.sort(key=lambda it: (it.last_update_time, it.user_id, it.id))
         return ListSessionsResponse(sessions=sessions)
 
-    def _append(self, place: _Place, event: Event) -> None:
+    def _append(self, session: Session, place: _Place, event: Event) -> Conversation:
         transcript = self._transcript(place)
-        if transcript.find() is None:
+        conversation = transcript.find()
+        if conversation is None:
             raise ValueError(f"Session {place[2]} not found: create it first")
+        seen = session._storage_update_marker
+        if seen and int(seen) < conversation.message_count:
+            newer = transcript.read(conversation, latest=conversation.message_count - int(seen))
+            if not any(isinstance(it.item, dict) and it.item.get("id") == event.id for it in newer):
+                raise StaleSessionError(
+                    f"Session {place[2]} has events that this copy of it has not: get it again"
+                )
         self._put_state(place, event.actions.state_delta if event.actions else {})
         dumped = event.model_dump(mode="json", by_alias=True, exclude_none=True)
         digest = hashlib.sha256(json.dumps(dumped, sort_keys=True).encode()).hexdigest()
-        transcript.add([(dumped, _words(dumped))], request_id=f"adk-{digest[:40]}")
-
-    def _session(self, place: _Place, conversation: Conversation) -> Session:
-        return Session(
-            app_name=place[0],
-            user_id=place[1],
-            id=place[2],
-            state=self._state(place),
-            last_update_time=conversation.update_time.timestamp(),
-        )
+        stored = transcript.add([(dumped, _words(dumped))], request_id=f"adk-{digest[:40]}")
+        return stored or conversation
 
     def _transcript(self, place: _Place) -> Transcript:
         party = Party(group_id=_group(*place[:2]), thread_id=place[2])
@@ -175,18 +181,40 @@ class RecollectSessionService(BaseSessionService):
             self._values.put(_thread(place if not prefix else place[:1]), records_of(key, data))
 
     def _state(self, place: _Place) -> dict[str, Any]:
-        shared, own = _thread(place[:1]), _thread(place)
-        keys = self._values.keys(shared, "app/")
-        keys += self._values.keys(shared, key_of("user", place[1], ""))
-        stored = self._values.get(shared, keys)
-        if place[2]:
-            stored |= self._values.get(own, self._values.keys(own, "session/"))
-        prefixes = {scope: prefix for prefix, scope in _SCOPES.items()}
-        state = {}
-        for key, data in stored.items():
-            scope, _, name = parts_of(key)
-            state[prefixes.get(scope, "") + name] = json.loads(data)
-        return state
+        return self._shared_state(place) | self._own_state(place)
+
+    def _shared_state(self, place: _Place) -> dict[str, Any]:
+        """Return the state of the app and of its user."""
+        shared = _thread(place[:1])
+        of_app = self._values.below(shared, "app/")
+        return _named(of_app | self._values.below(shared, key_of("user", place[1], "")))
+
+    def _own_state(self, place: _Place) -> dict[str, Any]:
+        return _named(self._values.below(_thread(place), "session/")) if place[2] else {}
+
+
+def _session(place: _Place, conversation: Conversation, state: dict[str, Any]) -> Session:
+    session = Session(app_name=place[0], user_id=place[1], id=place[2], state=state)
+    return _seen(session, conversation)
+
+
+def _seen(session: Session, conversation: Conversation) -> Session:
+    """Note in a copy of a session which state of the conversation it has. Its time is the server's,
+    here as in every list; an event has the time that its agent gave it.
+    """
+    session.last_update_time = conversation.update_time.timestamp()
+    session._storage_update_marker = str(conversation.message_count)
+    return session
+
+
+def _named(stored: dict[str, bytes]) -> dict[str, Any]:
+    """Return stored values by the names that ADK has for them."""
+    prefixes = {scope: prefix for prefix, scope in _SCOPES.items()}
+    state = {}
+    for key, data in stored.items():
+        scope, _, name = parts_of(key)
+        state[prefixes.get(scope, "") + name] = json.loads(data)
+    return state
 
 
 def _group(app_name: str, user_id: str) -> str:

@@ -99,18 +99,19 @@ class Transcript:
         *,
         replaces: bool = False,
         request_id: str | None = None,
-    ) -> None:
-        """Add messages, all or none up to 6 MiB. With `replaces` they take the place of all
-        earlier ones.
+    ) -> Conversation | None:
+        """Add messages, all or none up to 6 MiB, and return the conversation as it is then. With
+        `replaces` they take the place of all earlier ones.
         """
         added = [self._packed(item, words) for item, words in items]
         groups = [[cleared()]] * (replaces and self.find() is not None) + added
         if not groups:
-            return
+            return None
         conversation = self.begin()
         for number, batch in enumerate(batches(groups)):
             own_id = request_id and (f"{request_id}-{number}" if number else request_id)
-            self._append(conversation.id, batch, own_id)
+            conversation = self._append(conversation.id, batch, own_id)
+        return conversation
 
     def take_back(self, sequences: Iterable[int]) -> None:
         """Take messages back: the transcript and the search have them, and nobody else does."""
@@ -119,12 +120,26 @@ class Transcript:
         if lines:
             self._calls.append_turn(conversation.id, lines)
 
-    def read(self, conversation: Conversation | None = None) -> list[Kept]:
-        """Return the messages, oldest first, but for those that were taken back."""
+    def read(
+        self, conversation: Conversation | None = None, *, latest: int | None = None
+    ) -> list[Kept]:
+        """Return the messages, oldest first, but for those that were taken back; or the latest so
+        many.
+        """
         conversation = conversation or self.find()
-        if conversation is None:
+        if conversation is None or latest == 0:
             return []
-        messages = read_history(self._calls.load, conversation).messages
+        if latest is None:
+            return self._kept(read_history(self._calls.load, conversation).messages)
+        history = read_history(
+            self._calls.load,
+            conversation,
+            turns=latest,
+            enough=lambda it: len(self._kept(it.messages)) >= latest,
+        )
+        return self._kept(history.messages)[-latest:]
+
+    def _kept(self, messages: Sequence[Message]) -> list[Kept]:
         start = max((at + 1 for at, it in enumerate(messages) if is_clearing(it)), default=0)
         messages = messages[start:]
         removed = {place[0] for it in messages if (place := what_it_takes_back(it))}
@@ -174,11 +189,13 @@ class Transcript:
             )
         return [first, *packed.parts()]
 
-    def _append(self, conversation_id: str, batch: list[Message], request_id: str | None) -> None:
+    def _append(
+        self, conversation_id: str, batch: list[Message], request_id: str | None
+    ) -> Conversation:
         orphans: set[int] = set()
         while True:
             try:
-                self._calls.append_turn(conversation_id, batch, request_id=request_id)
+                stored = self._calls.append_turn(conversation_id, batch, request_id=request_id)
             except InvalidArgument as error:
                 more = without_call(error) - orphans  # which are kept, but as words alone
                 if not more:
@@ -192,4 +209,4 @@ class Transcript:
                         metadata=batch[at].metadata,
                     )
             else:
-                return
+                return stored.conversation
