@@ -13,9 +13,11 @@ pytest.importorskip("llama_index.core", reason="runs with .ci/toolkits")
 from llama_index.core.base.llms.types import ImageBlock, TextBlock
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage, MockLLM
-from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store import SimpleChatStore
-from recollect.adapters.llama_index import RecollectChatStore
+from llama_index.core.storage.chat_store.base_db import MessageStatus
+from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
+from recollect.adapters.llama_index import RecollectChatStore, RecollectDBChatStore
 
 
 def message(text: str, role: Any = "user", **more: Any) -> ChatMessage:
@@ -44,6 +46,51 @@ async def test_it_does_what_the_librarys_own_store_does(client: Client) -> None:
         ("adelete_messages", "alex"), ("aget_keys",), ("aget_messages", "a/b ü"),
     ):  # fmt: skip
         await both(*call)
+
+
+async def test_the_store_of_memory_does_what_the_librarys_sql_store_does(client: Client) -> None:
+    ours, theirs = RecollectDBChatStore(client), SQLAlchemyChatStore(table_name="messages")
+    active, archived = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
+    several = [message(it, "assistant" if it in "bd" else "user") for it in "abcde"]
+    for name, *args in (
+        ("get_messages", "alex"), ("count_messages", "alex"), ("delete_message", "alex", 1),
+        ("add_message", "alex", message("hi", "system")), ("add_messages", "a/b ü", several[:2]),
+        ("add_messages", "alex", several), ("add_message", "alex", message("old"), archived),
+        ("get_messages", "alex"), ("get_messages", "alex", archived), ("get_messages", "alex", None),
+        ("get_messages", "alex", active, 2, 1), ("archive_oldest_messages", "alex", 2),
+        ("get_messages", "alex"), ("get_messages", "alex", archived), ("count_messages", "alex"),
+        ("delete_oldest_messages", "alex", 1), ("count_messages", "alex", None),
+        ("archive_oldest_messages", "none", 3), ("get_keys",),
+        ("delete_messages", "alex", archived), ("get_messages", "alex", None),
+        ("set_messages", "alex", several[:1]), ("get_messages", "alex", None),
+        ("delete_messages", "alex"), ("get_messages", "alex", None), ("get_keys",),
+    ):  # fmt: skip
+        results = [await getattr(it, str(name))(*args) for it in (ours, theirs)]
+        if name == "get_keys":
+            results = [sorted(it) for it in results]
+        assert results[0] == results[1], (name, args)
+    await ours.add_messages("sam", several)
+    taken = await ours.delete_message("sam", 1)  # the place; SQL's is the number of a row
+    assert taken == several[1]
+    assert await ours.get_messages("sam") == [several[0], *several[2:]]
+    assert RecollectChatStore(client).get_messages("sam") == [several[0], *several[2:]]
+
+
+async def test_a_memory_that_flushes_keeps_the_rest_to_be_found(client: Client) -> None:
+    memory = Memory.from_defaults(
+        session_id="alex",
+        chat_store=RecollectDBChatStore(client),
+        token_limit=60,
+        chat_history_token_ratio=0.5,
+        token_flush_size=20,
+    )
+    for number in range(8):
+        await memory.aput(message(f"zeppelin number {number} has flown over the lake today"))
+        await memory.aput(message("noted", "assistant"))
+    active = await memory.aget_all(status=MessageStatus.ACTIVE)
+    assert 0 < len(active) < 16
+    assert len(await memory.aget_all()) == 16
+    assert client.recall.search("zeppelin number 0").hits
 
 
 def test_a_chat_engine_remembers_in_another_process(server: RunningServer, client: Client) -> None:

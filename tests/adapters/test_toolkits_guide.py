@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "toolkits.md"
 
 def test_every_block_of_the_guide_runs_and_its_words_are_found(client: Client) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         names: dict[str, Any] = {
             "adk_model": Counting(model="counting"),

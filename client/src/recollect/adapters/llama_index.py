@@ -7,17 +7,22 @@
         chat_store=RecollectChatStore(Client()), chat_store_key="alex"
     )
 
+The newer `Memory` takes `RecollectDBChatStore`, in the same way: both keep the same conversations.
+
 Each key is a conversation; a `ChatMessage` comes back as it was, and its words are found by
 `client.recall.search`. A transcript only grows: `delete_message`, `delete_last_message` and
 `set_messages` write lines that take messages back, and the search has them all the same;
 `delete_messages` deletes the conversation for good.
 """
 
+import asyncio
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote, unquote
 
 from llama_index.core.llms import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from pydantic import PrivateAttr
 
 from recollect import ArchiveFilter, Client, Message, Party, Role
@@ -26,6 +31,7 @@ from recollect.adapters.packing import Path
 from recollect.adapters.transcripts import Kept, Transcript, Words
 
 CHANNEL = "llama-index"
+_STATUS = "recollectStatus"
 
 
 class RecollectChatStore(BaseChatStore):
@@ -77,18 +83,136 @@ class RecollectChatStore(BaseChatStore):
 
     def get_keys(self) -> list[str]:
         """Return the keys that have a conversation."""
-        every = self._client.conversations.list(
-            channels=[self._channel], archived=ArchiveFilter.ALL
-        )
-        return sorted({unquote(it.party.group_id[1:]) for it in every if it.party})
+        return _keys(self._client, self._channel)
 
     def _of(self, key: str) -> Transcript:
-        party = Party(group_id=f"/{quote(key, safe='')}")  # a key may be empty
-        return Transcript(self._client, self._channel, party, "llamaIndex")
+        return _transcript(self._client, self._channel, key)
 
 
-def _packed(it: ChatMessage) -> tuple[dict[str, Any], Words]:
+class RecollectDBChatStore(AsyncDBChatStore):
+    """Messages by key, for `Memory.from_defaults(chat_store=…)`. An archived one is not in the
+    agent's memory any more, and is found. Tasks may share it; it calls in threads.
+    """
+
+    _client: Client = PrivateAttr()
+    _channel: str = PrivateAttr()
+
+    def __init__(self, client: Client, *, channel: str = CHANNEL) -> None:
+        """Keep messages with a client, in conversations of a channel."""
+        super().__init__()
+        self._client = blocking(client)
+        self._channel = channel
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name by which LlamaIndex knows the class."""
+        return "RecollectDBChatStore"
+
+    async def get_messages(
+        self,
+        key: str,
+        status: MessageStatus | None = MessageStatus.ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> list[ChatMessage]:
+        """Return the messages of a key, oldest first; None as `status` is for all."""
+        kept = await self._read(key, status)
+        return [_chat_message(it) for it in kept[offset or 0 :][:limit]]
+
+    async def count_messages(
+        self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
+    ) -> int:
+        """Count the messages of a key."""
+        return len(await self._read(key, status))
+
+    async def add_message(
+        self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Add a message, durable on return."""
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Add messages, all of a call or none up to 6 MiB."""
+        await self._add(key, [_packed(it, status) for it in messages])
+
+    async def set_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Put messages in the place of all earlier ones, the archived ones too."""
+        await self._add(key, [_packed(it, status) for it in messages], replaces=True)
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Take an active message back by its place and return it; None if there is no such one."""
+        kept = await self._read(key, MessageStatus.ACTIVE)
+        if not 0 <= idx < len(kept):
+            return None
+        return (await self._remove(key, kept[idx : idx + 1]))[0]
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Delete a key's conversation for good; with `status` take only those back that have it."""
+        if status is None:
+            await asyncio.to_thread(self._of(key).delete)
+        else:
+            await self._remove(key, await self._read(key, status))
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Take the oldest active messages back and return them."""
+        return await self._remove(key, (await self._read(key, MessageStatus.ACTIVE))[:n])
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Archive the oldest active messages and return them."""
+        return await self._remove(
+            key, (await self._read(key, MessageStatus.ACTIVE))[:n], archives=True
+        )
+
+    async def get_keys(self) -> list[str]:
+        """Return the keys that have a conversation."""
+        return await asyncio.to_thread(_keys, self._client, self._channel)
+
+    async def _read(self, key: str, status: MessageStatus | None) -> list[Kept]:
+        kept = await asyncio.to_thread(self._of(key).read, archived=True)
+        return [it for it in kept if status in {None, _status(it)}]
+
+    async def _add(
+        self, key: str, items: Iterable[tuple[Any, Words]], *, replaces: bool = False
+    ) -> None:
+        await asyncio.to_thread(self._of(key).add, items, replaces=replaces)
+
+    async def _remove(
+        self, key: str, kept: list[Kept], *, archives: bool = False
+    ) -> list[ChatMessage]:
+        sequences = [it.sequence for it in kept]
+        if kept:
+            await asyncio.to_thread(self._of(key).take_back, sequences, archives=archives)
+        return [_chat_message(it) for it in kept]
+
+    def _of(self, key: str) -> Transcript:
+        return _transcript(self._client, self._channel, key)
+
+
+def _keys(client: Client, channel: str) -> list[str]:
+    every = client.conversations.list(channels=[channel], archived=ArchiveFilter.ALL)
+    return sorted({unquote(it.party.group_id[1:]) for it in every if it.party})
+
+
+def _transcript(client: Client, channel: str, key: str) -> Transcript:
+    party = Party(group_id=f"/{quote(key, safe='')}")  # a key may be empty
+    return Transcript(client, channel, party, "llamaIndex")
+
+
+def _status(it: Kept) -> MessageStatus:
+    added_so = isinstance(it.item, dict) and it.item.get(_STATUS) == MessageStatus.ARCHIVED.value
+    return MessageStatus.ARCHIVED if it.is_archived or added_so else MessageStatus.ACTIVE
+
+
+def _packed(
+    it: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
+) -> tuple[dict[str, Any], Words]:
     dumped = it.model_dump(mode="json")
+    if status is MessageStatus.ARCHIVED:
+        dumped[_STATUS] = status.value
     texts: list[Path] = [
         ["blocks", at, "text"]
         for at, block in enumerate(dumped["blocks"])
@@ -102,4 +226,5 @@ def _packed(it: ChatMessage) -> tuple[dict[str, Any], Words]:
 def _chat_message(it: Kept) -> ChatMessage:
     if isinstance(it.item, Message):
         return ChatMessage(role=it.item.role.value, content=it.item.content)
-    return ChatMessage.model_validate(it.item)
+    fields = {name: value for name, value in it.item.items() if name != _STATUS}
+    return ChatMessage.model_validate(fields)

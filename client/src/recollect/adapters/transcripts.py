@@ -34,6 +34,9 @@ from recollect.adapters.items import (
 )
 from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
 
+_ARCHIVED = -1
+"""In the place of an item's index: the line archives its message."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
@@ -57,6 +60,8 @@ class Kept:
 
     sequence: int
     item: Any
+    is_archived: bool = False
+    """Whether it was set apart from those that its program goes on with."""
 
 
 class Transcript:
@@ -113,24 +118,29 @@ class Transcript:
             conversation = self._append(conversation.id, batch, own_id)
         return conversation
 
-    def take_back(self, sequences: Iterable[int]) -> None:
-        """Take messages back: the transcript and the search have them, and nobody else does."""
+    def take_back(self, sequences: Iterable[int], *, archives: bool = False) -> None:
+        """Take messages back, which stay in the transcript and are found; or only archive them."""
         conversation = self.begin()
-        lines = [taken_back(it, 0) for it in sequences]
-        if lines:
-            self._calls.append_turn(conversation.id, lines)
+        lines = [[taken_back(it, _ARCHIVED if archives else 0)] for it in sequences]
+        for batch in batches(lines):
+            self._calls.append_turn(conversation.id, batch)
 
     def read(
-        self, conversation: Conversation | None = None, *, latest: int | None = None
+        self,
+        conversation: Conversation | None = None,
+        *,
+        latest: int | None = None,
+        archived: bool = False,
     ) -> list[Kept]:
-        """Return the messages, oldest first, but for those that were taken back; or the latest so
-        many.
+        """Return the messages, oldest first, but for those that were taken back, and unless
+        `archived` is true those that were archived; or the latest so many.
         """
         conversation = conversation or self.find()
         if conversation is None or latest == 0:
             return []
         if latest is None:
-            return self._kept(read_history(self._calls.load, conversation).messages)
+            kept = self._kept(read_history(self._calls.load, conversation).messages)
+            return [it for it in kept if archived or not it.is_archived]
         history = read_history(
             self._calls.load,
             conversation,
@@ -142,10 +152,12 @@ class Transcript:
     def _kept(self, messages: Sequence[Message]) -> list[Kept]:
         start = max((at + 1 for at, it in enumerate(messages) if is_clearing(it)), default=0)
         messages = messages[start:]
-        removed = {place[0] for it in messages if (place := what_it_takes_back(it))}
+        places = [place for it in messages if (place := what_it_takes_back(it))]
+        removed = {sequence for sequence, index in places if index != _ARCHIVED}
+        archived = {sequence for sequence, index in places if index == _ARCHIVED}
         files = Files(messages)
         return [
-            Kept(it.sequence, item)
+            Kept(it.sequence, item, it.sequence in archived)
             for it in messages
             if it.sequence not in removed and (item := self._original(it, files)) is not None
         ]
