@@ -421,7 +421,10 @@ def test_each_space_is_a_page_of_its_own(
     page.wait_for_selector("text=This conversation does not exist")
     # what is written is written there
     page.keyboard.press("n")
-    page.wait_for_selector("textarea")
+    page.wait_for_selector("textarea:focus")
+    page.keyboard.type("Written at home")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".message >> text=Written at home")
     created = page.url.rsplit("/", 1)[1].split("?")[0]
     assert home.conversations.get(created).id == created
     # going back over the border loads anew

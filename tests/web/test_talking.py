@@ -9,7 +9,7 @@ from recollect_server import app
 from recollect_server.settings import Settings
 
 from tests.waiting import until
-from tests.web.conftest import Bridge, Browsing, Stage, wait
+from tests.web.conftest import Bridge, Browsing, Stage, axe, visit, wait
 
 
 def test_what_is_said_anywhere_appears_without_a_reload(stage: Stage, window: Browsing) -> None:
@@ -53,15 +53,52 @@ def test_what_is_said_while_a_transcript_is_read_is_shown(stage: Stage, window: 
 
 
 def test_what_is_written_on_the_page_is_stored_once(stage: Stage, window: Browsing) -> None:
+    before = {it.id for it in stage.client.conversations.list()}
     page = window.tab()
     page.wait_for_selector("[aria-label='New conversation']")
     page.keyboard.press("n")
     wait(page, "document.activeElement.matches('textarea')")  # else each letter is a shortcut
+    page.wait_for_selector("text=It begins with your first message.")
+    assert axe(page) == []
+    assert {it.id for it in stage.client.conversations.list()} == before
     page.keyboard.type("From the page")
     page.keyboard.press("Enter")
     page.wait_for_selector(".message >> text=From the page")
-    stored = stage.client.conversations.load(page.url.rsplit("/", 1)[1]).messages
+    (begun,) = (it for it in stage.client.conversations.list() if it.id not in before)
+    assert page.url.endswith(begun.id)
+    wait(page, "document.activeElement.matches('textarea')")
+    stored = stage.client.conversations.load(begun.id).messages
     assert [(it.role, it.content) for it in stored] == [(Role.USER, "From the page")]
+    page.close()
+
+
+def test_what_is_written_into_a_conversation_from_elsewhere_says_so(
+    stage: Stage, window: Browsing
+) -> None:
+    it = stage.conversation("By mail", "Hello", channel="email")
+    page = window.tab(f"/c/{it}", ".composer")
+    page.fill(".composer textarea", "Said here")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".message >> text=Said here")
+    channels = [it.channel for it in stage.client.conversations.load(it).messages]
+    assert channels == ["", "", "web"]
+    page.close()
+
+
+def test_who_leaves_a_conversation_has_notes_taken_of_it(stage: Stage, window: Browsing) -> None:
+    left, following = (stage.conversation(it, "The mast leaks") for it in ("Left", "Following"))
+    elsewhere = stage.client.conversations.create(
+        "cli", messages=[Message.user("Only looked at")], pinned=True
+    ).id
+    page = window.tab(f"/c/{left}", ".message")
+    bodies: list[bytes] = []
+    page.on("request", lambda it: it.url.endswith("/Switch") and bodies.append(it.post_data_buffer))
+    for other in (elsewhere, following, elsewhere):
+        visit(page, f"/c/{other}")
+        page.wait_for_selector(f"[data-selected=true] #row-{other}")
+        page.wait_for_selector(".message")
+    until(lambda: len(bodies) > 1 or page.wait_for_timeout(20))
+    assert [left.encode() in bodies[0], following.encode() in bodies[1]] == [True, True]
     page.close()
 
 

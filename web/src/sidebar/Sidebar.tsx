@@ -1,12 +1,11 @@
 // The list of conversations: newest first, live, as far down as somebody scrolls.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Scope, type Conversation } from "@recollect/client";
-import { conversations as calls } from "../api/calls";
 import { describe } from "../api/errors";
 import { may, onlyConversation } from "../api/session";
 import { onKey, shortcutsOn } from "../keyboard";
 import { navigate, route, setQuery } from "../router";
-import { archive, begun, list, loadFirst, loadMore, readFilters, upsert, writing } from "../state/conversations";
+import { archive, begun, list, loadFirst, loadMore, NEW, readFilters, writing } from "../state/conversations";
 import { t } from "../texts";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
@@ -36,22 +35,10 @@ export function Sidebar() {
   const managed = menu && items.find((it) => it.id === menu.id);
   const tabStop = [focused, selected].find((id) => id && items.some((it) => it.id === id)) ?? items[0]?.id;
 
-  const create = async () => {
-    setProblem(undefined);
+  const create = () => {
     const empty = items.find((it) => it.channel === "web" && !it.messageCount && !it.title && !it.archived && !it.pinned);
-    if (empty) {
-      begun.id = empty.id;
-      navigate(`/c/${empty.id}`);
-      return;
-    }
-    try {
-      const { conversation } = await calls.create({ channel: "web" });
-      upsert(conversation!);
-      begun.id = conversation!.id;
-      navigate(`/c/${conversation!.id}`);
-    } catch (failure) {
-      setProblem(describe(failure));
-    }
+    begun.id = empty?.id ?? NEW;
+    navigate(`/c/${begun.id}`);
   };
   const mayManage = may(Scope.CONVERSATIONS_MANAGE);
   const focusRow = (id: string) => requestAnimationFrame(() => document.getElementById(`row-${id}`)?.focus());
@@ -73,7 +60,7 @@ export function Sidebar() {
     if (at >= 0) virtual.current?.scrollToIndex(at); // as little as needed
   }, [selected, state]);
   const mayCreate = may(Scope.CONVERSATIONS_WRITE) && !onlyConversation();
-  useEffect(() => (mayCreate ? onKey("n", () => void create()) : undefined), [mayCreate]);
+  useEffect(() => (mayCreate ? onKey("n", create) : undefined), [mayCreate]);
 
   const moveTo = (index: number, by: number) => {
     while (lines[index] && !("conversation" in lines[index]!)) index += by;
@@ -104,7 +91,7 @@ export function Sidebar() {
       <header class="list-header">
         <h2>{t.sidebar.title}</h2>
         {mayCreate && (
-          <button class="quiet" title={t.sidebar.create} aria-label={t.sidebar.create} onClick={() => void create()}>
+          <button class="quiet" title={t.sidebar.create} aria-label={t.sidebar.create} onClick={create}>
             <Icon name="plus" />
           </button>
         )}

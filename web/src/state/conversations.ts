@@ -31,6 +31,9 @@ export const list = signal<ListState>({ items: [], state: "loading", hasMore: fa
 /** Conversations in which an answer is being written now, by id. */
 export const writing = signal<ReadonlySet<string>>(new Set());
 
+/** Stands for a conversation that begins with its first message. */
+export const NEW = "new";
+
 /** The conversation that was begun last, until it is shown. */
 export const begun = { id: "" };
 

@@ -119,6 +119,7 @@ export const en = {
     messages: (n: number) => count(n, "message", "messages"),
     transcript: "Transcript",
     empty: "No messages yet.",
+    begins: "It begins with your first message.",
     start: "The beginning of the conversation",
     user: "User",
     assistant: "Assistant",

@@ -1,15 +1,18 @@
-// Writing into a conversation of the web channel, as the user.
-import { Role } from "@recollect/client";
+// Writing into a conversation, as the user, from the web.
+import { Role, type Conversation } from "@recollect/client";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { conversations as calls, newRequestId } from "../../api/calls";
 import { describe } from "../../api/errors";
 import { connections } from "../../live/connection";
-import { begun, unsent } from "../../state/conversations";
+import { navigate } from "../../router";
+import { begun, NEW, unsent, upsert } from "../../state/conversations";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { completions, isCommand, reply, run } from "./commands";
 
-export function Composer({ conversationId }: { conversationId: string }) {
+/** `conversation` is unset for one that begins with what is written. */
+export function Composer({ conversation }: { conversation?: Conversation }) {
+  const conversationId = conversation?.id ?? NEW;
   const [text, setText] = useState(unsent.get(conversationId) ?? "");
   const [problem, setProblem] = useState<string>();
   const [chosen, setChosen] = useState(-1);
@@ -37,24 +40,29 @@ export function Composer({ conversationId }: { conversationId: string }) {
     keep(offers[index]![0]);
     area.current?.focus();
   };
+  /** Begin the conversation, and go to it. */
+  const begin = async (messages: { role: Role; content: string }[]): Promise<string> => {
+    const now = (await calls.create({ channel: "web", messages, requestId: request.current.id })).conversation!;
+    upsert(now);
+    begun.id = now.id;
+    return now.id;
+  };
   const send = async () => {
     if (!text.trim()) return;
-    if (isCommand(text)) {
-      setProblem(undefined);
-      reply.value = undefined;
-      try {
-        await run(conversationId, text);
-        keep("");
-      } catch (failure) {
-        setProblem(describe(failure));
-      }
-      return;
-    }
     if (request.current.text !== text) request.current = { text, id: newRequestId() };
     setProblem(undefined);
     try {
-      const messages = [{ role: Role.USER, content: text }];
-      await calls.appendTurn({ conversationId, messages, requestId: request.current.id });
+      if (isCommand(text)) {
+        reply.value = undefined;
+        await run(conversation?.id ?? (await begin([])), text);
+      } else if (!conversation) {
+        navigate(`/c/${await begin([{ role: Role.USER, content: text }])}`, {}, true);
+      } else {
+        // Elsewhere it says where it was written, so that no gateway sends it out.
+        const channel = conversation.channel === "web" ? "" : "web";
+        const messages = [{ role: Role.USER, content: text, channel }];
+        await calls.appendTurn({ conversationId, messages, requestId: request.current.id });
+      }
       request.current = { text: "", id: "" };
       // Only what was sent goes: what was typed since is the next message.
       const typed = unsent.get(conversationId) ?? "";

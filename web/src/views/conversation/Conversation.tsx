@@ -1,10 +1,12 @@
 // The conversation view: its head, its transcript, and what belongs to it.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Scope } from "@recollect/client";
-import { may } from "../../api/session";
+import { Scope, type Conversation } from "@recollect/client";
+import { conversations as calls } from "../../api/calls";
+import { may, onlyConversation } from "../../api/session";
 import { generation, listen } from "../../live/connection";
 import { link, navigate, route, setQuery } from "../../router";
 import { isReadOnly, partyOf, RenameForm, nameOf } from "../../sidebar/Row";
+import { NEW } from "../../state/conversations";
 import { markSeen } from "../../state/unread";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
@@ -31,7 +33,7 @@ interface Prepared {
 /** Begin to read the conversation that the address names. */
 export function prepare(): void {
   const id = chosen();
-  if (!id) return;
+  if (!id || id === NEW) return;
   const transcript = new Transcript(id);
   const stopListening = listen((update) => transcript.take(update));
   prepared = { transcript, generation: generation.value, stopListening };
@@ -48,7 +50,37 @@ function takePrepared(id: string): Prepared | undefined {
 
 export default function ConversationView() {
   const id = chosen();
+  if (id === NEW) return <Beginning />;
   return id ? <Opened key={id} id={id} /> : <Empty icon="chat" title={t.app.empty} />;
+}
+
+/** A conversation of which nothing is stored yet. */
+function Beginning() {
+  const mayBegin = may(Scope.CONVERSATIONS_WRITE) && !onlyConversation();
+  useEffect(() => void (document.title = `${t.sidebar.unnamed} · ${t.app.name}`), []);
+  if (!mayBegin) return <Empty icon="lock" title={t.app.notAllowed} />;
+  return (
+    <div class="conversation">
+      <header class="view-header">
+        <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
+        <div class="view-title"><h1>{t.sidebar.unnamed}</h1></div>
+      </header>
+      <div class="conversation-body">
+        <div class="conversation-main">
+          <p class="state">{t.conversation.begins}</p>
+          <Composer />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+/** Say that a conversation is left, so that notes are taken of it. */
+function leave(conversation: Conversation | undefined): void {
+  // One that goes on elsewhere is not left by who only looks at it.
+  if (!conversation?.messageCount || isReadOnly(conversation) || !may(Scope.CONVERSATIONS_WRITE)) return;
+  // Without an answer they are taken once it has been idle.
+  calls.switch({ fromConversationId: conversation.id }).catch(() => undefined);
 }
 
 function Opened({ id }: { id: string }) {
@@ -70,6 +102,7 @@ function Opened({ id }: { id: string }) {
     return () => {
       end();
       transcript.close();
+      leave(transcript.shown.peek().conversation);
     };
   }, [transcript]);
   useEffect(() => {
@@ -138,7 +171,7 @@ function Opened({ id }: { id: string }) {
           {isReadOnly(conversation) ? (
             <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(channelName(conversation.channel))}</p>
           ) : may(Scope.CONVERSATIONS_WRITE) ? (
-            <Composer conversationId={conversation.id} />
+            <Composer conversation={conversation} />
           ) : (
             <p class="composer-note"><Icon name="lock" />{t.conversation.mayNotWrite}</p>
           )}

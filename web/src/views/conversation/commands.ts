@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { ChannelService, type Conversation } from "@recollect/client";
 import { client, newRequestId } from "../../api/calls";
-import { navigate } from "../../router";
+import { navigate, route } from "../../router";
 import { begun, upsert } from "../../state/conversations";
 import { t } from "../../texts";
 
@@ -32,7 +32,7 @@ export async function run(conversationId: string, text: string): Promise<void> {
   const now: Conversation = answer.conversation!;
   upsert(now);
   reply.value = { conversationId: now.id, text: answer.reply };
-  if (now.id === conversationId) return;
+  if (route.value.path === `/c/${now.id}`) return;
   begun.id = now.id;
   navigate(`/c/${now.id}`);
 }
