@@ -78,13 +78,18 @@ def test_a_token_is_offered_what_it_may_do_and_nothing_else(signing: Signing, ki
     page.wait_for_selector(f"#row-{it}")
     assert set(page.locator("nav.sections a").all_inner_texts()) == offer.views
     assert (page.locator("[aria-label='New conversation']").count() > 0) == offer.writes
-    assert (page.locator(".row-menu").count() > 0) == offer.manages
     visit(page, f"/c/{it}?details=1")
     page.wait_for_selector(".details .facts")
     assert (page.locator("textarea").count() > 0) == offer.writes
     for control in ("Rename", "Edit topics"):
         assert (page.locator(f"main [aria-label='{control}']").count() > 0) == offer.manages
     assert (page.locator(".details >> text=Archive").count() > 0) == offer.manages
+    for control in ("Go on from here in a copy", "Take its text away…"):
+        assert (page.locator(f"main [aria-label='{control}']").count() > 0) == offer.writes
+    page.click("main [aria-label='More actions']")
+    page.wait_for_selector("[role=menu] >> text=Export…")
+    assert (page.locator("[role=menu] >> text=Delete…").count() > 0) == offer.writes
+    page.keyboard.press("Escape")
     page.fill(".context-form input", "lighthouse")
     page.keyboard.press("Enter")
     page.wait_for_selector(".tier")

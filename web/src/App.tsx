@@ -2,6 +2,7 @@
 import { Scope } from "@recollect/client";
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { asked } from "./actions/asked";
 import { hasToken, may, onlyConversation, refreshSession, session, signOut } from "./api/session";
 import { helpOpen, onKey, shortcutsOn } from "./keyboard";
 import { connectAgain, liveStatus } from "./live/connection";
@@ -15,7 +16,7 @@ import { t } from "./texts";
 import { Icon } from "./ui/Icon";
 import { Notice } from "./ui/Notice";
 import { Empty, Failure, Loading } from "./ui/States";
-import { maySee, viewOf, views, type View } from "./views/registry";
+import { maySee, viewOf, views } from "./views/registry";
 
 export function App() {
   const state = session.value;
@@ -74,6 +75,7 @@ export function App() {
       )}
       <Notice />
       <KeysDialog />
+      {asked.value && <Later load={loadDialogs} />}
     </div>
   );
 }
@@ -88,7 +90,7 @@ function Shown() {
   if (path === "/") return <Empty icon="chat" level="p" title={t.app.empty}>{shortcutsOn.value && !isNarrow.value && <Hints />}</Empty>;
   if (!view) return <Empty icon="warning" title={t.app.noView} />;
   if (!maySee(view)) return <Empty icon="lock" title={t.app.notAllowed} />;
-  return <Loaded key={view.path} view={view} />;
+  return <Later key={view.path} load={view.load} />;
 }
 
 function Hints() {
@@ -99,16 +101,18 @@ function Hints() {
   return <p class="hints">{hints.map(([key, text]) => <span key={key}><kbd>{key}</kbd> {text}</span>)}</p>;
 }
 
-/** Loads the code of a view, and shows it. */
-function Loaded({ view }: { view: View }) {
+const loadDialogs = () => import("./actions/Dialogs");
+
+/** Loads the code of a part, and shows it. */
+function Later({ load }: { load: () => Promise<{ default: ComponentType }> }) {
   const [Part, setPart] = useState<ComponentType>();
   const [error, setError] = useState<unknown>();
-  const load = () => {
+  const begin = () => {
     setError(undefined);
-    view.load().then((it) => setPart(() => it.default), setError);
+    load().then((it) => setPart(() => it.default), setError);
   };
-  useEffect(load, [view]);
-  if (error) return <Failure error={error} retry={load} />;
+  useEffect(begin, [load]);
+  if (error) return <Failure error={error} retry={begin} />;
   return Part ? <Part /> : <Loading />;
 }
 

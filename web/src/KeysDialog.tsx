@@ -1,8 +1,7 @@
 // The list of shortcuts.
-import { useEffect, useRef } from "preact/hooks";
 import { helpOpen, setShortcuts, shortcutsOn } from "./keyboard";
 import { t } from "./texts";
-import { Icon } from "./ui/Icon";
+import { Dialog } from "./ui/Dialog";
 
 const KEYS: [string[], string][] = [
   [["?"], t.keys.help],
@@ -15,23 +14,15 @@ const KEYS: [string[], string][] = [
   [["F2"], t.keys.rename],
   [["t"], t.keys.topics],
   [["a"], t.keys.archive],
+  [["x"], t.keys.choose],
+  [["f"], t.keys.find],
   [["Esc"], t.keys.escape],
 ];
 
 export function KeysDialog() {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    if (helpOpen.value) dialog.current?.showModal();
-    else dialog.current?.close();
-  }, [helpOpen.value]);
+  if (!helpOpen.value) return null;
   return (
-    <dialog ref={dialog} class="dialog" aria-labelledby="keys-title" onClose={() => (helpOpen.value = false)}>
-      <header>
-        <h2 id="keys-title">{t.keys.title}</h2>
-        <button class="quiet" aria-label={t.app.close} onClick={() => (helpOpen.value = false)}>
-          <Icon name="close" />
-        </button>
-      </header>
+    <Dialog title={t.keys.title} onClose={() => (helpOpen.value = false)}>
       <dl class="keys">
         {KEYS.map(([keys, text]) => (
           <div key={text}>
@@ -44,6 +35,6 @@ export function KeysDialog() {
         <input type="checkbox" checked={shortcutsOn.value} onChange={(event) => setShortcuts(event.currentTarget.checked)} />
         {t.keys.enabled}
       </label>
-    </dialog>
+    </Dialog>
   );
 }

@@ -6,6 +6,7 @@ import { violationOf } from "../api/errors";
 import { may } from "../api/session";
 import { useFocus } from "../App";
 import { link } from "../router";
+import { chosen } from "../state/chosen";
 import { setTopics, upsert, writing } from "../state/conversations";
 import { isUnread } from "../state/unread";
 import { t } from "../texts";
@@ -21,6 +22,8 @@ interface Props {
   isTabStop: boolean;
   /** What of it is being edited in the list. */
   editing: Editing | undefined;
+  /** Whether it is chosen; undefined: nobody chooses. */
+  isChosen: boolean | undefined;
   hasMenu: boolean;
   onFocus: () => void;
   onEdit: (what: Editing | undefined) => void;
@@ -30,14 +33,20 @@ interface Props {
 export type Editing = "title" | "topics";
 
 export function Row(props: Props) {
-  const { conversation, position, total, isSelected, isTabStop, editing, hasMenu, onFocus, onEdit, onMenu } = props;
+  const { conversation, position, total, isSelected, isTabStop, editing, isChosen, hasMenu, onFocus, onEdit, onMenu } = props;
   const isWriting = writing.value.has(conversation.id);
   const channel = channelName(conversation.channel);
   return (
     <div
       class="row" role="listitem" aria-setsize={total} aria-posinset={position} data-selected={isSelected}
-      data-menu={hasMenu} data-row={conversation.id}
+      data-menu={hasMenu} data-row={conversation.id} data-choosing={isChosen !== undefined}
     >
+      {isChosen !== undefined && (
+        <input
+          type="checkbox" class="row-choice" aria-label={t.actions.row(nameOf(conversation))} checked={isChosen}
+          tabIndex={isTabStop ? 0 : -1} onChange={() => chosen.toggle(conversation)}
+        />
+      )}
       {editing === "title" ? (
         <RenameForm conversation={conversation} onEnd={() => onEdit(undefined)} />
       ) : editing === "topics" ? (

@@ -6,13 +6,15 @@ import { may, onlyConversation } from "../api/session";
 import { onKey, shortcutsOn } from "../keyboard";
 import { navigate, route, setQuery } from "../router";
 import { archive, begun, list, loadFirst, loadMore, NEW, readFilters, writing } from "../state/conversations";
+import { chosen } from "../state/chosen";
 import { t } from "../texts";
 import { Icon } from "../ui/Icon";
-import { Menu } from "../ui/Menu";
+import { Menu, type MenuItem } from "../ui/Menu";
 import { Empty, Failure, Loading } from "../ui/States";
 import { channelName } from "../ui/text";
 import { daysAgo, millis } from "../ui/time";
 import { VirtualList, type Virtual } from "../ui/VirtualList";
+import { Choice, itemsFor } from "./items";
 import { type Editing, Row, nameOf } from "./Row";
 
 const ROW = 56;
@@ -29,6 +31,7 @@ export function Sidebar() {
   const [pointed, setPointed] = useState<string>();
   const [menu, setMenu] = useState<{ id: string; box: DOMRect }>();
   const [problem, setProblem] = useState<string>();
+  const choice = chosen.shown.value;
   const virtual = useRef<Virtual | null>(null);
   const lines = withHeadings(items);
   const selected = route.value.path.match(/^\/c\/([^/]+)/)?.[1];
@@ -81,6 +84,7 @@ export function Sidebar() {
     if (move) moveTo(...move);
     else if (tabStop && mayManage && event.key === "F2") setEditing({ id: tabStop, what: "title" });
     else if (tabStop && mayManage && shortcutsOn.value && event.key === "t") setEditing({ id: tabStop, what: "topics" });
+    else if (tabStop && shortcutsOn.value && event.key === "x") chosen.toggle(items.find((it) => it.id === tabStop)!);
     else if (tabStop && mayManage && shortcutsOn.value && event.key === "a") changeArchive(items.find((it) => it.id === tabStop)!);
     else return;
     event.preventDefault();
@@ -90,6 +94,12 @@ export function Sidebar() {
     <section class="conversations" aria-label={t.sidebar.title}>
       <header class="list-header">
         <h2>{t.sidebar.title}</h2>
+        <button
+          class="quiet list-choose" aria-pressed={!!choice} title={t.actions.choose} aria-label={t.actions.choose}
+          onClick={() => chosen.set(choice ? undefined : [])}
+        >
+          <Icon name="choose" />
+        </button>
         {mayCreate && (
           <button class="quiet" title={t.sidebar.create} aria-label={t.sidebar.create} onClick={create}>
             <Icon name="plus" />
@@ -142,7 +152,8 @@ export function Sidebar() {
                 isSelected={conversation.id === selected}
                 isTabStop={conversation.id === tabStop}
                 editing={conversation.id === editing?.id ? editing.what : undefined}
-                hasMenu={mayManage && (conversation.id === tabStop || conversation.id === pointed)}
+                isChosen={choice && choice.has(conversation.id)}
+                hasMenu={!choice && (conversation.id === tabStop || conversation.id === pointed)}
                 onFocus={() => setFocused(conversation.id)}
                 onMenu={(box) => setMenu({ id: conversation.id, box })}
                 onEdit={(what) => {
@@ -163,15 +174,19 @@ export function Sidebar() {
             focusRow(menu.id);
           }}
           items={[
-            { icon: "pencil", text: t.sidebar.rename, key: "F2", run: () => setEditing({ id: menu.id, what: "title" }) },
-            { icon: "tag", text: t.sidebar.topics, key: "t", run: () => setEditing({ id: menu.id, what: "topics" }) },
-            {
-              icon: managed.archived ? "unarchive" : "archive", text: managed.archived ? t.sidebar.unarchive : t.sidebar.archive,
-              key: "a", run: () => changeArchive(managed),
-            },
+            ...(mayManage ? [
+              { icon: "pencil", text: t.sidebar.rename, key: "F2", run: () => setEditing({ id: menu.id, what: "title" }) },
+              { icon: "tag", text: t.sidebar.topics, key: "t", run: () => setEditing({ id: menu.id, what: "topics" }) },
+              {
+                icon: managed.archived ? "unarchive" : "archive", text: managed.archived ? t.sidebar.unarchive : t.sidebar.archive,
+                key: "a", run: () => changeArchive(managed),
+              },
+            ] satisfies MenuItem[] : []),
+            ...itemsFor(managed),
           ]}
         />
       )}
+      {choice && <Choice chosen={[...choice.values()]} all={items} />}
     </section>
   );
 }

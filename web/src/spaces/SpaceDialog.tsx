@@ -1,11 +1,12 @@
 // The spaces that a caller may name. Each is a link to a page of its own.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { AdminService, Scope } from "@recollect/client";
 import { client } from "../api/calls";
 import { describe, isCancelled } from "../api/errors";
 import { may } from "../api/session";
 import { mayBeSpace, spaceAddress } from "../api/space";
 import { t } from "../texts";
+import { Dialog } from "../ui/Dialog";
 import { Icon } from "../ui/Icon";
 import "./spaces.css";
 
@@ -23,7 +24,6 @@ export interface DialogProps {
 }
 
 export function SpaceDialog({ current, named, onClose }: DialogProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const [names, setNames] = useState(named);
   const [next, setNext] = useState("");
   const [words, setWords] = useState("");
@@ -39,7 +39,6 @@ export function SpaceDialog({ current, named, onClose }: DialogProps) {
       (error: unknown) => isCancelled(error) || setProblem(describe(error)),
     );
   useEffect(() => {
-    dialog.current?.showModal();
     const abort = new AbortController();
     if (isListed) void load("", abort.signal);
     return () => abort.abort();
@@ -47,11 +46,7 @@ export function SpaceDialog({ current, named, onClose }: DialogProps) {
   const known = names.includes(current) ? names : [current, ...names];
   const shown = known.filter((it) => it.includes(words.trim().toLowerCase()));
   return (
-    <dialog ref={dialog} class="dialog spaces" aria-labelledby="spaces-title" onClose={onClose}>
-      <div class="dialog-head">
-        <h2 id="spaces-title">{t.spaces.title}</h2>
-        <button class="quiet" aria-label={t.app.close} onClick={() => dialog.current?.close()}><Icon name="close" /></button>
-      </div>
+    <Dialog title={t.spaces.title} class="spaces" onClose={onClose}>
       <p class="muted">{t.spaces.hint}</p>
       {(known.length > FEW || next) && (
         <input type="search" aria-label={t.spaces.find} placeholder={t.spaces.find} value={words} onInput={(event) => setWords(event.currentTarget.value)} />
@@ -71,7 +66,7 @@ export function SpaceDialog({ current, named, onClose }: DialogProps) {
       </ul>
       {next && <button class="button" onClick={() => void load(next)}>{t.spaces.more}</button>}
       {isAny && <Other />}
-    </dialog>
+    </Dialog>
   );
 }
 

@@ -7,6 +7,7 @@ import { isCancelled, violationOf } from "../api/errors";
 import { connections, generation, listen } from "../live/connection";
 import { route } from "../router";
 import { t } from "../texts";
+import { chosen } from "./chosen";
 import { tell } from "../ui/Notice";
 import { oneLine } from "../ui/text";
 import { millis } from "../ui/time";
@@ -135,10 +136,10 @@ export async function archive(conversation: Conversation, isOn: boolean): Promis
   return now;
 }
 
-/** Set the topics of a conversation, as somebody typed them: separated by commas. */
-export async function setTopics(conversation: Conversation, text: string): Promise<Conversation> {
-  const names = text.split(/[,;\n]/).map((it) => it.trim().toLowerCase().replace(/[\s_]+/g, "-"));
-  const topics = [...new Set(names.filter(Boolean))];
+/** Set the topics of a conversation, as somebody typed them. */
+export async function changeTopics(conversation: Conversation, names: readonly string[]): Promise<Conversation> {
+  const labels = names.map((it) => it.trim().toLowerCase().replace(/[\s_]+/g, "-"));
+  const topics = [...new Set(labels.filter(Boolean))];
   const answer = await calls.setTopics({ conversationId: conversation.id, topics }).catch((error: unknown) => {
     // The rule speaks of one topic, and leaves out which field it is about.
     const isRule = error instanceof RecollectError && error.violations.length > 0;
@@ -146,6 +147,11 @@ export async function setTopics(conversation: Conversation, text: string): Promi
   });
   upsert(answer.conversation!);
   return answer.conversation!;
+}
+
+/** Set the topics of a conversation, as somebody typed them: separated by commas. */
+export function setTopics(conversation: Conversation, text: string): Promise<Conversation> {
+  return changeTopics(conversation, text.split(/[,;\n]/));
 }
 
 function passes(conversation: Conversation): boolean {
@@ -202,6 +208,7 @@ function take(update: Update): void {
     case "conversationDeleted": {
       const { items, ...rest } = list.peek();
       list.value = { ...rest, items: items.filter((it) => it.id !== id) };
+      chosen.drop(id);
     }
   }
 }

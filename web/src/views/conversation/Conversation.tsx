@@ -4,16 +4,20 @@ import { Scope, type Conversation } from "@recollect/client";
 import { conversations as calls } from "../../api/calls";
 import { may, onlyConversation } from "../../api/session";
 import { generation, listen } from "../../live/connection";
+import { onKey } from "../../keyboard";
 import { link, navigate, route, setQuery } from "../../router";
+import { itemsFor } from "../../sidebar/items";
 import { isReadOnly, partyOf, RenameForm, nameOf } from "../../sidebar/Row";
 import { NEW } from "../../state/conversations";
 import { markSeen } from "../../state/unread";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
+import { Menu } from "../../ui/Menu";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName } from "../../ui/text";
 import { Composer } from "./Composer";
 import { Details } from "./Details";
+import { Find } from "./Find";
 import { Jump } from "./Jump";
 import { Transcript } from "./transcript";
 import { TranscriptList } from "./TranscriptList";
@@ -92,6 +96,9 @@ function Opened({ id }: { id: string }) {
     setRenaming(false);
     requestAnimationFrame(() => pencil.current?.focus()); // where it came from
   };
+  const [isFinding, setFinding] = useState(false);
+  const [menu, setMenu] = useState<HTMLElement>();
+  useEffect(() => (may(Scope.RECALL) ? onKey("f", () => setFinding(true)) : undefined), []);
   const readAt = useRef(begun?.generation);
   const target = turnOf();
   const shown = transcript.shown.value;
@@ -158,6 +165,20 @@ function Opened({ id }: { id: string }) {
           </p>
         </div>
         <Jump transcript={transcript} go={(turn) => navigate(route.value.path, { ...Object.fromEntries(route.value.query), turn: String(turn) })} />
+        {may(Scope.RECALL) && (
+          <button
+            class="quiet" aria-expanded={isFinding} aria-label={t.actions.find} title={t.actions.find}
+            onClick={() => setFinding(!isFinding)}
+          >
+            <Icon name="search" />
+          </button>
+        )}
+        <button
+          class="quiet" aria-haspopup="menu" aria-label={t.actions.menu} title={t.actions.menu}
+          onClick={(event) => setMenu(event.currentTarget)}
+        >
+          <Icon name="more" />
+        </button>
         <button
           class="quiet" aria-expanded={isPanelOpen} aria-controls="details" aria-label={t.conversation.panel}
           title={t.conversation.panel} onClick={() => setQuery({ details: isPanelOpen ? undefined : "1" })}
@@ -165,6 +186,16 @@ function Opened({ id }: { id: string }) {
           <Icon name="panel" />
         </button>
       </header>
+      {menu && (
+        <Menu
+          label={t.sidebar.menu(nameOf(conversation))} box={menu.getBoundingClientRect()} items={itemsFor(conversation)}
+          onClose={() => {
+            setMenu(undefined);
+            menu.focus();
+          }}
+        />
+      )}
+      {isFinding && <Find conversationId={conversation.id} onClose={() => setFinding(false)} />}
       <div class="conversation-body">
         <div class="conversation-main">
           <TranscriptList transcript={transcript} target={target} />

@@ -1,12 +1,18 @@
 // One message of a transcript.
-import { Role, type Message, type ToolCall } from "@recollect/client";
+import { Role, Scope, type Message, type ToolCall } from "@recollect/client";
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useState } from "preact/hooks";
-import { permalink } from "../../router";
+import { ask } from "../../actions/asked";
+import { conversations } from "../../api/calls";
+import { describe } from "../../api/errors";
+import { may, onlyConversation } from "../../api/session";
+import { navigate, permalink } from "../../router";
+import { begun, upsert } from "../../state/conversations";
 import { t } from "../../texts";
 import { Copy } from "../../ui/Copy";
-import { Icon } from "../../ui/Icon";
+import { Icon, type IconName } from "../../ui/Icon";
+import { tell } from "../../ui/Notice";
 import { oneLine, sizeOf } from "../../ui/text";
 import { clockTime, dayOf, fullTime } from "../../ui/time";
 import type { Line } from "./transcript";
@@ -52,6 +58,12 @@ export function MessageLine({ conversationId, line, isTarget }: LineProps) {
               icon="link" label={t.conversation.copyLink}
               text={permalink(`/c/${conversationId}`, { turn: String(message.turnNumber) })}
             />
+            {may(Scope.CONVERSATIONS_READ, Scope.CONVERSATIONS_WRITE) && !onlyConversation() && (
+              <Action icon="fork" text={t.actions.fork} run={() => void fork(conversationId, message.turnNumber)} />
+            )}
+            {may(Scope.CONVERSATIONS_DELETE) && !message.redaction && (
+              <Action icon="eraser" text={t.actions.redactItem} run={() => ask({ what: "redact", conversationId, message })} />
+            )}
           </span>
         </header>
         {message.thinkingText && (
@@ -77,6 +89,24 @@ export function MessageLine({ conversationId, line, isTarget }: LineProps) {
       </article>
     </>
   );
+}
+
+function Action({ icon, text, run }: { icon: IconName; text: string; run: () => void }) {
+  return <button class="quiet" type="button" aria-label={text} title={text} onClick={run}><Icon name={icon} /></button>;
+}
+
+/** Begin a copy of a conversation up to a turn, and go there. */
+async function fork(conversationId: string, throughTurn: number): Promise<void> {
+  try {
+    const { conversation } = await conversations.fork({ conversationId, throughTurn });
+    upsert(conversation!);
+    begun.id = conversation!.id;
+    navigate(`/c/${conversation!.id}`);
+    const back = async () => navigate(`/c/${conversationId}`, { turn: String(throughTurn) });
+    tell({ text: t.actions.forked(throughTurn), action: { text: t.actions.original, run: back } });
+  } catch (error) {
+    tell({ text: describe(error) });
+  }
 }
 
 export function DraftLine({ draft }: { draft: Draft }) {

@@ -1,0 +1,237 @@
+// Dialogs before something goes for good, or is written elsewhere: each says what goes, and what went.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { AnchorDisposition, ErrorReason, type Conversation, type RemovedFrom } from "@recollect/client";
+import { conversations as calls, newRequestId } from "../api/calls";
+import { describe, isCancelled } from "../api/errors";
+import { link } from "../router";
+import { nameOf } from "../sidebar/Row";
+import { changeTopics } from "../state/conversations";
+import { chosen } from "../state/chosen";
+import { t } from "../texts";
+import { Dialog } from "../ui/Dialog";
+import { tell } from "../ui/Notice";
+import { unitsOf } from "../ui/text";
+import { asked, type Asked } from "./asked";
+import { FORMS, save, written } from "./transcripts";
+
+const d = t.actions;
+const SHOWN = 8;
+const close = () => (asked.value = undefined);
+
+export default function Dialogs() {
+  const it = asked.value;
+  switch (it?.what) {
+    case "delete": return <Delete conversations={it.conversations} />;
+    case "redact": return <Redact it={it} />;
+    case "export": return <Export conversations={it.conversations} />;
+    case "topics": return <Topics conversations={it.conversations} />;
+    default: return null;
+  }
+}
+
+interface Many {
+  conversations: Conversation[];
+}
+
+function Named({ conversations }: Many) {
+  return (
+    <ul class="action-names">
+      {conversations.slice(0, SHOWN).map((it) => <li key={it.id}><bdi>{nameOf(it)}</bdi></li>)}
+      {conversations.length > SHOWN && <li class="muted">{d.more(conversations.length - SHOWN)}</li>}
+    </ul>
+  );
+}
+
+interface AskingProps {
+  title: string;
+  submit: string;
+  run: () => Promise<unknown>;
+  children: preact.ComponentChildren;
+  isDanger?: boolean;
+  isBlocked?: boolean;
+}
+
+/** What is asked, with a button that does it and one that does not. */
+function Asking({ title, submit, run, children, isDanger, isBlocked }: AskingProps) {
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  const go = (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setProblem("");
+    run().catch((error: unknown) => isCancelled(error) || setProblem(describe(error))).finally(() => setBusy(false));
+  };
+  return (
+    <Dialog title={title} class="action" onClose={close}>
+      <form onSubmit={go}>
+        {children}
+        {problem && <p class="error" role="alert">{problem}</p>}
+        <p class="form-actions">
+          <button class={`button ${isDanger ? "danger" : "primary"}`} disabled={isBusy || isBlocked}>{submit}</button>
+          <button class="button" type="button" onClick={close}>{t.people.cancel}</button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}
+
+/** What went: the places, and how much in each. */
+function Receipt({ title, children }: { title: string; children: preact.ComponentChildren }) {
+  return (
+    <Dialog title={title} class="action" onClose={close}>
+      <div role="status">{children}</div>
+      <p class="form-actions"><button class="button primary" onClick={close} autofocus>{t.app.close}</button></p>
+    </Dialog>
+  );
+}
+
+function Delete({ conversations }: Many) {
+  const [anchors, setAnchors] = useState(AnchorDisposition.UNSPECIFIED);
+  const [force, setForce] = useState(false);
+  const [reasons, setReasons] = useState<ErrorReason[]>();
+  const [done, setDone] = useState<{ gone: number; left: number; removed: RemovedFrom[] }>();
+  const ids = conversations.map((it) => it.id);
+  const requestId = useMemo(newRequestId, []);
+  const messages = conversations.reduce((sum, it) => sum + Number(it.messageCount), 0);
+  // Asked first without doing it: the answer says what else has to be decided.
+  useEffect(() => {
+    calls.deleteMany({ conversationIds: ids, dryRun: true, limit: 1000 }).then(
+      (it) => setReasons(it.left.map((one) => one.reason)),
+      () => setReasons([]), // what stands against it is said where it is done
+    );
+  }, []);
+  const hasAnchors = reasons?.includes(ErrorReason.ANCHORS_PRESENT) ?? false;
+  const isPinned = conversations.some((it) => it.pinned);
+  const run = async () => {
+    const request = { conversationIds: ids, anchors, force, limit: 1000, requestId };
+    const answer = await calls.deleteMany(request);
+    if (answer.failure) throw new Error(answer.failure);
+    for (const id of answer.conversationIds) chosen.drop(id);
+    setDone({ gone: answer.conversationIds.length, left: answer.left.length, removed: answer.removed });
+  };
+  if (done) {
+    return (
+      <Receipt title={d.deleted(done.gone)}>
+        <dl class="facts">
+          {done.removed.filter((it) => it.count).map((it) => (
+            <div key={it.place}><dt>{d.places[it.place] ?? it.place}</dt><dd>{Number(it.count).toLocaleString("en")}</dd></div>
+          ))}
+        </dl>
+        {done.left > 0 && <p class="error">{d.left(done.left)}</p>}
+      </Receipt>
+    );
+  }
+  return (
+    <Asking title={d.deleteTitle(conversations.length)} submit={d.delete} run={run} isDanger isBlocked={!reasons || (hasAnchors && !anchors)}>
+      <Named conversations={conversations} />
+      <p>{d.deleteHint(messages)}</p>
+      {hasAnchors && (
+        <fieldset>
+          <legend>{d.anchors}</legend>
+          {([[AnchorDisposition.KEEP, d.keepAnchors], [AnchorDisposition.DELETE, d.deleteAnchors]] as const).map(([value, text]) => (
+            <label class="check" key={value}>
+              <input type="radio" name="anchors" checked={anchors === value} onChange={() => setAnchors(value)} />{text}
+            </label>
+          ))}
+        </fieldset>
+      )}
+      {isPinned && (
+        <label class="check"><input type="checkbox" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />{d.force}</label>
+      )}
+    </Asking>
+  );
+}
+
+function Redact({ it }: { it: Asked & { what: "redact" } }) {
+  const { conversationId, message } = it;
+  const [isTurn, setTurn] = useState(false);
+  const [done, setDone] = useState<{ count: number; copies: string[] }>();
+  const run = async () => {
+    const what = isTurn ? { turnNumber: message.turnNumber } : { sequence: message.sequence };
+    const answer = await calls.redactMessage({ conversationId, ...what });
+    setDone({ count: answer.messages.length, copies: answer.copiedIn });
+  };
+  if (done) {
+    return (
+      <Receipt title={d.redacted(done.count)}>
+        <p>{done.copies.length ? d.copies : d.noCopies}</p>
+        <ul>{done.copies.map((id) => <li key={id}><a href={link(`/c/${id}`)} onClick={close}><code>{id}</code></a></li>)}</ul>
+      </Receipt>
+    );
+  }
+  return (
+    <Asking title={d.redactTitle} submit={d.redact} run={run} isDanger>
+      <p class="action-quote" dir="auto">{message.content.slice(0, 240) || "…"}</p>
+      <p>{d.redactHint}</p>
+      <label class="check"><input type="checkbox" checked={isTurn} onChange={(event) => setTurn(event.currentTarget.checked)} />{d.wholeTurn(message.turnNumber)}</label>
+    </Asking>
+  );
+}
+
+function Export({ conversations }: Many) {
+  const [form, setForm] = useState("markdown");
+  const [count, setCount] = useState(0);
+  const abort = useMemo(() => new AbortController(), []);
+  useEffect(() => () => abort.abort(), []);
+  const run = async () => {
+    const text = await written(conversations, FORMS[form]!, abort.signal, setCount);
+    const name = conversations.length === 1 ? conversations[0]!.id : `conversations-${new Date().toISOString().slice(0, 10)}`;
+    save(`${name}.${FORMS[form]!.ending}`, text);
+    close();
+    tell({ text: d.exported(conversations.length) });
+  };
+  return (
+    <Asking title={d.exportTitle(conversations.length)} submit={d.export} run={run}>
+      <Named conversations={conversations} />
+      <fieldset>
+        <legend>{d.form}</legend>
+        {Object.entries(d.forms).map(([name, text]) => (
+          <label class="check" key={name}>
+            <input type="radio" name="form" checked={form === name} onChange={() => setForm(name)} />{text}
+          </label>
+        ))}
+      </fieldset>
+      {count > 0 && <p class="muted" role="status">{d.reading(count, conversations.length)}</p>}
+    </Asking>
+  );
+}
+
+function Topics({ conversations }: Many) {
+  const all = [...new Set(conversations.flatMap((it) => it.topics))].sort();
+  const [removed, setRemoved] = useState<string[]>([]);
+  const [added, setAdded] = useState("");
+  const run = async () => {
+    const before = conversations.map((it) => [it, it.topics] as const);
+    for (const it of conversations) {
+      const kept = it.topics.filter((topic) => !removed.includes(topic));
+      await changeTopics(it, [...kept, ...added.split(/[,;\n]/)]);
+    }
+    close();
+    const undo = async () => {
+      for (const [it, topics] of before) await changeTopics(it, topics);
+    };
+    tell({ text: d.moved(conversations.length), action: { text: t.sidebar.undo, run: undo } });
+  };
+  return (
+    <Asking title={d.topicsTitle(conversations.length)} submit={t.people.save} run={run} isBlocked={!removed.length && !added.trim()}>
+      {all.length > 0 && (
+        <fieldset>
+          <legend>{d.removeTopics}</legend>
+          {all.map((topic) => (
+            <label class="check" key={topic}>
+              <input
+                type="checkbox" checked={removed.includes(topic)}
+                onChange={(event) => setRemoved(event.currentTarget.checked ? [...removed, topic] : removed.filter((it) => it !== topic))}
+              />
+              <bdi>{topic}</bdi>
+            </label>
+          ))}
+        </fieldset>
+      )}
+      <label class="field">{d.addTopics}
+        <input value={added} dir="auto" maxLength={unitsOf(1200)} onInput={(event) => setAdded(event.currentTarget.value)} />
+      </label>
+      <p class="muted tiny">{d.topicsHint}</p>
+    </Asking>
+  );
+}
