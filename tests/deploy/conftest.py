@@ -9,7 +9,7 @@ from recollect_server.settings import Settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
-Load = Callable[[Mapping[str, str]], Settings]
+Load = Callable[..., Settings]
 """Type of the fixture `load`."""
 
 
@@ -19,12 +19,12 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
     name that is none, and for a value that cannot be.
     """
 
-    def load(environment: Mapping[str, str]) -> Settings:
+    def load(environment: Mapping[str, str], file: Path | None = None) -> Settings:
         for name in [it for it in os.environ if it.startswith("RECOLLECT_")]:
             monkeypatch.delenv(name)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(tmp_path)
-        return Settings.load(None, {})
+        return Settings.load(file, {})
 
     return load

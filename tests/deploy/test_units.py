@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from recollect_server.cli import commands
+from recollect_server.settings import SYSTEM_FILE, Settings
 
 from tests.deploy.conftest import DEPLOY, Load
 
-UNITS = sorted((DEPLOY / "systemd").iterdir())
+UNITS = sorted(it for it in (DEPLOY / "systemd").iterdir() if it.suffix != ".yaml")
 SERVICES = [it for it in UNITS if it.suffix == ".service"]
 EXPOSURE = {"recollect.service": 15, "recollect-backup.service": 10}
 """Largest exposure that `systemd-analyze security` may find, in tenths: 0 is none, 100 is all."""
@@ -56,13 +57,21 @@ def test_a_unit_is_open_to_little(unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda it: it.name)
-def test_a_unit_runs_a_command_with_settings_that_there_are(unit: Path, load: Load) -> None:
+def test_a_unit_runs_a_command_with_settings_that_there_are(
+    unit: Path, load: Load, tmp_path: Path
+) -> None:
     [start] = lines_of(unit, "ExecStart")
-    program, command = shlex.split(start)
+    program, command, *flags = shlex.split(start)
     assert Path(program).name == "recollect-server"
     assert command in commands.list_commands(None)  # type: ignore[arg-type]
-    variables = (shlex.split(it) for it in lines_of(unit, "Environment"))
-    settings = load({name: value for [it] in variables for name, _, value in [it.partition("=")]})
+    # the file that comes with the units, whole: what is commented out counts too
+    assert flags == ["--config", str(SYSTEM_FILE)]
+    sample = (DEPLOY / "systemd/recollect.yaml").read_text()
+    names = re.findall(r"^(?:# )?([a-z_]+):", sample, re.MULTILINE)
+    assert set(names) <= set(Settings.model_fields)
+    file = tmp_path / "recollect.yaml"
+    file.write_text(sample)
+    settings = load({}, file)
     stop = lines_of(unit, "TimeoutStopSec")
     assert all(int(it) > settings.shutdown_grace.total_seconds() for it in stop)
     folders = {f"/var/lib/{it}" for it in lines_of(unit, "StateDirectory")[0].split()}

@@ -1,11 +1,13 @@
 """`recollect-server config`: which setting wins, and what is said of a wrong one."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from recollect_server.settings import Settings
+from recollect_server.settings.environment import take_secrets
 
 from tests.cases import each
 from tests.server_cli.conftest import run
@@ -151,6 +153,41 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     result = run("config", "--config", tmp_path / "none.yaml")
     assert result.exit_code == 1
     assert f"{tmp_path / 'none.yaml'}: there is no such file" in result.stderr
+
+
+def test_a_start_names_what_it_does_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = write(tmp_path / "named.yaml", data_dir="elsewhere", threads=5)
+    write(tmp_path / "recollect.yaml", threads=6)
+    (tmp_path / "file").write_text("")  # no folder: it ends before it serves
+    result = run("serve", "--config", named, "--data-dir", tmp_path / "file")
+    assert result.stderr.splitlines()[:2] == [
+        f"Note: recollect.yaml is not read: {named} is.",
+        f"Note: data_dir in {named} do not count: a flag or the environment sets them.",
+    ]
+
+
+def test_secrets_come_from_files_and_from_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PGPASSWORD"):
+        monkeypatch.setenv(name, "")  # so that what is put there is taken back at the end
+        monkeypatch.delenv(name)
+    (tmp_path / "PGPASSWORD").write_text("from systemd\n")
+    (tmp_path / "key").write_text("from a file\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "key"))
+    assert take_secrets() == []
+    taken = (os.environ["PGPASSWORD"], os.environ["OPENAI_API_KEY"])
+    assert taken == ("from systemd", "from a file")
+    assert "ANTHROPIC_API_KEY" not in os.environ
+    monkeypatch.setenv("ANTHROPIC_API_KEY_FILE", str(tmp_path / "missing"))
+    result = run("config")
+    assert result.exit_code == 1
+    assert f"ANTHROPIC_API_KEY: {tmp_path / 'missing'} cannot be read" in result.stderr
+    assert "OPENAI_API_KEY: is set, and " in result.stderr
 
 
 def test_a_flag_before_the_command_is_sent_behind_it() -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from recollect_server.settings import Settings, WrongSettings
+from recollect_server.settings.environment import take_secrets
 from recollect_server.settings.values import duration_text
 
 OF_FOLDER = ("data_dir", "store", "space")
@@ -66,6 +67,8 @@ def _with_settings(command: F, listed: tuple[str, ...]) -> F:
 
 def load_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     """Return the settings in force. End the command with the names of the wrong ones."""
+    if problems := take_secrets():
+        raise click.ClickException("wrong secrets:\n" + "\n".join(problems))
     try:
         return Settings.load(
             config, {name: value for name, value in flags.items() if value is not None}

@@ -21,7 +21,7 @@ from recollect_server.cli.options import NamedPath, load_settings, with_settings
 from recollect_server.domain import endpoints
 from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.text import counted
-from recollect_server.settings import Settings
+from recollect_server.settings import Settings, unread
 from recollect_server.transport.listening import CannotListen
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # as malloc.h numbers them
@@ -39,6 +39,8 @@ _STOPS = {signal.SIGINT, signal.SIGTERM}
 def serve(config: Path | None, while_locked: Path | None, **flags: Any) -> None:
     """Start the server."""
     settings = load_settings(config, flags)
+    for line in unread(settings):
+        say(f"Note: {line}.", sys.stderr)
     _give_memory_back()
     # Blocked here and in every thread started later, and waited for below. A handler that sets an
     # event would wait for ever if it came while this thread held the event's lock.

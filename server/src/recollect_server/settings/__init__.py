@@ -551,9 +551,31 @@ class Settings(BaseSettings):
 _EXPECTED = "write a name and its value in each line, as `threads: 32` (recollect-server config prints such a file)"
 
 
+SYSTEM_FILE = Path("/etc/recollect/recollect.yaml")
+"""The file that the unit of systemd names."""
+
+
 def own_file(data_dir: Path) -> Path:
     """Return the file of settings that a server makes if it was started without one."""
     return data_dir / "recollect.yaml"
+
+
+def unread(settings: Settings) -> list[str]:
+    """Return a sentence for each file of settings that somebody may have meant and that is not
+    read, and for what the file names that is set elsewhere.
+    """
+    origin = settings.origin
+    lines = []
+    for file in (own_file(settings.data_dir), Path("recollect.yaml"), SYSTEM_FILE):
+        if file.is_file() and not (origin.file and file.samefile(origin.file)):
+            instead = f"{origin.file} is" if origin.file else "name it with --config"
+            lines.append(f"{file} is not read: {instead}")
+    hidden = sorted(it for it in origin.in_file if origin.source(it) is not Source.FILE)
+    if hidden:
+        lines.append(
+            f"{', '.join(hidden)} in {origin.file} do not count: a flag or the environment sets them"
+        )
+    return lines
 
 
 def _own_file(flags: Mapping[str, Any]) -> Path | None:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Collection
+from pathlib import Path
 
 PREFIX = "RECOLLECT_"
 """The beginning of each name."""
@@ -14,6 +15,8 @@ _OTHERS = {
 """Names after the prefix that are no settings: clients read or set most, tests set KILL_AT, and the
 keys of backups are never on a command line or in a list of settings.
 """
+_SECRETS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PGPASSWORD")
+"""Variables that libraries read secrets from; none is a setting, which calls could list."""
 _KUBERNETES = re.compile(
     r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)",
     re.ASCII,
@@ -36,6 +39,28 @@ def nearest_name(name: str, settings: Collection[str]) -> str:
     import difflib  # imported only for an error
 
     return next(iter(difflib.get_close_matches(name, settings, 1)), "")
+
+
+def take_secrets() -> list[str]:
+    """Put secrets that stand in files into their variables, and return what is wrong with them.
+
+    A file is named by the variable with `_FILE` behind it, or is a credential of systemd with the
+    variable's name (LoadCredential).
+    """
+    problems = []
+    for name in _SECRETS:
+        named, credentials = os.environ.get(f"{name}_FILE"), os.environ.get("CREDENTIALS_DIRECTORY")
+        path = Path(named) if named else Path(credentials or os.devnull) / name
+        if not named and not path.is_file():
+            continue
+        if name in os.environ:
+            problems.append(f"{name}: is set, and {path} has one too: leave out one of them")
+            continue
+        try:
+            os.environ[name] = path.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            problems.append(f"{name}: {path} cannot be read ({error}): let this user read it")
+    return problems
 
 
 def unknown_names(settings: Collection[str]) -> list[str]:
