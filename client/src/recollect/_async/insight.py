@@ -134,7 +134,7 @@ class Insight:
         >>> async for topic in client.insight.list_topics(query="disk"):
         ...     print(topic.label, topic.conversations, topic.last_use_time)
         """
-        return self._invoker.iterate(calls.list_topics(query, page_size, None), timeout)
+        return self._invoker.iterate(calls.LIST_TOPICS(query=query, page_size=page_size), timeout)
 
     async def list_topics_page(
         self,

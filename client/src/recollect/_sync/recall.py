@@ -235,7 +235,7 @@ class Recall:
         >>> for move in client.recall.list_tier_transitions(conversation.id):
         ...     print(move.from_tier, move.to_tier, move.reason)
         """
-        call = context_calls.list_tier_transitions(conversation_id, page_size, None)
+        call = calls.LIST_TIER_TRANSITIONS(conversation_id=conversation_id, page_size=page_size)
         return self._invoker.iterate(call, timeout)
 
     def list_tier_transitions_page(
