@@ -116,6 +116,44 @@ def test_words_of_one_character_are_found_within_a_question(
     assert mark in marked(answer.hits[0].snippet)
 
 
+def test_a_text_is_found_and_marked_however_its_characters_are_written(service: Service) -> None:
+    written = [
+        ("予約番号は１２３４５６７です", "1234567", ["１２３４５６７"]),
+        ("ｶﾀｶﾅ で入力", "カタカナ", ["ｶﾀｶﾅ"]),
+        ("the of\ufb01ce \ufb02oor plan", "office floor", ["of\ufb01ce", "\ufb02oor"]),
+        ("code ＡＢＣ１２３ ok", "ABC123", ["ＡＢＣ１２３"]),
+        ("order 7654321 sent", "７６５４３２１", ["7654321"]),
+        ("Die Ver\u00adsiche\u00adrungspolice", "Versicherungspolice", ["Ver\u00adsiche\u00adrungspolice"]),
+        ("the pass\u200bword hint", "password", ["pass\u200bword"]),
+        ("so 25° and Zoë™ it is", "zoe", ["Zoë"]),
+        ("Great job 🎉🥹see you", "🥹", ["🥹"]),
+        ("Well done 👍🏽 indeed", "👍", ["👍"]),
+        ("می\u200cخواهم بروم", "خواهم", ["خواهم"]),
+    ]  # fmt: skip
+    conversations = [service.conversation_of(text) for text, _, _ in written]
+    for conversation, (text, query, marks) in zip(conversations, written, strict=True):
+        hit = service.search(query).hits[0]
+        assert (hit.conversation_id, marked(hit.snippet)) == (conversation, marks), text
+
+
+def test_a_code_is_found_with_and_without_its_separators(service: Service) -> None:
+    texts = ["We decided in ADR-016 to mirror it.", "Serial E619-1609 is broken.", "On Windows 10",
+             "ADR-017 is about logs.", "It was COVID19"]  # fmt: skip
+    conversations = dict(zip(texts, map(service.conversation_of, texts), strict=True))
+    for query, at in (("ADR016", 0), ("E6191609", 1), ("windows10", 2), ("covid-19", 4)):
+        assert service.found(query)[0] == conversations[texts[at]], query
+
+
+def test_a_word_that_nobody_wrote_is_found_in_near_spellings(service: Service) -> None:
+    classes = service.conversation_of("The agility classes start on Monday")
+    dog = service.conversation_of("Вчера вечером мы долго говорили про эту большую собаку")
+    service.conversation_of("Something else about Martin")
+    for query, conversation in (("agilty clases", classes), ("agiltiy", classes), ("сабаку", dog)):
+        assert service.found(query)[0] == conversation, query
+    assert marked(service.search("agilty").hits[0].snippet) == ["agility"]
+    assert service.found("marzzin") == service.found("clues") == []  # two slips away
+
+
 def test_hindi_words_are_whole_and_not_their_consonants(service: Service) -> None:
     conversation = service.conversation_of("किताब मेज़ पर रखी है")
     service.conversation_of("वह काम तब करेगा")
@@ -134,23 +172,6 @@ def test_a_hindi_word_is_found_and_marked_in_its_other_spelling(
     hits = service.search(other).hits
     assert [hit.conversation_id for hit in hits] == [conversation]
     assert marked(hits[0].snippet) == [spelling]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_made_anew"),
-    [("कल मैंने हिन्दी की किताब पढ़ी", True), ("Die Zahnärzte haben neue Termine", False)],
-)
-def test_an_index_with_hindi_of_a_version_with_two_spellings_is_made_anew(
-    service: Service, server: RunningServer, text: str, is_made_anew: bool
-) -> None:
-    service.conversation_of(text)
-    server.stop()
-    step = next(it for it in MIGRATIONS if it.__name__ == "_spellings_of_hindi")
-    with apsw.Connection(str(server.folder / INDEX)) as connection:
-        step(connection)
-    connection.close()
-    verified = run("verify", "--data-dir", server.data_dir)
-    assert ("before Hindi was indexed in one spelling" in verified.stdout) is is_made_anew
 
 
 def test_notes_are_found_in_the_forms_of_their_language(service: Service) -> None:
@@ -172,16 +193,16 @@ def test_deleting_a_message_takes_its_stems_along(service: Service, server: Runn
     assert sorted(terms) == ["els", "noth"]
 
 
-def test_an_index_of_a_version_without_stems_is_made_anew(
+def test_an_index_of_a_version_with_words_in_another_form_is_made_anew(
     service: Service, server: RunningServer, start_server: Start, connect: Connect
 ) -> None:
     conversation = service.conversation_of("Die Zahnärzte haben mir zwei neue Termine gegeben")
     server.stop()
-    step = next(it for it in MIGRATIONS if it.__name__ == "_words_by_language")
+    step = next(it for it in MIGRATIONS if it.__name__ == "_words_anew")
     with apsw.Connection(str(server.folder / INDEX)) as connection:
         step(connection)
     connection.close()
-    reason = "an earlier version made it, before words had the forms of their language"
+    reason = "an earlier version made it, with words in another form"
     verified = run("verify", "--data-dir", server.data_dir)
     assert f"index: {reason}: the next start makes it anew\n" in verified.stdout
     again = connect(start_server())

@@ -4,7 +4,6 @@ plainly right.
 
 import json
 import string
-import unicodedata
 from datetime import timedelta
 from itertools import groupby
 from typing import Any
@@ -29,7 +28,14 @@ from recollect_server.domain.deadline import UNLIMITED
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.domain.snippets import END, LENGTH, START, Passages, plain
-from recollect_server.domain.text import UNSPACED_RUN, pairs, segment, sentences
+from recollect_server.domain.text import (
+    UNSPACED_RUN,
+    normal_form,
+    pairs,
+    places_of_form,
+    segment,
+    sentences,
+)
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.analysis import tokens
@@ -260,15 +266,26 @@ def test_the_pairs_of_a_run_hold_every_two_neighbours_and_the_last_character(run
 @given(TEXT)
 @settings(max_examples=examples(300))
 def test_segmenting_loses_nothing_and_leaves_spaced_scripts_alone(text: str) -> None:
-    composed = unicodedata.normalize("NFC", text)
+    form = normal_form(text)
     cut = segment(text)
-    if not UNSPACED_RUN.search(composed):
-        assert cut == composed
+    if not UNSPACED_RUN.search(form):
+        assert cut == form
     # The first character of every piece of a run, put together, is the run again.
     rebuilt = UNSPACED_RUN.sub(lambda run: run.group()[0], cut)
-    runs = groupby(composed, lambda character: bool(UNSPACED_RUN.match(character)))
+    runs = groupby(form, lambda character: bool(UNSPACED_RUN.match(character)))
     for expected in [" ".join(part) if is_run else "".join(part) for is_run, part in runs]:
         assert expected in rebuilt
+
+
+@given(TEXT)
+@settings(max_examples=examples(300))
+def test_every_character_of_the_normal_form_comes_from_a_place_of_the_text(text: str) -> None:
+    form, places = places_of_form(text)
+    assert len(places) == len(form) + 1
+    assert [*places] == sorted(places)
+    for at, character in enumerate(form):  # of it alone, or composed with what is behind it
+        until = next((it for it in places[at:] if it > places[at]), len(text))
+        assert character in f" {normal_form(text[places[at] : until])}", (text, at)
 
 
 @given(UNSPACED, st.data())

@@ -92,7 +92,12 @@ def test_who_leaves_a_conversation_has_notes_taken_of_it(stage: Stage, window: B
     ).id
     page = window.tab(f"/c/{left}", ".message")
     bodies: list[bytes] = []
-    page.on("request", lambda it: it.url.endswith("/Switch") and bodies.append(it.post_data_buffer))
+
+    def note(request: Any) -> None:
+        if request.url.endswith("/Switch"):
+            bodies.append(request.post_data_buffer)
+
+    page.on("request", note)
     for other in (elsewhere, following, elsewhere):
         visit(page, f"/c/{other}")
         page.wait_for_selector(f"[data-selected=true] #row-{other}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.languages import ENGLISH, guess_language
-from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN
+from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN, normal_form, places_of_form
 
 START, END = "\ue000", "\ue001"
 """Around a match. From the private use area: a text that has them loses them in its snippet."""
@@ -98,7 +98,7 @@ class Passages:
         DeadlineExceeded.
         """
         most = len(self.stems) + len(self.prefixes)
-        language = ENGLISH if self.only_english else guess_language(text)
+        language = ENGLISH if self.only_english else guess_language(normal_form(text))
         # how many words, the chunk's matches, which is the first one shown
         best: tuple[int, list[Match], int] | None = None
         own = _OWN
@@ -141,20 +141,22 @@ class Passages:
         """Return where a text matches, in order, none overlapping."""
         if text.isascii() and language in _ENGLISH:
             return [match for match in self._likely(text) if match[2] in self.stems]
-        place = _characters(text)
+        form, places = places_of_form(text)
+        spaced = UNSPACED_RUN.sub(lambda run: " " * len(run[0]), form)
+        place = _characters(spaced)
         matches = [
-            (place(first), place(last), stem)
-            for first, last, stem in self.tokenise(text, language)
+            (places[place(first)], places[place(last)], stem)
+            for first, last, stem in self.tokenise(spaced, language)
             if stem in self.stems
         ]
-        for run in UNSPACED_RUN.finditer(text):
+        for run in UNSPACED_RUN.finditer(form):
             characters = run.group()
             for index in range(len(characters)):
                 pair = characters[index : index + 2]
                 if (pair in self.stems and len(pair) == 2) or characters[index] in self.prefixes:
-                    length = 2 if pair in self.stems else 1
+                    length = len(pair) if pair in self.stems else 1
                     first = run.start() + index
-                    matches.append((first, first + length, pair))
+                    matches.append((places[first], places[first + length], pair))
         apart: list[Match] = []
         for first, last, stem in sorted(matches):
             if apart and first < apart[-1][1]:

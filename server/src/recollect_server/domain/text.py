@@ -13,6 +13,8 @@ Chinese words are.
 
 import re
 import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache
 
 # Han, Hiragana, Katakana, Hangul, Bopomofo, their extensions and half-width forms; Thai, Lao,
 # Khmer, Myanmar.
@@ -42,6 +44,33 @@ _UNDECOMPOSED = dict(zip("ıłŁøØ’ʼ", "illoo''", strict=True))
 _BASES = {it: unicodedata.normalize("NFD", it.lower())[0] for it in _MARKED} | _UNDECOMPOSED
 _FOLDING = str.maketrans({chr(code): chr(code).lower() for code in range(0x41, 0x5B)} | _BASES)
 
+# Characters that are written alike. Other signs would stick to the words beside them: `20°`.
+_INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef"
+_EMOJI = "\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001f0ff\U0001f1e6-\U0001faff"
+_SIGNS = (
+    "\u00a6\u00a9\u00ae\u00b0\u2100\u2101\u2103-\u2106\u2108\u2109\u2114\u2117\u2118\u211e-\u2123"
+    "\u2190-\u22ff\u2400-\u25ff\u2800-\u2aff\uffe8-\uffee\ufffc\ufffd"
+)
+_DASHES = "\u02d7\u058a\u2010-\u2015\u2043\u2212\ufe58\ufe63\uff0d"
+_QUOTES = "\u02b9\u02bb\u02bc\u2018-\u201b\u2032\uff07"
+_DOUBLE_QUOTES = "\u00ab\u00bb\u201c-\u201f\u2033\uff02"
+
+
+def _characters(ranges: str) -> Iterator[str]:
+    for it in re.finditer("(.)(?:-(.))?", ranges):
+        yield from map(chr, range(ord(it[1]), ord(it[2] or it[1]) + 1))
+
+
+_UNIFIED = str.maketrans(
+    dict.fromkeys(_characters(_INVISIBLE))
+    | {it: f" {it} " for it in _characters(_EMOJI)}
+    | dict.fromkeys(_characters(_SIGNS), " ")
+    | dict.fromkeys(_characters(_DASHES), "-")
+    | dict.fromkeys(_characters(_QUOTES), "'")
+    | dict.fromkeys(_characters(_DOUBLE_QUOTES), '"')
+)
+_AFTER_ARABIC = re.compile("(?<=[\u0600-\u06ff])\u200c")
+"""Zero-width non-joiner, between the parts of a Persian word: each is a word of the index."""
 _LINE_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters, and those that begin a new line or paragraph."""
 _JOINERS = "\u200c\u200d"  # invisible, and part of how Persian words and many emoji are spelt
@@ -111,12 +140,42 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def composed(text: str) -> str:
-    """Return the text with every character in its composed form (NFC).
+def normal_form(text: str) -> str:
+    """Return the text in the one form in which it is indexed, asked and compared.
 
-    Some systems write `が`, `서` or `ế` as two or three characters.
+    NFKC: some systems write `が`, `서` or `ế` as two or three characters, half-width or full-width;
+    PDFs have ligatures. Invisible characters of pasted text would divide words. Dashes and
+    quotation marks are written alike, and an emoji is a word of its own.
     """
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", _AFTER_ARABIC.sub(" ", text).translate(_UNIFIED))
+
+
+def places_of_form(text: str) -> tuple[str, Sequence[int]]:
+    """Return the text in `normal_form`, and where in the text each of its characters and its end
+    come from.
+    """
+    form = normal_form(text)
+    if form == text:
+        return form, range(len(text) + 1)
+    parts: list[str] = []
+    places: list[int] = []
+    for cluster in _clusters().finditer(text):
+        parts.append(normal_form(cluster[0]))
+        places += [cluster.start()] * len(parts[-1])
+        if len(parts[-1]) > 1 and parts[-1][-1] == " ":  # behind an emoji
+            places[-1] = cluster.end()
+    return "".join(parts), [*places, len(text)]
+
+
+@cache
+def _clusters() -> re.Pattern[str]:
+    """Return what matches a character with those that compose with it, or are left out behind it:
+    vowels of Hangul, half-width voiced marks, and all marks.
+    """
+    marks = (it for it in map(chr, range(0x300, 0xFE30)) if unicodedata.category(it)[0] == "M")
+    return re.compile(f"(?s).[{_INVISIBLE}\u1160-\u11ff\uff9e-\uffdc{''.join(marks)}]*")
 
 
 def folded(text: str) -> str:
@@ -132,15 +191,15 @@ def folded(text: str) -> str:
 
 
 def segment(text: str) -> str:
-    """Return the composed text with every run of an unspaced script cut into pairs."""
+    """Return a text in normal form with every run of an unspaced script cut into pairs."""
     if text.isascii():
         return text
-    return UNSPACED_RUN.sub(lambda run: f" {' '.join(pairs(run.group()))} ", composed(text))
+    return UNSPACED_RUN.sub(lambda run: f" {' '.join(pairs(run.group()))} ", normal_form(text))
 
 
 def runs(text: str) -> list[str]:
-    """Return the runs of unspaced scripts in a text, composed."""
-    return UNSPACED_RUN.findall(composed(text))
+    """Return the runs of unspaced scripts in a text, in normal form."""
+    return UNSPACED_RUN.findall(normal_form(text))
 
 
 def pairs(run: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recollect_server.domain.languages import ASKER_WORDS, STOP_WORDS
-from recollect_server.domain.text import UNSPACED_RUN, pairs, runs
+from recollect_server.domain.text import UNSPACED_RUN, normal_form, pairs, runs
 from recollect_server.domain.time import DAY
 
 _WORD = re.compile(r"\w+")
@@ -45,7 +45,7 @@ def words_of(text: str) -> frozenset[str]:
     """Return the lower-cased words of a text without stop words; of scripts without spaces, pairs
     of characters.
     """
-    words = {word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS}
+    words = {word for word in _WORD.findall(normal_form(text).lower()) if word not in STOP_WORDS}
     return (
         frozenset(words.union(*(pairs(run) for run in runs(text))))
         if not text.isascii()

@@ -38,7 +38,6 @@ from recollect_server.domain.ids import is_conversation_id, is_escalation_id, ne
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, Passages, plain
-from recollect_server.domain.text import composed
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.space.requests import key_of
@@ -507,11 +506,11 @@ def _snippet(passages: Passages, message: ExternalMessage) -> str:
     """Return the part of a message that has the words; its subject goes before a text that has none
     of them.
     """
-    content = composed(message.text)
+    content = message.text
     if (passage := passages.best(content)) is not None:
         return passage.rendered(content)
     mail = message.origin.email
-    content = composed(f"{mail.subject}\n{message.text}" if mail and mail.subject else message.text)
+    content = f"{mail.subject}\n{message.text}" if mail and mail.subject else message.text
     passage = passages.best(content[:CHUNK])
     return passage.rendered(content) if passage else opening_of(plain(content))
 

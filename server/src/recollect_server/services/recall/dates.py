@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from recollect_server.domain.languages import STOP_WORDS, guess_language, question_stop_words
-from recollect_server.domain.text import UNSPACED_RUN, composed, folded
+from recollect_server.domain.text import UNSPACED_RUN, folded, normal_form
 from recollect_server.services.recall.date_languages import ASKING, LANGUAGES, languages_of
 from recollect_server.services.recall.date_ranges import ONE_DAY, WEEK, Range
 from recollect_server.services.recall.date_readers import (
@@ -49,7 +49,7 @@ class Mention:
 
     first: int
     last: int
-    """End of its words in the composed question (NFC), excluded."""
+    """End of its words in the question in normal form, excluded."""
     begin: float
     end: float
     """Its first moment and one past its last, in milliseconds since 1970."""
@@ -65,7 +65,7 @@ def read_dates(question: str, now: int, newest: int | None = None) -> tuple[Ment
     `now` is the time of asking, in milliseconds. A month or day without a year is the last one that
     began before it; where the history ended long before, at `newest`, the last one before that.
     """
-    text = composed(question[:_READ])
+    text = normal_form(question[:_READ])
     plain = folded(text)
     languages = languages_of(plain)
     if not languages and not _has_figures(plain) and not EASTERN.search(plain):
@@ -90,7 +90,7 @@ def asks_only_of_dates(question: str, dates: Sequence[Mention], now: int) -> boo
     """
     if not dates or not asks_of_dates(question) or any(it.end > now for it in dates):
         return False
-    text = composed(question)
+    text = normal_form(question)
     rest = _without(text, dates)
     if UNSPACED_RUN.search(rest):
         return False  # no words to look at one by one
@@ -101,7 +101,7 @@ def asks_only_of_dates(question: str, dates: Sequence[Mention], now: int) -> boo
 
 def days_named(question: str, dates: Sequence[Mention]) -> list[str]:
     """Return the words of each day that a question names by its date: "13 October"."""
-    text = composed(question)
+    text = normal_form(question)
     one_day = ONE_DAY / _MILLISECOND
     return [
         text[it.first : it.last]
@@ -117,7 +117,7 @@ def without_dates(question: str, dates: Sequence[Mention]) -> str:
     """
     if not asks_of_dates(question):
         return question
-    return _without(composed(question), [it for it in dates if it.is_relative])
+    return _without(normal_form(question), [it for it in dates if it.is_relative])
 
 
 def _without(text: str, dates: Sequence[Mention]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.text import composed
+from recollect_server.domain.text import normal_form
 from recollect_server.services.recall.dates import Mention
 from recollect_server.storage.index.postings import KeywordScores
 from recollect_server.storage.index.search import Search
@@ -35,11 +35,13 @@ _WORD = re.compile(r"[^\W_]+")
 _CHANGE = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _NUMBER = re.compile(
     r"(?<![\w@.-])(?:[^\W\d_]{2}\d{2}(?:[ -]?[^\W_]{4}){2,7}(?:[ -]?[^\W_]{1,4})?"
-    r"|[(+]{0,2}(?:[^\W\d_]{1,4}-?)?\d+(?:[ \u00a0\u202f()/.-]{1,3}\d+)*)(?![\w@])"
+    r"|[(+]{0,2}(?:[^\W\d_]{1,8}-?)?\d+(?:[ \u00a0\u202f()/.-]{1,3}\d+)*)(?![\w@])"
 )
-"""An IBAN, or figures with what may stand between them."""
-_LEAST_CODE, _MOST_CODE = 7, 34
-"""Letters and figures of a number that is looked for in other spellings."""
+"""An IBAN, or figures with what may stand between them, behind letters or not."""
+_LEAST_NUMBER, _LEAST_MIXED, _MOST_CODE = 7, 4, 34
+"""Characters of a number, and of a code that begins with letters, that is looked for in other
+spellings.
+"""
 _ALL_CODES = 64
 """Letters and figures of all such numbers of a question: each is hundreds of looks at the index."""
 _YEAR = re.compile(r"[12]\d{3}")
@@ -52,7 +54,7 @@ def identifiers_of(question: str, dates: Iterable[Mention] = ()) -> list[tuple[s
     """Return the words of each identifier in a question, in small letters; none of a question with
     more than `_MOST`. Those of its `dates` are none.
     """
-    text = composed(question[:_READ])
+    text = normal_form(question[:_READ])
     identifiers: dict[tuple[str, ...], None] = {}
     for run in _RUN.finditer(text):
         if any(it.first <= run.start() and run.end() <= it.last + 1 for it in dates):
@@ -78,8 +80,9 @@ def _is_code(word: str) -> bool:
 def otherwise_spelled(
     search: Search, text: str, dates: Iterable[str]
 ) -> tuple[str, list[tuple[str, ...]]]:
-    """Return a question with its long numbers as messages write them, and the words of each that is
-    written otherwise there: "+4934122" may be "+49 341 22", and an IBAN has its blanks or not.
+    """Return a question with its long numbers and its codes as messages write them, and the words
+    of each that is written otherwise there: "+4934122" may be "+49 341 22", "ADR016" may be
+    "ADR-016", and an IBAN has its blanks or not.
 
     The words of `dates` are no such numbers, and those of a text with more than `_MOST` numbers, or
     behind `_ALL_CODES` characters of them, are left as they are. Raises IndexUnavailable.
@@ -95,8 +98,8 @@ def otherwise_spelled(
         nonlocal left
         words = tuple(it.lower() for it in _WORD.findall(run[0]))
         code = "".join(words)
-        is_number = _LEAST_CODE <= len(code) <= _MOST_CODE and sum(map(str.isdecimal, code)) >= 4
-        if not is_number or any(run[0] in it or it in run[0] for it in days):
+        least = _LEAST_MIXED if code[:1].isalpha() else _LEAST_NUMBER
+        if not least <= len(code) <= _MOST_CODE or any(run[0] in it or it in run[0] for it in days):
             return run[0]
         if len(code) > left:
             return run[0]

@@ -14,7 +14,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.filters import Scope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.telemetry import Step, Telemetry
-from recollect_server.domain.text import composed, is_gibberish
+from recollect_server.domain.text import is_gibberish, normal_form
 from recollect_server.services.recall.candidates import LEAST, VECTOR_LEGS
 from recollect_server.services.recall.dates import (
     Mention,
@@ -126,9 +126,9 @@ def read(index: Index, request: Request) -> Query:
         and len(_said_then(index, scope, dates, 1)) > 0
         and not any(_is_spoken_of(index, it, scope, within) for it in days_named(text, dates))
     )
-    meant = "" if is_time else without_dates(text, dates)
+    meant = "" if is_time else normal_form(without_dates(text, dates))
     wording = "" if is_time else without_dates(request.query, of_whole)
-    spoken = composed(text)
+    spoken = normal_form(text)
     wording, spelled = otherwise_spelled(
         index.search, wording, (spoken[it.first : it.last] for it in dates)
     )

@@ -10,7 +10,6 @@ from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.snippets import LENGTH, Passages, passage_at, plain
-from recollect_server.domain.text import composed
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
@@ -91,23 +90,14 @@ class Showing:
         """
         name = (conversation_id, message.sequence)
         if name not in self._shown:
-            self._shown[name] = self._snippet(
-                message_id(number, message.sequence), composed(message.content)
-            )
+            self._shown[name] = self._snippet(message_id(number, message.sequence), message.content)
         return self._shown[name]
 
     def notes(self, conversation: Conversation) -> str:
         """Return the part of the abbreviation with the most of the words, or the title or the
         topics if only those have any.
         """
-        texts = [
-            composed(text)
-            for text in (
-                conversation.abbreviation,
-                conversation.title,
-                ", ".join(conversation.topics),
-            )
-        ]
+        texts = conversation.abbreviation, conversation.title, ", ".join(conversation.topics)
         for text in texts:
             if passage := self._passages.best(text):
                 return passage.rendered(text)

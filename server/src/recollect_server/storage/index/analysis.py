@@ -6,6 +6,7 @@ cannot do is done to the text before it gets it, by the language that the text i
 - every word is stemmed by the language's Snowball stemmer, and a marker word names the language, so
   that a question knows which languages to stem its words in;
 - runs of scripts without spaces become pairs of characters (`domain.text.segment`);
+- the text is put into normal form (`domain.text.normal_form`), as the question is;
 - letters that have no accent to take off (`ł`, `ø`, `ß`) become plain ones.
 
 English messages, and those whose language nothing tells, are taken as they are. The form depends on
@@ -19,9 +20,10 @@ import apsw
 import Stemmer
 
 from recollect_server.domain.languages import guess_language
-from recollect_server.domain.text import UNSPACED_RUN, composed, segment
+from recollect_server.domain.text import UNSPACED_RUN, normal_form, segment
 
-_CATEGORIES = "L* N* Co Mn Mc"  # the last two: vowel signs, which are letters in Hindi
+# marks: vowel signs are letters in Hindi; symbols: emoji, which `normal_form` sets apart
+_CATEGORIES = "L* N* Co Mn Mc So"
 TOKENIZER = f"porter unicode61 categories '{_CATEGORIES}'"
 """The index's tokenizer, as the statement that makes a table has it."""
 _ARGUMENTS = ["unicode61", "categories", _CATEGORIES]
@@ -73,8 +75,6 @@ _PLAIN = {
         strict=True,
     )
 } | {code: unicodedata.normalize("NFD", chr(code))[0] for code in range(0x1E00, 0x1EFA)}
-# Marks that say how the emoji before them is drawn would be words.
-_PLAIN |= {0xFE0E: " ", 0xFE0F: " "}
 _CHANGED = re.compile(f"[{''.join(map(chr, _PLAIN))}]")
 _LONGEST_STEMMED = 1000
 """Letters of a word that is stemmed. Some stemmers take time that grows with the square of a word's
@@ -88,7 +88,7 @@ Word = tuple[int, int, str]
 
 def indexed_form(text: str) -> str:
     """Return a text as the index takes it."""
-    text = composed(text)
+    text = normal_form(text)
     language = guess_language(text)
     if language in STEMMERS:
         return f"{plain_form(stemmed(text, language))} {MARKER}{language}0"
@@ -97,7 +97,7 @@ def indexed_form(text: str) -> str:
 
 def plain_form(text: str) -> str:
     """Return a text that is not stemmed, such as a name, as the index takes it."""
-    return segment(_plain(text)).replace("\0", " ").replace(MARKER, " ")
+    return segment(_plain(normal_form(text))).replace("\0", " ").replace(MARKER, " ")
 
 
 def stemmed(text: str, language: str) -> str:
@@ -147,7 +147,9 @@ def tokens(connection: apsw.Connection, text: bytes) -> list[Word]:
 
 
 def words_of(connection: apsw.Connection, text: str, language: str) -> list[Word]:
-    """Return the words of a text in a language, with the stems that the index has of them."""
+    """Return the words of a text in normal form in a language, with the stems that the index has of
+    them.
+    """
     data = text.encode()
     words = tokens(connection, data)
     stems = language in STEMMERS
@@ -160,7 +162,7 @@ def words_of(connection: apsw.Connection, text: str, language: str) -> list[Word
             if not stems and spelt.isascii():
                 stem_of[spelt] = stem
                 continue
-            word = composed(spelt.decode())
+            word = spelt.decode()
             form = stemmed(word, language) if stems else _plain(word)
             stem_of[spelt] = stem_of_form(connection, form)
     return [(start, end, stem_of[data[start:end]]) for start, end, _ in words]

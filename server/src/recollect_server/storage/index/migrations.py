@@ -16,7 +16,7 @@ from recollect_server.domain.conversation_names import REQUEST, name_of, shorten
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.text import sentences
 from recollect_server.storage.index import activity_tables
-from recollect_server.storage.index.analysis import HINDI, MARKER, TOKENIZER
+from recollect_server.storage.index.analysis import TOKENIZER
 from recollect_server.storage.index.columns import (
     REQUESTS,
     load_texts,
@@ -368,15 +368,15 @@ def _wordless(connection: apsw.Connection) -> None:
     """)
 
 
-def _words_by_language(connection: apsw.Connection) -> None:
-    """Make the tables of words anew for the forms of `analysis`. An index with messages is made
-    anew as a whole by this start: their texts are in the transcripts.
+def _words_anew(connection: apsw.Connection) -> None:
+    """Make the tables of words anew, for the form of texts in `analysis` has changed. An index with
+    messages is made anew as a whole by this start: their texts are in the transcripts.
     """
     query = "SELECT EXISTS(SELECT 1 FROM messages) OR EXISTS(SELECT 1 FROM external_messages)"
     if connection.execute(query).get:
         connection.execute(
             "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)",
-            ("an earlier version made it, before words had the forms of their language",),
+            ("an earlier version made it, with words in another form",),
         )
         return
     for name in ("turns", "external"):
@@ -389,21 +389,6 @@ def _words_by_language(connection: apsw.Connection) -> None:
             CREATE VIRTUAL TABLE {name}_vocabulary USING fts5vocab({name}_fts, 'row');
             CREATE VIRTUAL TABLE {name}_occurrences USING fts5vocab({name}_fts, 'instance');
         """)
-
-
-def _spellings_of_hindi(connection: apsw.Connection) -> None:
-    """Have an index with words of Hindi made anew: they are indexed in one spelling now."""
-    marker = f"{MARKER}{HINDI}0"
-    query = (
-        "SELECT EXISTS(SELECT 1 FROM turns_occurrences WHERE term = ?1)"
-        " OR EXISTS(SELECT 1 FROM external_occurrences WHERE term = ?1)"
-        " OR EXISTS(SELECT 1 FROM notes_words WHERE stem BETWEEN '\u0900' AND '\u097f')"
-    )
-    if connection.execute(query, (marker,)).get:
-        connection.execute(
-            "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)",
-            ("an earlier version made it, before Hindi was indexed in one spelling",),
-        )
 
 
 def _freed_requests(connection: apsw.Connection) -> None:
@@ -537,11 +522,11 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _note_records,
     activity_tables.add_tables,
     _note_refusals,
-    _words_by_language,
+    _words_anew,  # in the forms of their language
     _archive,
     _forks,
     _wordless,
-    _spellings_of_hindi,
+    _words_anew,  # Hindi in one spelling
     _freed_requests,
     _requests_used_again,
     _participants_by_key,
@@ -549,6 +534,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _deliveries_of_parties,
     _names,
     _splits,
+    _words_anew,  # in normal form, with emoji
 )
 
 

@@ -7,6 +7,8 @@ row is changed and then deleted, FTS5 may leave the words in its segments, even 
 """
 
 import math
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -23,7 +25,7 @@ from recollect_server.domain.languages import (
     guess_language,
     question_stop_words,
 )
-from recollect_server.domain.text import composed, pairs, runs, segment, single_words
+from recollect_server.domain.text import normal_form, pairs, runs, segment, single_words
 from recollect_server.storage.index.analysis import (
     MARKER,
     MARKER_END,
@@ -68,6 +70,16 @@ everyday words are common whatever the store.
 _LONGEST_PART, _MOST_PARTS, _MOST_WAYS = 8, 9, 60
 _COMMON_PART = 1000  # messages that have a word which is not looked for beside other such words
 _TITLE, _TOPICS, _ABBREVIATION = 3, 2, 1  # what a word counts in each
+# of a question: words that are looked for in near spellings, of these spellings
+_MOST_MISSPELT, _MOST_NEAR = 2, 3
+_MISSPELT = re.compile(r"[^\W\d_]{5,16}")
+"""A word that may be misspelt: of a shorter one too many others are near."""
+_LETTERS = {
+    "LATIN": "abcdefghijklmnopqrstuvwxyz",
+    "CYRILLIC": "абвгдежзийклмнопрстуфхцчшщъыьэюя",
+    "GREEK": "αβγδεζηθικλμνξοπρστυφχψω",
+}
+"""Letters that a near spelling may have, by script: those that are left when accents are."""
 _LAST = "\U0010ffff"  # behind all that begin with a prefix
 
 Entry = tuple[str, int]
@@ -142,6 +154,8 @@ class Term:
     """Number of messages that have it."""
     is_stop: bool = False
     """It is a stop word of the query's language."""
+    is_near: bool = False
+    """It is a near spelling of a word that nobody wrote."""
 
     @property
     def is_common(self) -> bool:
@@ -198,9 +212,19 @@ def choose_terms(
     languages = _languages(connection, tables)
     words, is_whole = _terms(connection, query, languages)
     frequencies, occurring = _frequencies(connection, words, tables)
+    there = {
+        term.word
+        for term, frequency in zip(words, frequencies, strict=True)
+        if frequency is not None or term.stem in occurring
+    }
+    missing = {it.word: None for it in words if it.word not in there}
+    near: list[Term] = []
+    if len(missing) >= len(there):  # else the others find it: near spellings take 6 ms a word
+        near = _near_spellings(connection, [*missing], languages, tables)
+    frequencies += _frequencies(connection, near, tables)[0]
     terms = [
         (frequency, term)
-        for term, frequency in zip(words, frequencies, strict=True)
+        for term, frequency in zip([*words, *near], frequencies, strict=True)
         if frequency is not None
     ]
     terms.sort(key=lambda it: (it[0], it[1].stem))
@@ -218,8 +242,41 @@ def choose_terms(
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
         )
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
-    weighed, rarities = _weighed(words, chosen, occurring, total_messages, is_whole)
+    said = [it for it in chosen if not it.is_near]
+    weighed, rarities = _weighed(words, said, occurring, total_messages, is_whole)
+    weighed = replace(weighed, telling=weighed.telling + len({it.word for it in near}))
     return QueryTerms(chosen, weighed, rarities, only_english=not languages)
+
+
+def _near_spellings(
+    connection: apsw.Connection, missing: list[str], languages: list[str], tables: WordTables
+) -> list[Term]:
+    """Return the words that messages have and that are one slip of the hand away from words which
+    no message has: a letter more, less or another, or two letters exchanged.
+    """
+    near: list[Term] = []
+    for word in [it for it in missing if _MISSPELT.fullmatch(it)][:_MOST_MISSPELT]:
+        spelt = [form for its in forms(_one_slip_away(word), languages) for form in its]
+        stems = dict(zip(stems_of_forms(connection, spelt), spelt, strict=True))
+        query = (
+            f"SELECT value FROM json_each(?) WHERE EXISTS"
+            f" (SELECT 1 FROM {tables.occurrences} WHERE term = value)"
+        )
+        rows = connection.execute(query, (orjson.dumps([*stems]).decode(),)).fetchall()
+        found = [str(stem) for (stem,) in rows[:_MOST_NEAR]]
+        near += [Term(word, stem, stems[stem], is_near=True) for stem in found]
+    return near
+
+
+def _one_slip_away(word: str) -> list[str]:
+    """Return the spellings that are one slip away. The first letter is seldom wrong."""
+    splits = [(word[:at], word[at:]) for at in range(1, len(word) + 1)]
+    letters = _LETTERS.get(unicodedata.name(word[0], "").split(" ")[0], "")
+    spelt = [f"{before}{after[1]}{after[0]}{after[2:]}" for before, after in splits if after[1:]]
+    spelt += [f"{before}{after[1:]}" for before, after in splits if after]
+    spelt += [f"{before}{it}{after}" for before, after in splits for it in letters]
+    spelt += [f"{before}{it}{after[1:]}" for before, after in splits if after for it in letters]
+    return spelt
 
 
 def spellings(
@@ -330,7 +387,7 @@ def _terms(
     """
     is_whole = len(query) <= MAX_TEXT
     query = query[:MAX_TEXT]
-    language = guess_language(composed(query))
+    language = guess_language(normal_form(query))
     stop_words = question_stop_words(language)
     text = segment(query).encode()
     stem_of: dict[str, str] = {}
