@@ -1,6 +1,10 @@
 """Embedding in fair turns: what is small and new does not wait behind what is large and old."""
 
 import re
+import threading
+import time
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -8,8 +12,9 @@ from recollect import Client
 from recollect_server.cli import commands
 from recollect_server.inference.embedder import Embedder, Piece
 from recollect_server.inference.workers import starves
-from recollect_server.services.recall.embedding_pace import pause_after
+from recollect_server.services.recall.embedding_pace import Pace, pause_after
 from recollect_server.services.recall.embedding_texts import parts_of
+from recollect_server.services.space.space import Space
 from recollect_server.storage.vectors import checking
 
 from tests.cases import each
@@ -116,3 +121,16 @@ def test_beside_appends_embedding_takes_a_third_of_a_thread_and_no_less_on_a_bus
     worked: float, processor: float, pause: float
 ) -> None:
     assert pause_after(worked, processor) == pytest.approx(pause)
+
+
+def test_a_turn_is_as_large_on_a_busy_machine_and_its_rate_counts_what_goes_between() -> None:
+    space = cast(Space, SimpleNamespace(index=SimpleNamespace(taken=lambda: (0, 0))))
+    pace, now = Pace(space, threading.Event()), time.monotonic()
+    size = pace.turn_bytes
+    pace.rest(9.0, 0.7)  # seconds, of which it had a processor
+    assert pace.adapt(9_000, now - 9, is_last=False) == pytest.approx(1_000, rel=0.1)
+    assert pace.turn_bytes == size
+    pace.rest(9.0, 1.4)
+    # As a turn of no time behind the one before, which other spaces' turns may part.
+    assert pace.adapt(9_000, time.monotonic() - 100, is_last=True) > 10_000
+    assert pace.turn_bytes == size // 2

@@ -10,6 +10,7 @@ import threading
 import time
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -293,3 +294,21 @@ print(loaded, memory())
     loaded, released = map(int, run.stdout.split())
     assert 100 < loaded < 215, "MiB; 250 with what loading leaves behind"
     assert released < 100, "MiB; 130 with what it leaves behind"
+
+
+def test_a_long_text_is_run_once_and_has_the_same_bytes_beside_others(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[tuple[int, int]] = []
+    run = Embedder._run
+
+    def counted(self: Embedder, model: Any, ids: Any, mask: Any) -> Any:
+        runs.append(ids.shape)
+        return run(self, model, ids, mask)
+
+    monkeypatch.setattr(Embedder, "_run", counted)
+    text = "a long walk by the river " * 12
+    alone = embedder.embed([text])
+    assert [rows for rows, _ in runs] == [1]
+    assert embedder.embed([text, text[25:], "short"])[0].tobytes() == alone[0].tobytes()
+    assert sum(rows for rows, _ in runs[1:]) == 4  # a short one stands in a batch of two

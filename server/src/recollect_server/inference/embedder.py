@@ -2,8 +2,8 @@
 
 A text is cut into pieces that the model can take, which overlap: nothing of it is left out. The
 vectors of the same text have the same bytes, whatever it is embedded with: a batch holds pieces of
-one padded length, and never one alone (the matrix product of a batch of one takes another path and
-rounds otherwise).
+one padded length, and a short piece is never alone in one (the matrix product of a batch of one
+takes another path and rounds otherwise). A long piece always is: with others it takes no less time.
 """
 
 import ctypes
@@ -33,6 +33,7 @@ PIECE = 254
 OVERLAP = 32
 """Word pieces that a piece has in common with the next one."""
 _STEP = 8  # lengths are padded to a multiple of this
+_ALONE = 64  # padded length from which on a piece is a batch by itself
 # word pieces in one batch: bounds the memory of the attention, and how long a stop waits
 _BATCH = 2048
 _QUESTION = 4  # pieces of a question that are embedded: some 800 words
@@ -249,7 +250,7 @@ class Embedder:
         vectors = np.zeros((len(pieces), DIMENSIONS), np.float32)
         states = [np.zeros((0, DIMENSIONS), np.float32)] * len(pieces)
         for chosen, length in _batches(pieces):
-            rows = chosen if len(chosen) > 1 else chosen * 2
+            rows = chosen if len(chosen) > 1 or length >= _ALONE else chosen * 2
             ids = np.zeros((len(rows), length), np.int64)
             mask = np.zeros_like(ids)
             for row, number in enumerate(rows):
@@ -380,6 +381,6 @@ def _batches(pieces: Sequence[Piece]) -> Iterator[tuple[list[int], int]]:
     for number, piece in enumerate(pieces):
         by_length[-(-len(piece) // _STEP) * _STEP].append(number)
     for length, numbers in sorted(by_length.items()):
-        size = max(2, _BATCH // length)
+        size = 1 if length >= _ALONE else _BATCH // length
         for start in range(0, len(numbers), size):
             yield numbers[start : start + size], length

@@ -115,7 +115,7 @@ class Embedding:
             self._is_elsewhere = False
             size = self._step(plan)
             if size and self._writer.has_embedded:
-                bytes_per_second = self._pace.adapt(size, time.monotonic() - began)
+                bytes_per_second = self._pace.adapt(size, began, is_last=not self._waiting)
                 if self._waiting:
                     plan.store.note(_PACE, f"{bytes_per_second:.0f}")
             worked = bool(size)

@@ -5,8 +5,9 @@ import time
 
 from recollect_server.services.space.space import Space
 
-# Bytes of their lines: so many that a turn takes about `_TURN` seconds, of which newer messages and
-# other spaces wait for one.
+# Bytes of their lines: so many that a turn takes a thread about `_TURN` seconds of a processor, of
+# which newer messages and other spaces wait for one. By the clock, a turn on a busy machine would
+# be made the smaller the less of the processor it gets, down to one message.
 _LEAST_BYTES, _BYTES, _MOST_BYTES = 2 << 10, 8 << 10, 128 << 10
 _TURN = 0.7
 _CALM = 0.3  # seconds without an append, after which it works at full speed
@@ -28,13 +29,21 @@ class Pace:
         self.turn_bytes = _BYTES
         """Bytes of the lines that a turn takes."""
         self._bytes_per_second = 0.0
+        self._processor = 0.0  # seconds of the turn under way
+        self._ended = 0.0  # when the turn before ended, if something still waited then
         self._puts, self._put_at = -1, -_CALM
 
-    def adapt(self, size: int, seconds: float) -> float:
-        """Adapt the size of a turn to how long the last one took. Return the bytes per second."""
-        factor = min(2.0, max(0.5, _TURN / max(seconds, 1e-3)))
+    def adapt(self, size: int, began: float, *, is_last: bool) -> float:
+        """Adapt the size of a turn to the processor time that this one took, which `began` then on
+        the monotonic clock and is the last for now or not. Return the bytes per second, by the
+        clock: what other spaces' turns take between two turns counts.
+        """
+        factor = min(2.0, max(0.5, _TURN / max(self._processor, 1e-3)))
         self.turn_bytes = round(min(_MOST_BYTES, max(_LEAST_BYTES, self.turn_bytes * factor)))
-        last, before = size / max(seconds, 1e-3), self._bytes_per_second
+        now = time.monotonic()
+        last = size / max(now - (self._ended or began), 1e-3)
+        before = self._bytes_per_second
+        self._processor, self._ended = 0.0, 0.0 if is_last else now
         self._bytes_per_second = (
             _PACE_MEMORY * before + (1 - _PACE_MEMORY) * last if before else last
         )
@@ -47,6 +56,7 @@ class Pace:
 
         Raises Stopped.
         """
+        self._processor += processor
         end = time.monotonic() + pause_after(worked, processor)
         while (
             (busy := self._is_busy())
