@@ -86,7 +86,7 @@ class Group:
         `is_one`, the whole history is the conversation that is asked in; else that one is empty,
         and the history lies in others.
         """
-        self.client, self._data, self._clock, self._is_one = client, data, clock, is_one
+        self.client, self.data, self.clock, self._is_one = client, data, clock, is_one
         self._waiting = sorted(plans, key=started)
         self.service = Service(client, [])
         self.messages: list[tuple[str, int, str]] = []
@@ -106,17 +106,17 @@ class Group:
         while self._waiting and (limit is None or started(self._waiting[0]) < limit):
             plan = self._waiting.pop(0)
             messages = [(name, time, it.content) for name, time, it in messages_of(plan)]
-            self._clock.now = max(
-                self._clock.now, started(plan), *(time for _, time, _ in messages)
+            self.clock.now = max(
+                self.clock.now, started(plan), *(time for _, time, _ in messages)
             )
             self.service.bring_in(plan, self.here if self._is_one else "")
             self.messages += messages
             for name, time_, text in messages:
                 self._plain.add(name, time_, text)
             grown = True
-        self._clock.now = limit or max(time for _, time, _ in self.messages) + DAY
-        if grown and self._data:
-            embedded(self._data)
+        self.clock.now = limit or max(time for _, time, _ in self.messages) + DAY
+        if grown and self.data:
+            embedded(self.data)
         return grown
 
     def recollect(self, question: Question, tokens: int) -> set[str]:

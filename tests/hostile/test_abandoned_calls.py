@@ -65,26 +65,24 @@ def test_a_search_whose_caller_cancels_stops(start_server: Start, connect: Conne
     assert time.process_time() - began < 2
 
 
-@pytest.mark.parametrize("method", ["Search", "BuildContext"])
-def test_what_takes_longer_than_the_server_allows_ends_with_a_reason(
-    method: str, start_server: Start, connect: Connect
+def test_a_slow_search_ends_with_a_reason_and_a_context_says_that_it_recalls_nothing(
+    start_server: Start, connect: Connect
 ) -> None:
     service = connect(start_server(search_timeout=timedelta(milliseconds=1)))
     service.conversation_of("We fly to Osaka in May")
     conversation = service.conversation_of("We fly to Kyoto in April")
     # to look that many words up takes more than a millisecond
     long = " ".join(f"Kyoto{number}" for number in range(5000))
-
-    def call() -> object:
-        if method == "Search":
-            return service.search(long)
-        return service.recall.BuildContext(
-            api.BuildContextRequest(conversation_id=conversation, message=long)
-        )
-
-    failure = failure_of(call)
+    failure = failure_of(lambda: service.search(long))
     assert (failure.code, failure.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
     assert "ask for less" in failure.text
+    answer = service.recall.BuildContext(
+        api.BuildContextRequest(conversation_id=conversation, message=long)
+    )
+    assert [it.message.content for it in answer.hot] == ["We fly to Kyoto in April"]
+    assert [(it.leg, it.reason) for it in answer.degraded] == [
+        ("cold", "recall timed out: it had 0.001 s")
+    ]
 
 
 def test_a_caller_with_less_time_than_the_server_allows_gets_the_code_of_grpc(

@@ -29,10 +29,14 @@ class Deadline:
         """Return whether the work must end."""
         return self._cancelled or time.monotonic() >= self._end
 
-    def check(self) -> None:
-        """Raise CallerGone or DeadlineExceeded if the work is to end."""
+    def check_caller(self) -> None:
+        """Raise CallerGone if nobody waits for the result."""
         if self._cancelled:
             raise CallerGone
+
+    def check(self) -> None:
+        """Raise CallerGone or DeadlineExceeded if the work is to end."""
+        self.check_caller()
         if time.monotonic() >= self._end:
             raise DeadlineExceeded(self._seconds)
 

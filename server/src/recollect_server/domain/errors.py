@@ -291,6 +291,7 @@ class DeadlineExceeded(RecollectError):
         super().__init__(
             f"the call was stopped after {seconds:.3g} s: ask for less, or allow more time"
         )
+        self.seconds = seconds
 
 
 class TryAgain(RecollectError):

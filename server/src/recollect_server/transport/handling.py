@@ -129,12 +129,12 @@ def _nothing() -> None:
 NO_RULES = Rules()
 
 
-def deadline_of(context: grpc.ServicerContext, seconds: float) -> Deadline:
-    """Return the deadline of a call: its caller's, at most `seconds`. It ends as soon as the call
-    does.
+def deadline_of(context: grpc.ServicerContext, seconds: float, share: float = 1.0) -> Deadline:
+    """Return the deadline of a call: a `share` of the time that its caller has, at most `seconds`.
+    It ends as soon as the call does.
     """
     remaining = context.time_remaining()
-    deadline = Deadline(seconds if remaining is None else min(seconds, remaining))
+    deadline = Deadline(seconds if remaining is None else min(seconds, share * remaining))
     if not context.add_callback(deadline.cancel):
         deadline.cancel()
     return deadline

@@ -30,6 +30,8 @@ _USUAL_LIMIT, _MAX_LIMIT = 10, 100
 _MAX_RANGE = 200
 _MAX_MESSAGE = 1 << 20
 _MAX_VALUE = 1000
+_RECALLING = 0.8
+"""Share of a caller's time that recall may take: the rest of a context still reaches it."""
 
 
 class RecallHandlers:
@@ -148,7 +150,7 @@ class RecallHandlers:
         self, request: api.BuildContextRequest, call: Call
     ) -> api.BuildContextResponse:
         """Build the context for an agent's model."""
-        deadline = deadline_of(call.context, self._timeout.now)
+        deadline = deadline_of(call.context, self._timeout.now, _RECALLING)
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.long_text("message", request.message, _MAX_MESSAGE)

@@ -16,7 +16,7 @@ from recollect_server.domain.context import (
 )
 from recollect_server.domain.conversation import NO_SPLIT
 from recollect_server.domain.deadline import UNLIMITED, Deadline
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import DeadlineExceeded, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.routing import group_of
@@ -107,10 +107,10 @@ class ContextBuilder:
         others wrote in its group.
 
         All of it, as `form` writes it, takes at most the total of the budget. `explain` names what
-        was near to the message and scored too low to be recalled. Raises CallerGone,
-        DeadlineExceeded.
+        was near to the message and scored too low to be recalled. The deadline is the search's: what
+        it does not allow is named in `degraded`, and the rest stands. Raises CallerGone.
         """
-        deadline.check()
+        deadline.check_caller()
         holding = self._anchors.holding()
         weighing = self._weighing(message, form or Form(), holding.anchors)
         task = Task(conversation_id, message, weighing, deadline)
@@ -119,12 +119,12 @@ class ContextBuilder:
         settled = budget.settled()
         shares = _shares(settled, task, holding.anchors, include_group=include_group)
         tiers = self._own.packed(task, shares.tiers, holding.anchors)
-        deadline.check()
+        deadline.check_caller()
         group = self._group(task, tiers.head, shares.group) if include_group else []
         tiers, cold, recalled, last = self._with_past(
             task, tiers, shares, group, may_lend=not budget.cold, explain=explain
         )
-        deadline.check()
+        deadline.check_caller()
         head, warm = tiers.head, tiers.warm
         if shares.left_out:
             note = f"the least sure anchors are left out: {shares.left_out}"
@@ -179,7 +179,6 @@ class ContextBuilder:
         of_group = form.frame("group") + sum(map(form.group_message, group)) if group else 0
         left = budget.total + shares.group - of_group - tiers.used - form.frame("recalled")
         room = max(0, min(budget.cold + tiers.warm.left, left))
-        task.deadline.check()
         lent = int(_LENT * sum(it.tokens for it in tiers.warm.packed)) if may_lend else 0
         recalled, last = self._recall(
             task,
@@ -243,9 +242,10 @@ class ContextBuilder:
         this one where its abbreviation is shown. More than `own_room` is used where recall is
         likely to help.
 
-        Raises CallerGone, DeadlineExceeded.
+        Raises CallerGone.
         """
         choosing, form, degraded = self._choosing.now, task.form, task.degraded
+        last: Source | None = None
         try:
             index = self._space.index
             last = past.last_conversation(self._space, head, room, form) if head else None
@@ -268,6 +268,9 @@ class ContextBuilder:
                 explain=explain,
             )
             recalled = past.recall(self._space, self._meaning, self._tiers, inquiry)
+        except DeadlineExceeded as error:
+            degraded["cold"] = f"recall timed out: it had {error.seconds:.3g} s"
+            return past.Past(note=degraded["cold"]), last
         except (IndexUnavailable, StorageUnavailable) as error:
             degraded["cold"] = str(error)
             return past.Past(note=f"it cannot be searched: {error}"), None

@@ -122,7 +122,7 @@ class OwnTiers:
     def packed(self, task: Task, budget: Budget, anchors: list[Anchor]) -> Own:
         """Return the tiers of the conversation itself."""
         head, hot, in_memory = self.hot(task, budget)
-        task.deadline.check()
+        task.deadline.check_caller()
         earlier = self.earlier(task, head, hot, anchors)
         warm, summary = earlier.packed(room_of_warm(budget, hot))
         return Own(head, hot, in_memory, earlier, warm, summary)
