@@ -2,10 +2,11 @@
 
 `python -m bench.assistant [--by words meaning] [--vectors FILE.npz] [--show]`
 
-The talk is made up (`assistant.txt`) and asked for at default settings. Facts of 160 turns, of which
-half come in two parts, in the conversation itself and in a new one; facts that were corrected twice;
-questions that lean on the one before; the facts again after each question was asked three times
-and answered "I don't know that"; and what nothing answers: small talk, and another person's questions.
+The talk is made up (`assistant.txt`) and asked for at default settings: facts of 160 turns, of
+which half come in two parts, in the conversation itself and in a new one; facts that were corrected
+twice; questions that lean on the one before; the facts again after each question was asked three
+times and answered "I don't know that"; and what nothing answers: small talk, and another's
+questions.
 `--show` prints some contexts as a model gets them.
 """
 
@@ -14,6 +15,7 @@ import logging
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 
@@ -72,10 +74,13 @@ class Talk:
     def say(self, text: str, answer: str = "") -> None:
         """Append a turn."""
         self._clock.now += DAY // 40
-        now = self._clock.now
+        now = datetime.fromtimestamp(self._clock.now / 1000, UTC)
         self.client.conversations.append_turn(
             self.here,
-            [Message.user(text, timestamp=now), Message.assistant(answer or _REPLIES[len(text) % 3], timestamp=now)],
+            [
+                Message.user(text, timestamp=now),
+                Message.assistant(answer or _REPLIES[len(text) % 3], timestamp=now),
+            ],
         )
 
     def chat(self, turns: int) -> None:
@@ -141,7 +146,9 @@ def measure(way: str, *, show: bool) -> list[Figure]:
 
     def figure(name: str, value: float, of: int = 0, *, goal: float | None = None) -> None:
         limit = Goal(goal, least=bool(of)) if goal is not None else None
-        made.append(Figure(name, value, f"of {of}" if of else "tokens", goal=limit, part=f"by {way}"))
+        made.append(
+            Figure(name, value, f"of {of}" if of else "tokens", goal=limit, part=f"by {way}")
+        )
         print(f"    {name:<44} {value:6.0f}{f' of {of}' if of else ' tokens'}", flush=True)
 
     def shown(talk: Talk, question: str, at: int) -> None:
@@ -152,7 +159,9 @@ def measure(way: str, *, show: bool) -> list[Figure]:
     with talking(way, small) as talk:
         talk.tell(facts, _TURNS)
         own = [talk.build(question) for _, _, question, _ in facts]
-        figure("facts, in the conversation", sum(map(holds, own, (it[3] for it in facts))), 40, goal=37)
+        figure(
+            "facts, in the conversation", sum(map(holds, own, (it[3] for it in facts))), 40, goal=37
+        )
         talk.elsewhere()
         apart = [talk.build(question) for _, _, question, _ in facts]
         figure("facts, in a new one", sum(map(holds, apart, (it[3] for it in facts))), 40, goal=37)
@@ -162,7 +171,10 @@ def measure(way: str, *, show: bool) -> list[Figure]:
             ("small talk", [it for several in SMALL_TALK.values() for it in several]),
             ("another's questions", list(_STRANGERS)),
         ):
-            figure(f"tokens of recall for {kind}", statistics.fmean(recall_of(talk.build(it)) for it in texts))
+            figure(
+                f"tokens of recall for {kind}",
+                statistics.fmean(recall_of(talk.build(it)) for it in texts),
+            )
         for at, fact in enumerate(facts[::15]):
             shown(talk, fact[2], at)
         for _ in range(3):
@@ -179,7 +191,9 @@ def measure(way: str, *, show: bool) -> list[Figure]:
                 talk.chat(2)
         talk.chat(60)
         talk.elsewhere()
-        figure("corrected facts", sum(holds(talk.build(it[3]), it[4]) for it in corrections), 7, goal=7)
+        figure(
+            "corrected facts", sum(holds(talk.build(it[3]), it[4]) for it in corrections), 7, goal=7
+        )
         for at, it in enumerate(corrections):
             shown(talk, it[3], at)
     with talking(way, small) as talk:

@@ -106,9 +106,7 @@ class Group:
         while self._waiting and (limit is None or started(self._waiting[0]) < limit):
             plan = self._waiting.pop(0)
             messages = [(name, time, it.content) for name, time, it in messages_of(plan)]
-            self.clock.now = max(
-                self.clock.now, started(plan), *(time for _, time, _ in messages)
-            )
+            self.clock.now = max(self.clock.now, started(plan), *(time for _, time, _ in messages))
             self.service.bring_in(plan, self.here if self._is_one else "")
             self.messages += messages
             for name, time_, text in messages:

@@ -343,8 +343,8 @@ def test_the_best_turn_has_a_place_where_the_budget_is_short() -> None:
 @each(
     ("trust", "best", "tokens"),
     [
-        (BY_WORDS, 0.4, 400),
-        (BY_WORDS, 0.625, 1200),
+        (BY_WORDS, 0.4, 200),
+        (BY_WORDS, 0.625, 1100),
         (BY_WORDS, 0.8, 2000),
         (BY_MEANING, 0.4, 120),
         (BY_MEANING, 0.5, 1060),

@@ -53,6 +53,54 @@ def test_an_old_turn_of_the_conversation_itself_is_recalled_whole(
     assert ("760 earlier messages condensed" in answer.rendered) == bool(compressed)
 
 
+def test_what_ranks_lower_and_what_came_of_it_is_recalled_while_the_budget_lasts(
+    service: Service,
+) -> None:
+    there = service.create().id
+    for question, outcome in (
+        ("Which message broker should the order service take, Kafka or NATS?", "We chose NATS."),
+        ("What stone should the kitchen have, slate or granite?", "It became slate."),
+    ):
+        service.append(there, user(question), agent("Let me know what you decide."))
+        service.append(there, user("How do I boil an egg?"), agent("For six minutes."))
+        service.append(there, user(outcome), agent("Good choice."))
+        service.append(there, user("Thanks!"), agent("You're welcome."))
+    answer = built(service, service.create().id, "Which message broker did we settle on?")
+    assert "We chose NATS." in said(answer.cold)
+    assert "It became slate." not in said(answer.cold)
+
+
+def test_what_was_said_later_of_the_same_is_recalled_with_it(service: Service) -> None:
+    there = service.create().id
+    dates = (
+        "My dentist appointment is on 14 March.",
+        "The dentist moved my appointment to 21 March.",
+        "The dentist's office called again, it is 28 March now.",
+    )
+    for text in dates:
+        service.append(there, user(text), agent("Noted."))
+        for number in range(9):
+            service.append(there, user(f"Convert {number} cups."), agent(f"{number} times 240 ml."))
+    question = "When is my dentist appointment?"
+    answer = built(service, service.create().id, question, format=context_pb2.CONTEXT_FORMAT_XML)
+    places = [answer.rendered.index(text.split(",")[0]) for text in dates]
+    assert places == sorted(places)
+
+
+def test_that_a_question_was_asked_before_is_no_answer_to_it(service: Service) -> None:
+    service.append(service.create().id, user("My blood type is AB negative."), agent("Noted."))
+    question = "What is my blood type?"
+    for _ in range(3):
+        there = service.create().id
+        service.append(there, user(question), agent("I don't know that. You have not told me."))
+    told = service.create().id
+    service.append(told, user(question), agent("Your donor card said AB."))
+    service.append(told, user("Please, what is my blood type?"), agent("I don't know."))
+    answer = built(service, service.create().id, f"{question} ", explain=True)
+    recalled = ["My blood type is AB negative.", "Noted.", question, "Your donor card said AB."]
+    assert sorted(said(answer.cold)) == sorted(recalled)
+
+
 def test_what_the_context_shows_already_is_not_recalled(service: Service) -> None:
     here = service.create().id
     service.append(here, user("Our zebra is called Ottokar."), agent("A fine name."))

@@ -43,6 +43,12 @@ ASKER_WORDS = frozenset(
 mostly leave the pronoun out: a question that has one may be of the asker. They are one list, for a
 short question does not tell its language: `mi` is "my" in Spanish and "me" in Polish.
 """
+IGNORANCE_WORDS = frozenset(_text("ignorance_words.txt").split())
+"""Words of those who do not know, beside the common ones of their languages."""
+REFERENCE_WORDS = frozenset(
+    word for word in _text("reference_words.txt").split() if not word.startswith("[")
+)
+"""Words of fourteen languages that stand for what was named before: "it", "there", "she"."""
 ENGLISH = "en"
 # Sections of the file of function words: `?` has words that are common words or names in English
 # too, and `de+` German everyday words, which tell the language but are no stop words.
@@ -165,6 +171,15 @@ def _sections() -> dict[str, frozenset[str]]:
     """
     sections = re.findall(r"\[(\S+)\]\n([^\[]*)", _text("function_words.txt"))
     return {section: frozenset(words.split()) for section, words in sections}
+
+
+@cache
+def common_words() -> frozenset[str]:
+    """Return the commonest words of all languages whose function words are known, without
+    apostrophes: "don" and "t".
+    """
+    words = frozenset[str]().union(*_sections().values())
+    return frozenset(part for word in words for part in word.split("'"))
 
 
 @cache

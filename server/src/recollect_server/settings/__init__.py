@@ -225,7 +225,7 @@ class Settings(BaseSettings):
     )
     search_timeout: Annotated[Duration, LowerBound(timedelta(milliseconds=1))] = Field(
         timedelta(seconds=30),
-        description="time limit of a search, which then ends with DEADLINE_EXCEEDED, and of what a context recalls, which then says so and recalls nothing; 1ms or longer",
+        description="time limit of a search, which then ends with DEADLINE_EXCEEDED, and of recall in a context; 1ms or longer",
     )
     update_retention: Duration = Field(
         timedelta(days=7), description="how long a subscriber may be away without missing updates"

@@ -107,8 +107,8 @@ class ContextBuilder:
         others wrote in its group.
 
         All of it, as `form` writes it, takes at most the total of the budget. `explain` names what
-        was near to the message and scored too low to be recalled. The deadline is the search's: what
-        it does not allow is named in `degraded`, and the rest stands. Raises CallerGone.
+        was near to the message and scored too low to be recalled. The deadline is the search's:
+        what it does not allow is named in `degraded`, and the rest stands. Raises CallerGone.
         """
         deadline.check_caller()
         holding = self._anchors.holding()

@@ -230,10 +230,6 @@ class _Shelf:
 
 Turn = list[Candidate]
 """Messages of one turn, in reading order."""
-_FOLLOWING = 0.5
-"""Share of the threshold that turns behind the best one must reach: where something fits, the
-answer may stand further down.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +244,7 @@ class Trust:
     """Share of its own budget that recall has at the least."""
 
 
-BY_WORDS = Trust(0.5, 0.75, 1.0)
+BY_WORDS = Trust(0.5, 0.75, 0.5)
 """By words the best turn scores 0.80 for the median question of RealMem, and 0.68 for that of
 another person's history; 0.86 and 0.41 in LoCoMo.
 """
@@ -263,15 +259,11 @@ class Recalling:
     """Limits of recall."""
 
     threshold: float = 0.3
-    """The score that the best turn must reach; others follow down to half of it."""
+    """The score that the best turn must reach; others follow by rank."""
     limit: int = 8
     """Sources, at the most."""
     share: float = 0.5
     """Share of the budget that one other conversation may have until all had a turn."""
-
-    def least(self, best: float) -> float:
-        """Return the score that a turn must reach beside the best one."""
-        return self.threshold if best < self.threshold else _FOLLOWING * self.threshold
 
     def budget(self, best: float, own: int, most: int, trust: Trust) -> int:
         """Return the tokens of recall whose best turn has this score: of what there is, up to

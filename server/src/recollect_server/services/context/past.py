@@ -5,8 +5,8 @@ The search ranks messages; each one that scores high enough brings its whole tur
 (`recalled_turns`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from recollect_server.domain.context import About, Dropped, Source, Sources, Tier
 from recollect_server.domain.conversation import Conversation
@@ -14,10 +14,12 @@ from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.languages import says_little
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.repetition import sentences_of, spoken, title_beside
+from recollect_server.services.context.askings import Askings
 from recollect_server.services.context.excerpts import excerpt
 from recollect_server.services.context.inquiry import Inquiry
 from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Turn
 from recollect_server.services.context.recalled_turns import (
+    Chosen,
     RecalledTurns,
     excerpt_length,
 )
@@ -41,6 +43,16 @@ _POOL = 1.1
 """Turns that fit best are candidates until they have so many budgets' worth: a shorter one may fit
 where a longer one does not.
 """
+_STRONG = 3
+"""Turns that rank first, and bring those behind them where the question is likely to be answered:
+what came of something is often said there.
+"""
+_FOLLOWING = 2
+_SAME = 0.4
+"""Share of the best message's BM25 that a newer one has which is likely to be of the same."""
+_LATER = 6  # of these
+_WORTH = 0.5
+"""Share of a turn's score that turns beside it have at the least."""
 _EXPLAINED = 10  # messages below the threshold that are named on request
 _FIRST_TURNS = 3  # of a conversation: in these the one before is still of interest
 # conversations, newest first, of which the first with an abbreviation is the last one
@@ -88,7 +100,8 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     question, now, deadline = task.message[:_QUESTION], task.weighing.now, task.deadline
     with index.until(deadline):
         scope = Scope(hidden=inquiry.shown.ids(index))
-        request = Request(question, scope, _CONVERSATIONS, now)
+        asked = Askings(space, question)
+        request = Request(question, scope, _CONVERSATIONS, now, hides=asked.hidden_of)
         candidates = gather(index, meaning, request, deadline, space.telemetry)
     ranked = candidates.best_messages()
     if ranked and _is_chance(candidates, question, now):
@@ -98,18 +111,26 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         ]
         return Past(dropped=dropped, degraded=candidates.degraded, note=_BY_CHANCE)
     best = candidates.message_scores[ranked[0]] if ranked else 0.0
-    least = inquiry.rules.least(best)
-    trust = BY_MEANING if candidates.scans else BY_WORDS
-    granted = inquiry.rules.budget(best, inquiry.own_budget, inquiry.budget, trust)
-    singles = _without_copies(index, candidates, ranked[:_RANKED], inquiry)
-    chosen = _choose(candidates, singles, inquiry, least, granted)
-    turns = RecalledTurns(space, tiers, candidates, inquiry, chosen).read() if chosen else []
-    dropped = _too_low(candidates, ranked, least, turns) if inquiry.explain else []
-    if not chosen:
+    if best < inquiry.rules.threshold:
+        dropped = [_below(candidates, at, inquiry.rules.threshold) for at in ranked[:_EXPLAINED]]
         note = "nothing that is stored fits the message"
         if candidates.messages:
             note += f": the best scores {best:.2f}, below the threshold of {inquiry.rules.threshold:.2f}"
-        return Past(dropped=dropped, degraded=candidates.degraded, note=note)
+        return Past(
+            dropped=dropped if inquiry.explain else [], degraded=candidates.degraded, note=note
+        )
+    trust = BY_MEANING if candidates.scans else BY_WORDS
+    granted = inquiry.rules.budget(best, inquiry.own_budget, inquiry.budget, trust)
+    strong = _STRONG if best > trust.doubtful else 0
+    chosen = choose(candidates, ranked[:_RANKED], inquiry, granted, strong)
+    turns = RecalledTurns(
+        space,
+        tiers,
+        candidates,
+        inquiry,
+        _without_copies(index, candidates, chosen, inquiry),
+        asked.hidden,
+    ).read()
     about = {
         it.id: _about(it, task.weighing.words, own=inquiry.shown.conversation_id)
         for it in index.conversations.by_number({number for number, _ in chosen}).values()
@@ -123,7 +144,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         else ""
     )
     sources = Sources(about, inquiry.shown.conversation_id)
-    return Past(turns, dropped, sources, candidates.degraded, note, granted)
+    return Past(turns, [], sources, candidates.degraded, note, granted)
 
 
 def _is_chance(candidates: Candidates, question: str, now: int) -> bool:
@@ -135,16 +156,16 @@ def _is_chance(candidates: Candidates, question: str, now: int) -> bool:
 
 
 def _without_copies(
-    index: Index, candidates: Candidates, ranked: list[int], inquiry: Inquiry
-) -> list[int]:
-    """Return the messages, but of turns that forks have copies of only one: that of the current
+    index: Index, candidates: Candidates, chosen: dict[TurnName, Chosen], inquiry: Inquiry
+) -> dict[TurnName, Chosen]:
+    """Return the turns, but of those that forks have copies of only one: that of the current
     conversation, whether it is shown or may be recalled, else the one that ranks first.
     """
     shown = inquiry.shown
-    numbers = {candidates.messages[at].number for at in ranked}
-    origins = index.conversations.origins(numbers | {shown.number or 0})
+    origins = index.conversations.origins({number for number, _ in chosen} | {shown.number or 0})
     if not origins:
-        return ranked
+        return chosen
+    names = {it.number: it.id for it in candidates.conversations}
 
     def first_place(number: int | None, conversation_id: str, turn: int) -> tuple[str, int]:
         """Return the place of the turn that this one is a copy of, or its own."""
@@ -152,37 +173,59 @@ def _without_copies(
         return (copied[-1] if copied else conversation_id), turn
 
     holders: dict[tuple[str, int], int | None] = {}
-    singles = []
-    for at in ranked:
-        message = candidates.messages[at]
-        turn = message.turn_number
-        place = first_place(message.number, candidates.conversation_of(at).id, turn)
+    singles: dict[TurnName, Chosen] = {}
+    for (number, turn), it in chosen.items():
+        place = first_place(number, names[number], turn)
         own = first_place(shown.number, shown.conversation_id, turn)
-        holder = holders.setdefault(place, shown.number if place == own else message.number)
-        if holder == message.number:
-            singles.append(at)
+        holder = holders.setdefault(place, shown.number if place == own else number)
+        if holder == number:
+            singles[number, turn] = it
     return singles
 
 
-def _choose(
-    candidates: Candidates, ranked: list[int], inquiry: Inquiry, least: float, granted: int
-) -> dict[TurnName, list[int]]:
-    """Return the messages that score at `least`, by their turns, until they have some more than
-    the `granted` tokens.
+def choose(
+    candidates: Candidates, ranked: Sequence[int], inquiry: Inquiry, granted: int, strong: int
+) -> dict[TurnName, Chosen]:
+    """Return turns, by rank, until they have some more than the `granted` tokens; with the turns
+    behind those `strong` ones that rank first, and what was said later of the same.
+
+    The score of the best one says whether the question is answered at all; how far down the ranking
+    the answer stands, the budget decides.
     """
     shown = inquiry.shown
-    best = candidates.message_scores[ranked[0]] if ranked else 0.0
-    chosen: dict[TurnName, list[int]] = {}
+    scores, keyword = candidates.message_scores, candidates.message_legs.keyword
+    best = scores[ranked[0]]
+    chosen: dict[TurnName, Chosen] = {}
     room = _POOL * granted
+
+    def name_of(at: int) -> TurnName:
+        message = candidates.messages[at]
+        return message.number, message.turn_number
+
     for at in ranked:
-        message, score = candidates.messages[at], candidates.message_scores[at]
-        name = (message.number, message.turn_number)
-        if score < least or (room <= 0 and name not in chosen):
+        message, name = candidates.messages[at], name_of(at)
+        if room <= 0 and name not in chosen:
             break
         if message.number != shown.number or message.place[0] not in shown.lent:
-            room -= min(message.tokens, excerpt_length(inquiry.excerpt_tokens, score, best))
-        chosen.setdefault(name, []).append(at)
-    return chosen
+            room -= min(message.tokens, excerpt_length(inquiry.excerpt_tokens, scores[at], best))
+        chosen.setdefault(name, Chosen(scores[at])).ats.append(at)
+    first = candidates.messages[ranked[0]]
+    same = [
+        at
+        for at in ranked
+        if keyword[at] >= _SAME * keyword[ranked[0]] > 0
+        and candidates.messages[at].time > first.time
+    ]
+    for at in same[:_LATER]:
+        it = chosen.setdefault(name_of(at), Chosen(scores[at], [at]))
+        it.score = max(it.score, _WORTH * best)
+    for number, turn in [*chosen][:strong]:
+        score = chosen[number, turn].score
+        for following in range(turn + 1, turn + 1 + _FOLLOWING):
+            if number != shown.number or following < shown.newest_turn:
+                it = chosen.setdefault((number, following), Chosen(0.0))
+                it.score = max(it.score, _WORTH * score)
+    return dict(sorted(chosen.items(), key=lambda it: -it[1].score))
 
 
 def unshown(turns: list[Turn], conversation_id: str, lines: frozenset[int]) -> list[Turn]:
@@ -215,18 +258,6 @@ def last_conversation(
             source = Source(before.id, about, (), about.abbreviation, title)
             return source if form.source(source) <= room else None
     return None
-
-
-def _too_low(
-    candidates: Candidates, ranked: list[int], least: float, turns: list[Turn]
-) -> list[Dropped]:
-    """Return the best of the messages that scored too low, but for those that are recalled because
-    of another one of their turn.
-    """
-    recalled = {it.place for turn in turns for it in turn}
-    low = (_below(candidates, at, least) for at in ranked if candidates.message_scores[at] < least)
-    others = (it for it in low if (it.conversation_id, it.sequence) not in recalled)
-    return list(islice(others, _EXPLAINED))
 
 
 def _below(candidates: Candidates, at: int, least: float) -> Dropped:

@@ -4,11 +4,13 @@ matter.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import Candidate
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.context.excerpts import excerpt
 from recollect_server.services.context.inquiry import Inquiry
@@ -47,6 +49,16 @@ may have many tool calls.
 """
 
 
+@dataclass(slots=True)
+class Chosen:
+    """A turn that was chosen, and the messages of it that fit, the best first: indices of
+    candidates. One that is chosen for a turn beside it may have none.
+    """
+
+    score: float
+    ats: list[int] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class _Conversation:
     """A conversation that turns are read of."""
@@ -71,19 +83,20 @@ class RecalledTurns:
         tiers: Tiers,
         candidates: Candidates,
         inquiry: Inquiry,
-        chosen: Mapping[TurnName, list[int]],
+        chosen: Mapping[TurnName, Chosen],
+        hidden: AbstractSet[int],
     ) -> None:
-        """`chosen` has the messages that fit by their turns, the best first in each: indices of
-        candidates.
+        """`chosen` are turns of conversations that have a candidate; the messages of these ids are
+        left out.
         """
         self._space = space
         self._tiers = tiers
         self._candidates = candidates
         self._inquiry = inquiry
         self._chosen = chosen
-        self._best = max(
-            (candidates.message_scores[ats[0]] for ats in chosen.values()), default=0.0
-        )
+        self._hidden = hidden
+        self._names = {it.number: it.id for it in candidates.conversations}
+        self._best = max((it.score for it in chosen.values()), default=0.0)
         self._rarities = candidates.words.rarities()
 
     def read(self) -> list[Turn]:
@@ -103,19 +116,19 @@ class RecalledTurns:
 
     def _conversations(self) -> list[_Conversation]:
         """Return the conversations of the chosen turns."""
-        by_number: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
-        for (number, turn), ats in self._chosen.items():
-            by_number[number][turn] = ats
+        by_number: defaultdict[int, dict[int, Chosen]] = defaultdict(dict)
+        for (number, turn), chosen in self._chosen.items():
+            by_number[number][turn] = chosen
         of_turns = self._space.index.messages.of_each_turn(self._chosen)
         return [self._conversation(it, turns, of_turns) for it, turns in by_number.items()]
 
     def _conversation(
-        self, number: int, turns: dict[int, list[int]], of_turns: Mapping[TurnName, list[Place]]
+        self, number: int, turns: dict[int, Chosen], of_turns: Mapping[TurnName, list[Place]]
     ) -> _Conversation:
         candidates, shown = self._candidates, self._inquiry.shown
-        name = candidates.conversation_of(next(iter(turns.values()))[0]).id
+        name = self._names[number]
         matched = frozenset(
-            candidates.messages.place(at)[0] for ats in turns.values() for at in ats
+            candidates.messages.place(at)[0] for it in turns.values() for at in it.ats
         )
         places: list[Place] = []
         for turn in turns:
@@ -123,10 +136,10 @@ class RecalledTurns:
             if len(there) > _WHOLE_TURN:
                 last = len(there) - 1
                 there = [it for at, it in enumerate(there) if at in (0, last) or it[0] in matched]
-            places += there
+            places += [it for it in there if message_id(number, it[0]) not in self._hidden]
         if number == shown.number:
             places = [place for place in places if place[0] not in shown.sequences]
-        scores = {turn: candidates.message_scores[ats[0]] for turn, ats in turns.items()}
+        scores = {turn: it.score for turn, it in turns.items()}
         return _Conversation(name, scores, matched, sorted(places), self._tiers.warm_since(name))
 
     def _turns_of(self, conversation: _Conversation, messages: list[Message]) -> list[Turn]:

@@ -7,13 +7,27 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from recollect_server.domain.languages import ASKER_WORDS, STOP_WORDS
+from recollect_server.domain.languages import (
+    ASKER_WORDS,
+    EVERYDAY_WORDS,
+    REFERENCE_WORDS,
+    STOP_WORDS,
+)
 from recollect_server.domain.text import UNSPACED_RUN, normal_form, pairs, runs
 from recollect_server.domain.time import DAY
 
 _WORD = re.compile(r"\w+")
+_NAME = re.compile(r"(?<=[^.!?\s] )(?!I\b)[A-Z]")
+"""A capital within a sentence: a message that names somebody is of them."""
+_LONG, _FEW = 120, 3
+"""Characters of a message, and words with a subject, that one has at the most which leans on what
+was said before it.
+"""
 # of scripts without spaces, where they are looked for anywhere; Korean has spaces
-_ASKER_SIGNS = tuple(it for it in ASKER_WORDS if UNSPACED_RUN.match(it) and it < "\uac00")
+_ASKER_SIGNS, _REFERENCE_SIGNS = (
+    tuple(it for it in words if UNSPACED_RUN.match(it) and it < "\uac00")
+    for words in (ASKER_WORDS, REFERENCE_WORDS)
+)
 # "tell me" is no such question, nor are "for me" and "with me" in Chinese
 _ADDRESSED = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
 
@@ -69,6 +83,19 @@ def speaks_of_asker(message: str) -> bool:
         return False
     spoken = _ADDRESSED.sub("", lowered)
     return any(sign in spoken for sign in _ASKER_SIGNS)
+
+
+def leans(message: str) -> bool:
+    """Return whether a message is a short one that does not say alone what it is about: "When was
+    that?", "And why?"
+    """
+    lowered = message.lower()
+    if len(lowered) > _LONG or _NAME.search(message):
+        return False
+    spoken = {*_WORD.findall(lowered)}
+    telling = spoken - STOP_WORDS - EVERYDAY_WORDS - REFERENCE_WORDS - ASKER_WORDS
+    refers = not REFERENCE_WORDS.isdisjoint(spoken) or any(it in lowered for it in _REFERENCE_SIGNS)
+    return (refers and len(telling) <= _FEW) or not telling
 
 
 def evenly(first: int, last: int, count: int) -> Iterable[int]:

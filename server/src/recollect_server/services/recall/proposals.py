@@ -49,6 +49,7 @@ _DATED = 100  # messages of a time that the question names, by each leg
 SCORED = 1500
 """Messages whose words are scored. For the others, found by their meaning, words count nothing."""
 _NO_IDS = np.zeros(0, np.int64)
+Hides = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Request:
     """Bytes of the query that are embedded at most, and they are brief (`Meaning.ask`); None: as
     many as the embedder takes.
     """
+    hides: Hides | None = None
+    """Given the messages that have all words of the query, says which are no candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class Query:
     scope: Scope
     within: NDArray[np.int64] | None
     """Numbers of the conversations in the scope; None: all."""
+    hides: Hides | None = None
+    """As in Request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,7 @@ def read(index: Index, request: Request) -> Query:
         is_brief=request.embedded is not None,
         scope=scope,
         within=within,
+        hides=request.hides,
     )
 
 
@@ -176,6 +182,8 @@ def propose(
         scans, late = scans_when_ready()
     deadline.check()
     hidden = np.array(sorted(query.scope.hidden), np.int64)
+    if query.hides and terms.rarities:
+        hidden = union(hidden, query.hides(words.with_all([*terms.rarities])))
     visible = ~among(keyword.ids, hidden)
     best = Bm25(keyword.ids[visible], keyword.scores[visible]).best(_MESSAGES)
     near, abbreviated = _NO_IDS, _NO_IDS
