@@ -151,12 +151,14 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
             began = time.perf_counter()
             words = words_of(questions[number % len(questions)])
             weighing = Weighing(words, system_clock(), Weights(), {})
-            task = Task(conversation, "", weighing)
-            head, hot, in_memory = own.hot(task, budget)
+            task = Task(conversation, "", "", weighing)
+            newest = own.newest(conversation, {})
+            hot = own.hot(task, newest, budget)
             middle = time.perf_counter()
-            own.earlier(task, head, hot, []).packed(room_of_warm(budget, hot))
+            room = room_of_warm(budget, hot)
+            own.earlier(task, newest.head, hot, room, []).packed(room)
             ended = time.perf_counter()
-            if in_memory:
+            if newest.in_memory:
                 hot_times.append(middle - began)
             warm_times.append(ended - middle)
         print(

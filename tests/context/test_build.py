@@ -33,7 +33,7 @@ def test_the_last_five_turns_are_hot_and_the_earlier_ones_warm(service: Service)
         5,
         sum(it.tokens for it in answer.hot),
     )
-    assert (warm.budget, warm.packed) == (2000 + 1500 - hot.used, 7)
+    assert (warm.budget, warm.packed) == (4400 - hot.used, 7)  # nothing is recalled
     assert cold.note == "nothing that is stored fits the message"
 
 
@@ -46,7 +46,7 @@ def test_how_many_turns_are_hot_and_looked_at_are_settings(
         answer = built(service, conversation)
         assert [it.message.turn_number for it in answer.hot] == list(range(194, 201))
         assert [it.message.turn_number for it in answer.warm][-2:] == [192, 193]
-        assert len(answer.warm) <= 14
+        assert len(answer.warm) <= 10 + 12  # the last ones, and evenly spaced ones
 
 
 def test_an_empty_conversation_has_an_empty_context(service: Service) -> None:
@@ -131,11 +131,11 @@ def test_of_a_long_conversation_the_first_turn_spaced_ones_anchored_ones_and_the
 ) -> None:
     conversation = service.conversation_of(*(f"turn {number}" for number in range(1, 201)))
     set_anchor(service, "city", "Ghent", (conversation, 1 + 77))
-    answer = built(service, conversation, "What now?")
+    answer = built(service, conversation, "What now?", hot=100, warm=250)
     turns = [it.message.turn_number for it in answer.warm]
     assert turns == sorted(turns)
     assert turns[0] == 1
-    assert turns[-10:] == list(range(186, 196))
+    assert turns[-8:] == list(range(188, 196))
     assert 77 in turns
     assert len(turns) < 30
     reasons = {it.message.turn_number: it.reason for it in answer.warm}
@@ -143,6 +143,9 @@ def test_of_a_long_conversation_the_first_turn_spaced_ones_anchored_ones_and_the
     assert reasons[77] == "an anchor came from it"
     assert "evenly spaced" in reasons[turns[3]]
     assert said(answer.hot) == [f"turn {number}" for number in range(196, 201)]
+    # what is looked at follows the budget
+    whole = built(service, conversation, "What now?")
+    assert len([*whole.hot, *whole.warm]) == 200
 
 
 def test_turns_stay_whole_and_in_order_where_long_answers_do_not_all_fit_the_hot_budget(
@@ -182,7 +185,7 @@ def test_the_newest_turn_takes_of_the_warm_budget_what_it_needs_to_be_whole(
     service.append(conversation, user("Tell me."), agent("ant " * 1800))
     answer = built(service, conversation)
     assert said(answer.hot) == ["Tell me.", "ant " * 1800]
-    assert (allocation(answer, HOT).budget, allocation(answer, WARM).budget) == (1810, 3500 - 1810)
+    assert (allocation(answer, HOT).budget, allocation(answer, WARM).budget) == (1810, 4400 - 1810)
     set_by_caller = built(service, conversation, hot=500)
     assert allocation(set_by_caller, HOT).used <= 500
     assert said(set_by_caller.hot)[0] == "Tell me."
@@ -364,7 +367,6 @@ def test_the_own_conversation_does_not_stand_in_the_way_of_others(service: Servi
 @pytest.mark.parametrize(
     ("message", "budget", "note"),
     [
-        ("", {}, "not asked: there is no message to answer"),
         ("Hello!", {}, "not asked: the message is a greeting or says too little"),
         ("thanks", {}, "not asked: the message is a greeting or says too little"),
         ("Where is the zebra?", {"total": 10}, "which hold nothing"),
@@ -379,6 +381,9 @@ def test_cold_is_asked_only_when_it_can_help_and_says_why_not(
     answer = built(service, here, message, **budget)
     assert said(answer.cold) == []
     assert note in allocation(answer, COLD).note
+    service.append(here, agent("Hi!"))
+    note = "not asked: there is no message to answer"
+    assert allocation(built(service, here), COLD).note == note
 
 
 def test_unused_budget_is_handed_down_and_the_total_holds(service: Service) -> None:

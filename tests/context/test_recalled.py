@@ -101,6 +101,21 @@ def test_that_a_question_was_asked_before_is_no_answer_to_it(service: Service) -
     assert sorted(said(answer.cold)) == sorted(recalled)
 
 
+def test_a_question_that_leans_on_the_one_before_is_looked_for_with_it(service: Service) -> None:
+    service.conversation_of("In 2015 I spent October in Kyoto with my sister.")
+    service.conversation_of("We met in 2019, that was nice.")
+    here = service.create().id
+    service.append(here, user("Where did I travel with my sister?"), agent("To Kyoto, with her."))
+    said_then = "In 2015 I spent October in Kyoto with my sister."
+    assert said(built(service, here, "When was that?").cold)[0] == said_then
+    rewritten = built(service, here, "And?", query="When did I visit Kyoto?")
+    assert said(rewritten.cold)[0] == said_then
+    service.append(here, user("When was that?"))  # which is answered where no message is given
+    appended = built(service, here, format=context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES)
+    assert said(appended.cold)[0] == said_then
+    assert appended.rendered.count("When was that?") == 1
+
+
 def test_what_the_context_shows_already_is_not_recalled(service: Service) -> None:
     here = service.create().id
     service.append(here, user("Our zebra is called Ottokar."), agent("A fine name."))

@@ -134,15 +134,17 @@ class Recall:
         *,
         budget: ContextBudget | int | None = None,
         format: ContextFormat | None = None,  # noqa: A002 - the contract's word
+        query: str | None = None,
         include_group: bool = False,
         explain: bool = False,
         timeout: float | None = None,
     ) -> BuiltContext:
-        """Build the model's input for an answer to `message`: the newest turns, earlier ones, and
-        recalled ones as far as they fit.
+        """Build the model's input for an answer to `message`, or to the one that the conversation
+        ends with: the newest turns, earlier ones, and recalled ones as far as they fit.
 
         A number as `budget` is the total in tokens (4400), estimated at four bytes each; it bounds
         `rendered`. `format` says what `rendered` is; without one the answer has the parts alone.
+        `query` is looked for instead of the message.
         `include_group` adds what other members wrote in the conversation's group, marked untrusted.
         `explain` names in `dropped` what else was near to the message and scored too low to be
         recalled.
@@ -155,6 +157,7 @@ class Recall:
             calls.BUILD_CONTEXT(
                 conversation_id=conversation_id,
                 message=message,
+                query=query,
                 budget=budget,
                 format=format,
                 include_group=include_group,

@@ -92,7 +92,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     stream ends with it when its token does.
     """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 18
-    """DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting
+    """DEADLINE_EXCEEDED. A search took longer than the server allows (setting
     `search_timeout`). A call that takes longer than its caller waits ends with gRPC's own
     DEADLINE_EXCEEDED, without a reason.
     """
@@ -228,7 +228,7 @@ ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
 stream ends with it when its token does.
 """
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 18
-"""DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting
+"""DEADLINE_EXCEEDED. A search took longer than the server allows (setting
 `search_timeout`). A call that takes longer than its caller waits ends with gRPC's own
 DEADLINE_EXCEEDED, without a reason.
 """

@@ -356,11 +356,14 @@ class BuildContextRequest(_message.Message):
     FORMAT_FIELD_NUMBER: _builtins.int
     INCLUDE_GROUP_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation that continues. `conv-` and a ULID. Required."""
     message: _builtins.str
-    """The message to be answered. At most 1 MiB. Empty requests hot, warm and anchors only. Dates in
-    it count as in `SearchRequest.query`.
+    """The message to be answered. At most 1 MiB. Empty: the one that the conversation ends with, if a
+    user wrote it; else hot, warm and anchors only are requested. Dates in it count as in
+    `SearchRequest.query`. A short one that does not say alone what it is about ("When was that?")
+    is looked for with the user's message before it.
     """
     format: _context_pb2.ContextFormat.ValueType
     """The form of `rendered`."""
@@ -370,6 +373,10 @@ class BuildContextRequest(_message.Message):
     """
     explain: _builtins.bool
     """Lists in `dropped` what scored below the threshold too, the best first, at most 10."""
+    query: _builtins.str
+    """What is looked for instead of `message`: an agent that rewrites questions gives its own. At most
+    64 KiB.
+    """
     @_builtins.property
     def budget(self) -> _context_pb2.ContextBudget:
         """Token budgets of the tiers."""
@@ -383,10 +390,11 @@ class BuildContextRequest(_message.Message):
         format: _context_pb2.ContextFormat.ValueType = ...,
         include_group: _builtins.bool = ...,
         explain: _builtins.bool = ...,
+        query: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "explain", b"explain", "format", b"format", "include_group", b"include_group", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "explain", b"explain", "format", b"format", "include_group", b"include_group", "message", b"message", "query", b"query"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -428,7 +436,7 @@ class BuildContextResponse(_message.Message):
     rendered_tokens: _builtins.int
     """The tokens of `rendered`, estimated at four bytes each; for parts, the tokens charged to these.
     At most the total of the budget, with everything that is in `rendered`. Only a message to be
-    answered that is longer than a quarter of the total may exceed it, by the rest of its length.
+    answered that is longer than the total alone exceeds it.
     """
     condensed_messages: _builtins.int
     """Number of earlier messages of this conversation that `compression_summary` replaces. Some of
@@ -454,8 +462,9 @@ class BuildContextResponse(_message.Message):
         """Recalled messages of any conversation that are not in `hot` and `warm`, by whole turns, the
         most relevant turn first. They may be from this conversation, including turns that its summary
         replaces. Nothing is recalled unless the best turn scores at least the setting
-        `relevance_threshold`; then turns down to half of that are, from at most `recall_limit`
-        sources.
+        `relevance_threshold`; then others are by rank, from at most `recall_limit` sources, with turns
+        behind the first ones and newer messages of the same. Turns that ask `message` too and have no
+        answer that says anything are left out.
         """
 
     @_builtins.property

@@ -111,8 +111,9 @@ class RecallServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def BuildContext(self, request, context):
-        """Return what an agent's model should see before it answers a message. Limited in time as Search
-        is.
+        """Return what an agent's model should see before it answers a message. Recall is limited in time
+        as Search is, and by most of the time that the caller has: if it takes longer, the context has
+        none, and `degraded` names `cold`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

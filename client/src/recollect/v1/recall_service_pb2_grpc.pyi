@@ -47,8 +47,9 @@ class RecallServiceStub:
     Recent: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.RecentRequest, _recall_service_pb2.RecentResponse]
     """List conversations by time, for browsing."""
     BuildContext: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.BuildContextRequest, _recall_service_pb2.BuildContextResponse]
-    """Return what an agent's model should see before it answers a message. Limited in time as Search
-    is.
+    """Return what an agent's model should see before it answers a message. Recall is limited in time
+    as Search is, and by most of the time that the caller has: if it takes longer, the context has
+    none, and `degraded` names `cold`.
     """
     ListTierTransitions: _grpc.UnaryUnaryMultiCallable[_recall_service_pb2.ListTierTransitionsRequest, _recall_service_pb2.ListTierTransitionsResponse]
     """List the moves of conversations between tiers, newest first."""
@@ -82,8 +83,9 @@ class RecallServiceAsyncStub(RecallServiceStub):
     Recent: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.RecentRequest, _recall_service_pb2.RecentResponse]  # type: ignore[assignment]
     """List conversations by time, for browsing."""
     BuildContext: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.BuildContextRequest, _recall_service_pb2.BuildContextResponse]  # type: ignore[assignment]
-    """Return what an agent's model should see before it answers a message. Limited in time as Search
-    is.
+    """Return what an agent's model should see before it answers a message. Recall is limited in time
+    as Search is, and by most of the time that the caller has: if it takes longer, the context has
+    none, and `degraded` names `cold`.
     """
     ListTierTransitions: _aio.UnaryUnaryMultiCallable[_recall_service_pb2.ListTierTransitionsRequest, _recall_service_pb2.ListTierTransitionsResponse]  # type: ignore[assignment]
     """List the moves of conversations between tiers, newest first."""
@@ -138,8 +140,9 @@ class RecallServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recall_service_pb2.BuildContextRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recall_service_pb2.BuildContextResponse, _abc.Awaitable[_recall_service_pb2.BuildContextResponse]]:
-        """Return what an agent's model should see before it answers a message. Limited in time as Search
-        is.
+        """Return what an agent's model should see before it answers a message. Recall is limited in time
+        as Search is, and by most of the time that the caller has: if it takes longer, the context has
+        none, and `degraded` names `cold`.
         """
 
     @_abc_1.abstractmethod

@@ -351,10 +351,10 @@ class Settings(BaseSettings):
         5, ge=1, le=50, description="newest turns in a context, kept in memory"
     )
     context_warm_turns: int = Field(
-        50,
+        0,
         ge=0,
         le=1000,
-        description="earlier turns considered for a context; of more, a selection",
+        description="last turns before the hot ones considered for a context; 0: as many as its budget may hold",
     )
     recency_weight: float = Field(
         0.5, ge=0, le=1, description="weight of recency in a context's relevance"

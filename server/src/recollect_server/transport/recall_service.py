@@ -154,6 +154,7 @@ class RecallHandlers:
         checks = Checks()
         checks.conversation_id("conversation_id", request.conversation_id)
         checks.long_text("message", request.message, _MAX_MESSAGE)
+        checks.long_text("query", request.query, _MAX_QUERY)
         for name in ("hot", "warm", "cold", "total"):
             checks.not_negative(f"budget.{name}", getattr(request.budget, name))
         if request.format not in FORMS:
@@ -170,6 +171,7 @@ class RecallHandlers:
                 budget,
                 deadline,
                 form=form,
+                query=request.query,
                 include_group=group,
                 explain=request.explain,
             )

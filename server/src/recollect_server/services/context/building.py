@@ -19,16 +19,13 @@ from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import DeadlineExceeded, IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.rendering.form import Form
+from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
 from recollect_server.domain.telemetry import Count
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
-from recollect_server.services.context.fitting import (
-    ANSWER_SHARE,
-    named_once,
-    rendered_within,
-    within_bytes,
-)
+from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
+from recollect_server.services.context.following import question_of, unanswered
 from recollect_server.services.context.inquiry import Inquiry, Shown, Task
 from recollect_server.services.context.own_tiers import Choosing, Own, OwnTiers
 from recollect_server.services.context.packing import pack_cold
@@ -100,11 +97,13 @@ class ContextBuilder:
         deadline: Deadline = UNLIMITED,
         *,
         form: Form | None = None,
+        query: str = "",
         include_group: bool = False,
         explain: bool = False,
     ) -> Context:
         """Return the context of an answer to a message in a conversation; on request with what
-        others wrote in its group.
+        others wrote in its group. No message: the one that the conversation ends with, if a user
+        wrote it. `query`: what is looked for instead of the message.
 
         All of it, as `form` writes it, takes at most the total of the budget. `explain` names what
         was near to the message and scored too low to be recalled. The deadline is the search's:
@@ -112,17 +111,25 @@ class ContextBuilder:
         """
         deadline.check_caller()
         holding = self._anchors.holding()
-        weighing = self._weighing(message, form or Form(), holding.anchors)
-        task = Task(conversation_id, message, weighing, deadline)
-        if holding.degraded:
-            task.degraded["anchors"] = holding.degraded
+        degraded = {"anchors": holding.degraded} if holding.degraded else {}
+        newest = self._own.newest(conversation_id, degraded)
+        message = message if message.strip() else unanswered(newest.messages)
+        question = query or question_of(message, newest.messages)
+        weighing = self._weighing(question, form or Form(), holding.anchors)
+        task = Task(conversation_id, message, question, weighing, deadline, degraded)
         settled = budget.settled()
-        shares = _shares(settled, task, holding.anchors, include_group=include_group)
-        tiers = self._own.packed(task, shares.tiers, holding.anchors)
+        is_said_already = is_said(newest.messages, message)
+        shares = _shares(
+            settled, task, holding.anchors, include_group=include_group, is_said=is_said_already
+        )
+        # what recall does not need, the turns of the conversation itself have
+        may_lend = not budget.cold
+        spare = shares.tiers.cold if may_lend and not budget.warm else 0
+        tiers = self._own.packed(task, newest, shares.tiers, spare, holding.anchors)
         deadline.check_caller()
         group = self._group(task, tiers.head, shares.group) if include_group else []
         tiers, cold, recalled, last = self._with_past(
-            task, tiers, shares, group, may_lend=not budget.cold, explain=explain
+            task, tiers, shares, group, may_lend=may_lend, explain=explain
         )
         deadline.check_caller()
         head, warm = tiers.head, tiers.warm
@@ -179,7 +186,8 @@ class ContextBuilder:
         of_group = form.frame("group") + sum(map(form.group_message, group)) if group else 0
         left = budget.total + shares.group - of_group - tiers.used - form.frame("recalled")
         room = max(0, min(budget.cold + tiers.warm.left, left))
-        lent = int(_LENT * sum(it.tokens for it in tiers.warm.packed)) if may_lend else 0
+        of_warm = sum(it.tokens for it in tiers.warm.packed)
+        lent = min(of_warm, max(budget.cold - room, int(_LENT * of_warm))) if may_lend else 0
         recalled, last = self._recall(
             task,
             tiers.head,
@@ -190,7 +198,8 @@ class ContextBuilder:
         )
         cold = self._cold(task, recalled, last, room + lent, tiers.lines)
         # what fits the message is worth more than all of the earlier turns
-        if (excess := cold.used - room) > 0:
+        excess = cold.used - min(room, left)
+        if cold.used and excess > 0:
             before = tiers.warm.used
             tiers = tiers.with_warm(max(0, before - excess))
             room += before - tiers.warm.used
@@ -310,12 +319,16 @@ class ContextBuilder:
         )
 
 
-def _shares(budget: Budget, task: Task, anchors: list[Anchor], *, include_group: bool) -> _Shares:
+def _shares(
+    budget: Budget, task: Task, anchors: list[Anchor], *, include_group: bool, is_said: bool
+) -> _Shares:
     """Return the parts of a settled budget: the message to be answered, the anchors and the group
     have theirs before the tiers.
     """
     form, total = task.form, budget.total
-    answer = min(form.answer(task.message), total // ANSWER_SHARE)
+    answer = form.answer(task.message)
+    if is_said and answer <= budget.hot:
+        answer = 0  # it is the newest turn
     surest, left_out = _surest(anchors, min(_ANCHOR_TOKENS, total // _ANCHOR_SHARE), form)
     around = form.frame("context") + form.frame("conversation") + answer
     of_anchors = form.frame("anchors") + sum(map(form.anchor, surest)) if surest else 0

@@ -8,11 +8,6 @@ from recollect_server.domain.budget import estimate_tokens, message_bytes
 from recollect_server.domain.context import Context, Dropped, Packed, Unit, cost
 from recollect_server.domain.rendering.form import Form
 
-ANSWER_SHARE = 4
-"""By what the total is divided for the message to be answered. A longer one does not take the room
-of everything else.
-"""
-
 
 def within_bytes(context: Context, max_bytes: int) -> Context:
     """Return the context, cut to so many bytes. The newest message always stays.
@@ -40,15 +35,14 @@ def within_bytes(context: Context, max_bytes: int) -> Context:
 
 
 def rendered_within(context: Context, form: Form, message: str, total: int) -> Context:
-    """Return the context with its text, which takes at most `total` tokens.
+    """Return the context with its text, which takes at most `total` tokens, or those of the message
+    to be answered if it takes more alone.
 
-    A message to be answered that is longer than its share makes the text longer by what it has
-    more. What each part was charged makes the text fit; where that was too little, what is least
+    What each part was charged makes the text fit; where that was too little, what is least
     wanted goes: recalled messages, the last conversation, what the group wrote, the oldest turns,
     anchors, and last the summary.
     """
-    answer = form.answer(message)
-    allowed = total + answer - min(answer, total // ANSWER_SHARE)
+    allowed = max(total, form.answer(message))
     charged = sum(packed.used for packed in context.tiers) + sum(map(form.anchor, context.anchors))
     charged += sum(map(form.group_message, context.group))
 

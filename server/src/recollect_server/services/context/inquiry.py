@@ -46,6 +46,8 @@ class Task:
     conversation_id: str
     message: str
     """The message to be answered."""
+    question: str
+    """What is looked for: that message, with the one before where it leans on that."""
     weighing: Weighing
     deadline: Deadline = UNLIMITED
     degraded: dict[str, str] = field(default_factory=dict)

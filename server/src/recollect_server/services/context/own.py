@@ -1,5 +1,6 @@
 """Turns of the conversation that goes on, for its context: the newest, and earlier ones."""
 
+import sys
 from dataclasses import dataclass, field
 
 from recollect_server.domain.anchors import Anchor
@@ -13,14 +14,10 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.turns import Turns, turns_among, turns_of
 
-WARM_TURNS = 50
-"""Earlier turns that are all looked at, unless a setting says otherwise. Of more, some are
-chosen.
-"""
-_LAST_SHARE = 0.2
-"""The share of those that are the last turns before the hot ones, where there are more turns;
-others are evenly spaced.
-"""
+_SHORT_TURN, _LEAST_TURNS = 20, 10
+"""Tokens of a short turn, and how many of the last turns are looked at whatever the budget."""
+_READ = 12
+"""Bytes that are read of the last turns for each token: as JSON, and more than are packed."""
 _SPACED = 12
 
 
@@ -29,7 +26,8 @@ class Window:
     """Numbers of turns of the conversation itself that a context considers."""
 
     hot_turns: int = HOT_TURNS
-    warm_turns: int = WARM_TURNS
+    warm_turns: int = 0
+    """Of the last turns before the hot ones, at the most; 0: as many as the budget may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +82,15 @@ def newest(
 
 
 def earlier(
-    space: Space, head: ConversationState, anchors: list[Anchor], max_bytes: int, window: Window
+    space: Space,
+    head: ConversationState,
+    anchors: list[Anchor],
+    room: int,
+    max_bytes: int,
+    window: Window,
 ) -> tuple[Turns, Preference]:
-    """Return turns that no summary covers, the newest too, and what each is worth. Raises
-    StorageUnavailable.
+    """Return turns that no summary covers, the newest too, and what each is worth: the last ones,
+    as many as `room` tokens may hold, and of those before them some. Raises StorageUnavailable.
     """
     first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
     lines = [
@@ -95,17 +98,18 @@ def earlier(
     ]
     before_hot = max(first, last - window.hot_turns)
     spaced = list(evenly(first, before_hot, _SPACED))
-    if last - first < window.warm_turns + window.hot_turns:
-        turns = turns_of(space, head, first, last, max_bytes)
-    else:
-        newest = range(before_hot - round(_LAST_SHARE * window.warm_turns) + 1, last + 1)
-        read = turns_among(space, head, sorted({first, *spaced, *newest}), lines, max_bytes)
-        turns = Turns(
-            [message for message in read.messages if first <= message.turn_number <= last],
-            read.damaged,
-        )
+    most = min(window.warm_turns or sys.maxsize, max(_LEAST_TURNS, room // _SHORT_TURN))
+    since = max(first, before_hot - most + 1)
+    newest = turns_of(space, head, since, last, min(max_bytes, _READ * room))
+    messages, damaged = newest.messages, newest.damaged
+    if messages and messages[0].turn_number > since:  # the oldest one may lack its beginning
+        since = messages[0].turn_number + 1
+        messages = [it for it in messages if it.turn_number >= since]
+    if since > first:
+        others = sorted({it for it in (first, *spaced) if it < since})
+        read = turns_among(space, head, others, lines, max_bytes)
+        between = [it for it in read.messages if first <= it.turn_number < since]
+        messages, damaged = [*between, *messages], damaged + read.damaged
     of_anchors = set(lines)
-    anchored = frozenset(
-        message.turn_number for message in turns.messages if message.sequence in of_anchors
-    )
-    return turns, Preference(first, anchored, {}, spaced)
+    anchored = frozenset(it.turn_number for it in messages if it.sequence in of_anchors)
+    return Turns(messages, damaged), Preference(first, anchored, {}, spaced)

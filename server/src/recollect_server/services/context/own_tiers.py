@@ -10,6 +10,7 @@ from recollect_server.domain.budget import BYTES_PER_TOKEN
 from recollect_server.domain.context import Budget, Candidate, Dropped, Packed, Tier
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
+from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.text import counted
@@ -32,6 +33,18 @@ class Choosing:
     excerpt_tokens: int
     """Tokens of a recalled message, at the most."""
     window: own.Window = field(default_factory=own.Window)
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest turns of the conversation, read and not yet packed."""
+
+    head: ConversationState | None
+    messages: list[Message] = field(default_factory=list)
+    """In reading order."""
+    in_memory: bool = False
+    trouble: str = ""
+    """Why they cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +132,8 @@ class OwnTiers:
         space.subscribe(Reloaded, self._recent.forget)
         space.subscribe(Suspended, self._recent.clear)
 
-    def packed(self, task: Task, budget: Budget, anchors: list[Anchor]) -> Own:
-        """Return the tiers of the conversation itself."""
-        head, hot, in_memory = self.hot(task, budget)
-        task.deadline.check_caller()
-        earlier = self.earlier(task, head, hot, anchors)
-        warm, summary = earlier.packed(room_of_warm(budget, hot))
-        return Own(head, hot, in_memory, earlier, warm, summary)
-
-    def hot(self, task: Task, budget: Budget) -> tuple[ConversationState | None, Packed, bool]:
-        """Return the hot tier alone, with the end of the conversation, and whether it was in
-        memory.
-
-        Where the conversation ends with the message to be answered and the budget does not hold
-        it, it is left out.
-        """
-        conversation_id, weighing, degraded = task.conversation_id, task.weighing, task.degraded
+    def newest(self, conversation_id: str, degraded: dict[str, str]) -> Newest:
+        """Return the newest turns, and whether they were in memory."""
         head: ConversationState | None = None
         window = self._choosing.now.window
         try:
@@ -144,16 +143,40 @@ class OwnTiers:
                 )
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
-            return head, Packed(Tier.HOT, budget.hot, note=f"it cannot be read: {error}"), False
+            return Newest(head, trouble=f"it cannot be read: {error}")
         _note_damage(degraded, "hot", turns.damaged)
+        return Newest(head, turns.messages, in_memory=in_memory)
+
+    def packed(
+        self, task: Task, newest: Newest, budget: Budget, spare: int, anchors: list[Anchor]
+    ) -> Own:
+        """Return the tiers of the conversation itself; `spare` tokens are the warm tier's until
+        something is recalled.
+        """
+        hot = self.hot(task, newest, budget)
+        room = room_of_warm(budget, hot) + spare
+        earlier = self.earlier(task, newest.head, hot, room, anchors)
+        warm, summary = earlier.packed(room)
+        return Own(newest.head, hot, newest.in_memory, earlier, warm, summary)
+
+    def hot(self, task: Task, newest: Newest, budget: Budget) -> Packed:
+        """Return the hot tier alone.
+
+        Where the conversation ends with the message to be answered and the budget does not hold
+        it, it is left out.
+        """
+        head, weighing = newest.head, task.weighing
+        if head is None or newest.trouble:
+            return Packed(Tier.HOT, budget.hot, note=newest.trouble)
+        window = self._choosing.now.window
         candidates = [
             weighing.candidate(
-                conversation_id, it, "one of the newest turns", weighing.similarity(it)
+                task.conversation_id, it, "one of the newest turns", weighing.similarity(it)
             )
-            for it in turns.messages
+            for it in newest.messages
         ]
         too_long = []
-        if is_said(turns.messages, task.message) and candidates[-1].tokens > budget.hot:
+        if is_said(newest.messages, task.message) and candidates[-1].tokens > budget.hot:
             too_long = [candidates.pop()]
         summary = min(
             weighing.form.summary(head.conversation.compression_summary), budget.warm // 2
@@ -167,16 +190,19 @@ class OwnTiers:
             Dropped(it.conversation_id, it.message.sequence, Tier.HOT, it.tokens, reason)
             for it in too_long
         ]
-        return (
-            head,
-            replace(hot, dropped=[*hot.dropped, *dropped], considered=len(turns.messages)),
-            in_memory,
-        )
+        return replace(hot, dropped=[*hot.dropped, *dropped], considered=len(newest.messages))
 
     def earlier(
-        self, task: Task, head: ConversationState | None, hot: Packed, anchors: list[Anchor]
+        self,
+        task: Task,
+        head: ConversationState | None,
+        hot: Packed,
+        room: int,
+        anchors: list[Anchor],
     ) -> Earlier:
-        """Return the turns before the hot ones, to be packed into the warm tier."""
+        """Return the turns before the hot ones, to be packed into a warm tier of at most `room`
+        tokens.
+        """
         weighing, degraded = task.weighing, task.degraded
         if head is None:
             degraded["warm"] = degraded["hot"]
@@ -184,7 +210,7 @@ class OwnTiers:
         summary = head.conversation.compression_summary
         try:
             turns, preference = own.earlier(
-                self._space, head, anchors, self._max_bytes, self._choosing.now.window
+                self._space, head, anchors, room, self._max_bytes, self._choosing.now.window
             )
         except StorageUnavailable as error:
             degraded["warm"] = str(error)

@@ -97,7 +97,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
     """
     index, task = space.index, inquiry.task
-    question, now, deadline = task.message[:_QUESTION], task.weighing.now, task.deadline
+    question, now, deadline = task.question[:_QUESTION], task.weighing.now, task.deadline
     with index.until(deadline):
         scope = Scope(hidden=inquiry.shown.ids(index))
         asked = Askings(space, question)

@@ -87,7 +87,7 @@ def speaks_of_asker(message: str) -> bool:
 
 def leans(message: str) -> bool:
     """Return whether a message is a short one that does not say alone what it is about: "When was
-    that?", "And why?"
+    that?"
     """
     lowered = message.lower()
     if len(lowered) > _LONG or _NAME.search(message):
@@ -95,7 +95,7 @@ def leans(message: str) -> bool:
     spoken = {*_WORD.findall(lowered)}
     telling = spoken - STOP_WORDS - EVERYDAY_WORDS - REFERENCE_WORDS - ASKER_WORDS
     refers = not REFERENCE_WORDS.isdisjoint(spoken) or any(it in lowered for it in _REFERENCE_SIGNS)
-    return (refers and len(telling) <= _FEW) or not telling
+    return refers and len(telling) <= _FEW
 
 
 def evenly(first: int, last: int, count: int) -> Iterable[int]:
