@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from recollect_server.domain.message import Message, Role
-from recollect_server.domain.topics import fitting, is_filler, shared, stems, telling
+from recollect_server.domain.topics import fitting, is_filler, shared, stems
 from recollect_server.inference.extractive import Extractive
 
 from tests.cases import each
@@ -93,21 +93,13 @@ def test_words_that_end_in_s_without_being_plurals_stay() -> None:
     assert stems("glass-virus-analysis") == {"glass", "virus", "analysis"}
 
 
-def test_a_rule_takes_what_was_said_several_times_or_one_topic() -> None:
-    counts = {"job": 4, "interview": 3, "lamp": 1, "last": 200}
-    assert telling(["last", "job interview", "lamp"], counts) == ["job interview"]
-    assert telling(["last", "lamp", "chair"], {"lamp": 1, "x": 200}) == ["lamp"]
-    # in a short conversation
-    assert telling(["last", "lamp", "chair"], {"lamp": 1, "chair": 1}) == ["lamp", "chair"]
-
-
 def test_a_plural_is_no_second_topic() -> None:
     sentences = [
         Message(Role.USER, text, sequence=2)
         for text in (
-            "Sum column B where column C says paid.",
+            "Sum the column of the ledger that says paid.",
             "Text to columns turns the columns of the ledger into figures; a ledger has columns.",
-            "Which column of the ledger is empty?",
+            "Which column of the ledger is empty, and how do I sum the column?",
         )
     ]
     topics = Extractive().write_notes(sentences, "").topics
@@ -120,7 +112,8 @@ def test_topics_of_equal_weight_are_the_same_in_every_process() -> None:
 from recollect_server.domain.message import Message, Role
 from recollect_server.inference.extractive import Extractive
 text = "The kettle, the carpet, the ladder, the mirror, the pillow and the candle were sold."
-print(Extractive().write_notes([Message(Role.USER, text, 0, 2, 1)], "").topics)
+talk = [Message(Role.USER, text, 0, at, at) for at in (1, 2)]
+print(Extractive().write_notes(talk, "").topics)
 """
     outputs = {
         subprocess.run(
@@ -132,4 +125,4 @@ print(Extractive().write_notes([Message(Role.USER, text, 0, 2, 1)], "").topics)
         ).stdout
         for seed in range(1, 4)
     }
-    assert outputs == {"('kettle', 'carpet', 'ladder', 'mirror', 'pillow')\n"}
+    assert outputs == {"('candle', 'carpet', 'kettle', 'ladder', 'mirror')\n"}

@@ -7,6 +7,7 @@ import re
 from recollect_server.domain.addresses import OWNERS_ALONE
 from recollect_server.domain.languages import STOP_WORDS, says_little
 from recollect_server.domain.message import Message, Role
+from recollect_server.domain.prose import prose_of, unwrapped
 from recollect_server.domain.text import UNSPACED_RUN, one_line, sentences
 
 NO_WORDS, ANSWER, GREETING, REQUEST = range(4)
@@ -32,13 +33,6 @@ _LABELS = {
 """Channels as people spell them. Case alone tells a spelling from the label."""
 
 _REPLY = re.compile(r"(?:(?:re|fwd?|aw|wg|tr|rv|sv)\s*:\s*)+", re.IGNORECASE)
-_CODE = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
-_MARKUP = re.compile(
-    r"^[ \t]*(?:#{1,6}|>|[-*+]|\d{1,3}[.)])[ \t]+|\*{1,3}(?=\S)|(?<=\S)\*{1,3}|`", re.M
-)
-_WRAP = re.compile(r"(?<=[\w,;])[ \t]*\n[ \t]*(?=[a-zß-öø-ÿα-ωа-я])")
-"""A line's end within a sentence."""
 _HELLO = re.compile(
     r"(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|hallo|moin|servus|liebe[rs]?"
     r"|guten (?:tag|morgen|abend)|bonjour|bonsoir|salut|hola|buen(?:os|as) (?:d[ií]as|tardes|noches)"
@@ -47,7 +41,6 @@ _HELLO = re.compile(
     re.IGNORECASE,
 )
 """A greeting before a request, with a name or without one, and a mark that sets it off."""
-_NO_PROSE = re.compile(r"[\d=/\\{}<>|_@#$%^*+~]|:\w")
 _AROUND = " \t.,;:!。、，；：！"
 
 
@@ -72,10 +65,10 @@ def request_of(message: Message, least: int) -> tuple[int, str]:
     is_user = message.role is Role.USER
     if not message.content or (not is_user and least >= ANSWER):
         return NO_WORDS, ""
-    parts = _parts(message.content)
+    parts, bare = _parts(message.content)
     request = next((it for it in parts if _is_request(it)), "") if is_user else ""
     rank = REQUEST if request else GREETING if is_user else ANSWER
-    words = shortened(request or next(iter(parts), ""))
+    words = shortened(request or next(iter(parts or sentences(bare)), ""))
     return (rank, words) if words and rank > least else (NO_WORDS, "")
 
 
@@ -97,23 +90,21 @@ def shortened(sentence: str) -> str:
     return _clipped(" ".join(fitting).rstrip(_AROUND), _MAX_CHARACTERS - 1) + _ELLIPSIS
 
 
-def _parts(content: str) -> list[str]:
-    """Return the sentences at the beginning of a message, without markup, code and a greeting."""
-    text = _WRAP.sub(" ", content[:_BEGINNING])
-    bare = _MARKUP.sub("", _LINK.sub(r"\1", _CODE.sub("\n", text))).strip()
-    bare = bare or text.strip("`~ \n")
-    if (hello := _HELLO.match(bare)) and hello.end() < len(bare):
-        bare = bare[hello.end() :]
-    return sentences(bare)
+def _parts(content: str) -> tuple[list[str], str]:
+    """Return the sentences of prose at the beginning of a message and all of its text, without a
+    greeting.
+    """
+    text = unwrapped(content[:_BEGINNING])
+    if (hello := _HELLO.match(text)) and hello.end() < len(text):
+        text = text[hello.end() :]
+    return prose_of(text), text.strip("`~ \n")
 
 
 def _is_request(sentence: str) -> bool:
     """Return whether a sentence is of words, and of more than a greeting or thanks."""
     if any(len(run) >= _LEAST_UNSPACED for run in UNSPACED_RUN.findall(sentence)):
         return True
-    words = sentence.split()[: 2 * _MAX_WORDS]
-    prose = [it for it in words if any(map(str.isalpha, it)) and not _NO_PROSE.search(it)]
-    return len(prose) > 1 and 2 * len(prose) >= len(words) and not says_little(sentence)
+    return any(map(str.isalpha, sentence)) and " " in sentence and not says_little(sentence)
 
 
 def _clipped(text: str, most: int) -> str:

@@ -4,9 +4,15 @@ new one is made.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from recollect_server.domain.languages import ENGLISH
 
 MAX_LABELS = 200
 """Labels of a space that are known to the writer of notes, the most used first."""
+MAX_OFFLINE_TOPICS = 3
+"""Topics of a conversation at most that a rule finds."""
 _MAX_NEW = 2
 """Labels of a conversation that no other has; each that it shares makes that one less, down to
 one.
@@ -14,41 +20,20 @@ one.
 _MAX_REUSED = 3
 _SAID = 3  # times that each word of a label was said in a conversation that it fits
 
-_SHORT = 100  # words of a conversation in which a topic need not be said more than once
-
-_FILLER_WORDS = """
-able absolutely action actions actually add advice afternoon ago allergic amazing amount another answer anybody anymore april
-area ask aspect august available aware away awesome back bad based beautiful beginning behind best better big bit boost brand
-bring build bunch busy call care case certain chance change chat check choice choose choosing clear close common complete
-concern confidence consider context cool correct couple course create current cut daily date day days december decide deep
-definitely detail details difference different direction early easy effect effective effort eight either end energy enjoy ensure
-etc evening event everybody everyone everything exact example excited exciting experience extra fact fair fantastic fast
-favorite february feel feeling final find finding finds fine first fit five focus follow form forward free fresh friday friendly
-full fun future general generate give glad goal goals god good great group guess guy guys habit hand happy hard head hear heart
-help helpful hey high hmm hold hope hour hours huge idea ideas immediate impact important impressive improve include including
-information initial inspiring interest interesting issue item january joy july june key kind know large last late later lead
-learn least leave less let level life light like line list little live long look lot love low main major make making man march
-matter may maybe mean means meet mention mentioned mind minute minutes moment monday month months morning move much name need
-needs new next nice night nine nobody note nothing november number october offer ok okay old one open option options order part
-parts past people perfect person perspective phase piece place plan plans play please plus point points positive possible power
-practically practice prepare present pretty previous probably problem process progress proud provide put question quick quite
-ready real really reason recent recommend related remember repetitions request response rest result resulting results right room
-run saturday scene second section sense september series serious session set seven several share short show side sign
-significant similar simple situation six skip slightly slow small smart solid solution somebody someone something soon sort
-sound sounds space special specific spend start starting starts state stay step steps stop stopped story strategy strong stuff
-style subject suddenly suggest suggestion suggestions summary sunday super support sure system take talk task team tell telling
-ten term test text thanks thing things think thinking third thought thoughts thursday time times tip tips today together
-tomorrow tonight tool top topic total touch track true try tuesday turn two type uh um understand unique upcoming update us use
-used useful user usual value version view visit wait walk want watch way ways wednesday week weekend weekly weeks welcome well
-whatever whole will wish within woman wonder wonderful word words work working world worry worth would write yeah year years yes
-yesterday young
-"""
-_FILLER = frozenset(_FILLER_WORDS.split())
-"""Words that name no topic by themselves: they are said in conversations about anything."""
 _FIGURE = re.compile(r"\d+(?:st|nd|rd|th|h\d*|hrs?|mins?|kg|mg|ml|cm|mm|km|am|pm|usd|eur)")
 """A figure with its unit; "5g", "3d" and "401k" name something."""
 _PIECES = frozenset({"n", "t", "s", "d", "m", "ll", "re", "ve", "gon", "na", "wan", "ta", "y"})
 """Remains of contractions that are written apart (`do n't`, `gon na`)."""
+
+
+@cache
+def said_anywhere(language: str) -> frozenset[str]:
+    """Return the words of a language that name no subject: they are said in conversations about
+    anything. Of most languages these are nouns, all others being told by what stands beside them.
+    """
+    text = Path(__file__).with_name("said_anywhere.txt").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"\[(\w+)\]\n([^\[]*)", text))
+    return frozenset(sections.get(language, "").split())
 
 
 def stems(topic: str) -> frozenset[str]:
@@ -64,7 +49,7 @@ def is_filler(topic: str) -> bool:
     """
     words = topic.split("-")
     return any(word.isdigit() or word in _PIECES for word in words) or all(
-        word in _FILLER or len(word) < 2 or _FIGURE.fullmatch(word) for word in words
+        word in said_anywhere(ENGLISH) or len(word) < 2 or _FIGURE.fullmatch(word) for word in words
     )
 
 
@@ -94,20 +79,6 @@ def shared(topics: Sequence[str], labels: Sequence[tuple[str, int]]) -> tuple[st
     return tuple(
         dict.fromkeys(label or topic for topic, label in pairs if label or topic in unshared)
     )
-
-
-def telling(topics: Sequence[str], counts: Mapping[str, int]) -> list[str]:
-    """Return the topics whose every word occurs several times, or else the first that is no filler.
-
-    A rule has only the words themselves: one that occurs once or twice seldom names a subject of
-    other conversations.
-    """
-    topics = [topic for topic in map(str.lower, topics) if not is_filler(topic.replace(" ", "-"))]
-    least = min(_SAID, 1 + sum(counts.values()) // _SHORT)
-    often = [
-        topic for topic in topics if min(counts.get(word, 0) for word in topic.split()) >= least
-    ]
-    return often or topics[:1]
 
 
 def fitting(labels: Sequence[tuple[str, int]], frequencies: Mapping[str, int]) -> list[str]:

@@ -29,7 +29,7 @@ from recollect_server.domain.notes import clipped
 from recollect_server.domain.text import one_line, sentences
 from recollect_server.inference.sentences import (
     Sentence,
-    asks,
+    is_question,
     names_in,
     sentences_of,
     spoken,
@@ -152,7 +152,7 @@ def _worth(sentence: Sentence, *, without_capitals: bool) -> float:
     worth = sentence.worth * (1.0 if sentence.role is Role.USER or sentence.speaker else _AGENT)
     worth *= _LEANING if sentence.leans else 1
     worth *= _DENIES if sentence.denies else 1
-    if asks(text):
+    if is_question(text):
         worth *= _QUESTION
     elif (
         not sentence.whole

@@ -1,5 +1,5 @@
-"""Sentences of a conversation with what tells that one matters: names, figures, cues, where it
-stands.
+"""Sentences of a conversation with what tells that one matters: its words, its names and figures,
+where it stands.
 """
 
 import re
@@ -7,75 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect_server.domain.languages import ENGLISH, STOP_WORDS, language_of, stop_words
+from recollect_server.domain.languages import says_little as is_small_talk
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import spelt_words
-from recollect_server.domain.text import GERMAN_MONTH, UNSPACED_RUN, pairs, sentences
-from recollect_server.inference.chatter import CHATTER
-from recollect_server.inference.phrases import CORRECTION, NEGATION, PLEASANTRIES, phrases_of
+from recollect_server.domain.prose import prose_of
+from recollect_server.domain.text import UNSPACED_RUN, pairs
+from recollect_server.domain.topics import said_anywhere
+from recollect_server.inference.phrases import LEANING, NEGATION, PLEASANTRIES
 
 _MAX_SENTENCE = 320  # characters: a longer one is cut
-# characters of a message that are read: the rest of a longer one is seldom prose
-_MAX_CONTENT = 20_000
-_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-# Whole lines that are no prose: headings, tables, lines between paragraphs.
-_NO_PROSE = re.compile(
-    r"^[ \t]*(?:#{1,6}[ \t][^\n]*|\*\*[^*\n]{1,120}\*\*:?[ \t]*|\|[^\n]*\|[ \t]*|[-*_=]{3,}[ \t]*"
-    r"|(?:Sent from my|Envoyé de mon|Enviado desde mi|Enviado do meu|Inviato dal mio) [^\n.!?]{1,30}"
-    r"|Von meinem [^\n.!?]{1,30} gesendet)$",
-    re.MULTILINE,
-)
-# Each part stops where the next one could begin: else a message of nothing but such marks would
-# take seconds.
-_MARKS = re.compile(
-    rf"\*{{2,}}|(?<!\w)[*_`]+(?=\S)|(?<=\S)[*_`]+(?!\w)|`+|^[ \t]*(?:>[> \t]*)?(?:[-•+*]|\d{{1,3}}[.)](?!\d"
-    rf"|[ \t]+{GERMAN_MONTH}))[ \t]+"
-    r"|^[ \t]*>[> \t]*|\[([^\[\]]*)\]\([^()]*\)",
-    re.MULTILINE,
-)
-_CODE_MARKS = re.compile(r"[{}<>=;$\\|]|\w\(|\)\.|::|->")
-_COMMAND = re.compile(
-    r"(?:[$%#] |(?:import|from|def|class|return|const|let|var|sudo|SELECT|INSERT|#include|pip|npm|git) )[^!?]*$"
-)
-_UNMARKED_QUESTION = re.compile(
-    r"(?:(?:ok|okay|so|and|but|then|also|btw)\b[, ]*)*"
-    r"(?:(?:what|where|when|why|who|how)(?:['’]?s| is| are| do| does| did| can| could| should| would| will)\b"
-    r"|how (?:much|many|long|deep|far|often|to)\b|what (?:about|else|if)\b|which (?:one|of|\w+ (?:is|are|should|do|would))\b"
-    r"|(?:should|can|could|will|does|did|is|are|am) (?:i|we|u|it|he|she|they|there|this|that|the|my)\b"
-    r"|(?:can|could|will|do) (?:you|u|i|we)\b)",
-    re.IGNORECASE,
-)
-_TRACE = re.compile(
-    r"Traceback \(most recent call last\):|File \"[^\"]+\", line \d+.*|at [\w.$<>/ ]+\([^()]*\)"
-    r"|[\w.]+(?:\[[^\]]*\])? = [\w.]+\(.*\);?|(?:async )?(?:def|func|function) \w+ ?\(.*|\$ [a-z./].*"
-)
-"""A line of a stack trace or the code that one quotes, the head of a function, or a line after the
-prompt of a shell.
-"""
-_ERROR = re.compile(
-    r"^[ \t]*(?:[\w.]*(?:Error|Exception)\b.*: |(?:ERROR|FATAL|Error|error|npm ERR!)[: ])",
-    re.MULTILINE,
-)
-_ENTRY = re.compile(r"[^.:!?]{2,60}: (?:\S+ ?){1,4}")  # `Price: 20 euros.`
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "۔", "।", "｡")
-_JAPANESE_QUESTIONS = ("ですか", "ますか", "でしょうか", "ませんか", "ましたか", "でしたか")
 _CLOSING = "\"'”’»)]」』）"
-_SMILEY = re.compile(r"\s+[:;]['-]?[()DP]+\s*$")
 _STEM = 5  # characters that forms of one word have in common
-_WHOLE_UNSPACED = 6  # characters of a sentence without spaces: more than two words
 _IDEOGRAPHIC = re.compile("[\u3005-\u30ff\u3400-\u9fff]")  # Korean has full stops of Latin script
-_DECISION = re.compile(
-    r"\b(?:decided?|agreed?|let's|let us|we'll|i'll|will|going to|plan(?:s|ned|ning)? to|chose|chosen|settled"
-    r"|from now on|must"
-    r"|deadline|by (?:monday|tuesday|wednesday|thursday|friday|saturday|sunday))\b",
-    re.IGNORECASE,
-)
-_OUTCOME = re.compile(
-    r"\b(?:done|fixed|solved|resolved|works? now|finished|completed|result(?:s|ed)?|turned out|because|caused?"
-    r"|failed|won|passed"
-    r"|started|joined|bought|got|made|went|signed up|finally|just|last (?:week|month|year|night|weekend)"
-    r"|yesterday)\b",
-    re.IGNORECASE,
-)
+_PAUSE = re.compile("[,;:] | [–—] |[，、；]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +29,11 @@ class Sentence:
 
     text: str
     words: tuple[str, ...]
-    """Distinct topical words: lower case, without stop words and small talk."""
+    """Distinct topical words: lower case, without stop words."""
     names: tuple[str, ...]
     """Words that begin with a capital within it, and those with a digit, as they stand."""
     worth: float
-    """Weight by cues and position; 1 is the mean."""
+    """Weight by role and position; 1 is the mean."""
     order: int
     message: int
     """Place of its message among those of the user and the agent, from 0."""
@@ -98,21 +43,16 @@ class Sentence:
     leans: bool
     """True if it begins with a word that refers to the sentence before it."""
     whole: bool
-    """True if it reads as a sentence, not as a heading, an entry of a list or the lead of one."""
-    denies: bool = False
+    """True if it reads as a sentence, not as an entry of a list or the lead of one."""
+    denies: bool
     """True if the user takes back or refuses in it what was said just before."""
 
 
 def is_question(text: str) -> bool:
     """Return whether a sentence ends with a question mark or is a question of polite Japanese."""
     end = text.rstrip(_CLOSING)
-    return end.endswith(("?", "？", "؟")) or end.rstrip("。").endswith(_JAPANESE_QUESTIONS)
-
-
-def asks(text: str) -> bool:
-    """Return whether a sentence is a question, also a hurried one of English without a mark."""
-    return is_question(text) or (
-        not text.rstrip(_CLOSING).endswith(_ENDS) and _UNMARKED_QUESTION.match(text) is not None
+    return end.endswith(("?", "？", "؟")) or end.rstrip("。").endswith(
+        ("ですか", "ますか", "ませんか")
     )
 
 
@@ -135,95 +75,69 @@ def spoken(messages: Sequence[Message]) -> list[Message]:
 
 def sentences_of(messages: Sequence[Message]) -> Iterator[Sentence]:
     """Yield the informative sentences of the user and the agent, in order."""
-    order = 0
-    earlier_words: set[str] = set()
     speaking = spoken(messages)
     language = language_of(message.content for message in speaking)
-    phrases = phrases_of(language)
-    words_before: set[str] = set()
+    order = 0
+    before: set[str] = set()  # words of the other side's message before
     for place, message in enumerate(speaking):
-        message_words: set[str] = set()
+        here: set[str] = set()
+        is_users = message.role is Role.USER
         for number, text in enumerate(split(message.content)):
             words = tuple(dict.fromkeys(topical(text, language)))
-            message_words.update(stemmed(words))
+            here |= stemmed(words)
             denies = (
-                message.role is Role.USER
+                is_users
                 and not is_question(text)
-                and (
-                    CORRECTION.match(text) is not None
-                    or (
-                        not words_before.isdisjoint(stemmed(words))
-                        and NEGATION.search(text) is not None
-                    )
-                )
+                and NEGATION.search(text) is not None
+                and not before.isdisjoint(stemmed(words))
             )
-            # "Melanie!" tells nothing; "Let's go with the strudel" does, once that was offered, and
-            # "why does this not work" with the code below it.
-            settles = denies or phrases.decision.search(text) is not None
-            leads = (
-                place == number == 0 and message.role is Role.USER and _shows_code(message.content)
-            )
-            tells = (
-                leads
+            begins = place == 0 and is_users and " " in text and not is_small_talk(text)
+            # "Melanie!" tells nothing; "the strudel" does once that was offered.
+            if (
+                begins
                 or len(words) > 1
-                or (settles and bool(words) and (denies or not earlier_words.isdisjoint(words)))
-            )
-            earlier_words.update(words)
-            if tells:
-                least = 2 if settles or leads else 3
-                whole = _is_whole(text, message.role, language, least)
-                worth = _worth(text, message.role, place, len(speaking), number) * (
-                    1 if whole else 0.3
+                or (words and is_users and not before.isdisjoint(stemmed(words)))
+            ):
+                end = text.rstrip(_CLOSING)
+                whole = text[0] != "[" and (
+                    end.endswith(_ENDS) or (is_users and not text.endswith((":", "：", ",")))
                 )
-                leans = bool(phrases.leaning.match(text))
+                # The first sentence of a long answer says what the others go into.
+                worth = 1.0 if is_users or message.sender else 1.2 if number == 0 else 0.8
+                worth += 0.1 * (number == 0) + 0.15 * (place < 2)
+                if is_question(text):
+                    # open where nothing follows, the subject where all begins; in between its
+                    # answer says more
+                    worth += 0.2 if place < 1 or place >= len(speaking) - 1 else -0.4
                 yield Sentence(
                     text,
                     words,
                     names_in(text, language),
-                    worth,
+                    worth * (1 if whole else 0.3),
                     order,
                     place,
                     message.role,
                     message.sender,
-                    leans,
+                    LEANING.match(text) is not None,
                     whole,
                     denies,
                 )
                 order += 1
         # People who are named talk with each other: there a denial is seldom a refusal.
-        words_before = set() if message.sender else message_words
+        before = set() if message.sender else here
 
 
 def split(content: str) -> list[str]:
-    """Split a text into sentences, without code, headings, markup and opening pleasantries.
-
-    No word of negation is left out of a sentence: one that is cut at its end keeps them all, or is
-    left out whole.
+    """Split a message into its sentences without opening pleasantries. No word of negation is left
+    out of one: that which is too long keeps them all, or is left out whole.
     """
-    text = _NO_PROSE.sub("", _CODE.sub("\n", content[:_MAX_CONTENT]))
-    text = _MARKS.sub(lambda mark: mark.group(1) or ("" if mark.group()[0] in "*_`" else " "), text)
-    parts: list[str] = []
-    for sentence in sentences(text):
-        plain = opened(sentence)
-        if plain and not _is_code(plain) and (short := _shortened(plain)):
-            parts.append(short)
-    return parts
-
-
-def opened(sentence: str) -> str:
-    """Return a sentence without the pleasantries that open it, beginning with a capital if it
-    did.
-    """
-    match = PLEASANTRIES.match(sentence)
-    if match is None:
-        return sentence
-    rest = sentence[match.end() :]
-    return rest[:1].upper() + rest[1:] if sentence[:1].isupper() else rest
+    parts = map(_opened, prose_of(content))
+    return [short for part in parts if part and (short := _shortened(part))]
 
 
 def topical(text: str, language: str = ENGLISH) -> list[str]:
-    """Return the topical words of a text, lower case; of a script without spaces its pairs of
-    characters.
+    """Return the words of a text that are no stop words, lower case; of a script without spaces its
+    pairs of characters.
     """
     stops = stop_words(language)
     words: list[str] = []
@@ -232,100 +146,49 @@ def topical(text: str, language: str = ENGLISH) -> list[str]:
             words += [pair for pair in pairs(run.group())[:-1] if pair not in stops] or [
                 run.group()
             ]
+        elif word.isdigit():
+            words.append(word)
         elif len(word) > 1:
-            low = word.lower().removesuffix("'s").removesuffix("’s")
-            if low not in STOP_WORDS and low not in CHATTER and low not in stops:
+            low = word.lower().replace("’", "'").removesuffix("'s")
+            if low.split("'")[0] not in STOP_WORDS and low not in stops:
                 words.append(low)
     return words
+
+
+def says_little(word: str, language: str) -> bool:
+    """Return whether a topical word is said in conversations about anything."""
+    return word in said_anywhere(ENGLISH) or word in said_anywhere(language)
 
 
 def names_in(text: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return the names in a text: capitalised words that do not begin it, and words with a
     digit.
     """
-    stops = stop_words(language)
+    stops = STOP_WORDS | stop_words(language)
     return tuple(
         word
         for place, word in enumerate(spelt_words(text))
-        if (not word.isalpha() and any(letter.isdigit() for letter in word))
-        or (
-            place
-            and word[0].isupper()
-            and (low := word.lower()) not in STOP_WORDS
-            and low not in stops
-            and len(word) > 1
-        )
+        if any(map(str.isdigit, word))
+        or (place and word[0].isupper() and word.lower() not in stops and len(word) > 1)
     )
 
 
-def _is_whole(text: str, role: Role, language: str, least: int) -> bool:
-    end = _SMILEY.sub("", text).rstrip(_CLOSING)
-    if (
-        text.startswith(("[", "("))
-        or end.endswith((":", "：", ",", ";", "-", "–", "—"))
-        or (_ENTRY.fullmatch(text) and not _ERROR.match(text))
-    ):
-        return False
-    if end.endswith(_ENDS):
-        return True
-    # People leave the last full stop out; what else has none is an entry of a list or a heading.
-    return role is Role.USER and (
-        len(spelt_words(text)) >= least
-        or (
-            language in {"ja", "zh"}
-            and sum(map(len, UNSPACED_RUN.findall(text))) >= _WHOLE_UNSPACED
-        )
-    )
-
-
-def _shows_code(content: str) -> bool:
-    """Return whether a message has code, a command or an error on lines of its own."""
-    start = content[:_MAX_CONTENT]
-    return (
-        _CODE.search(start) is not None
-        or _ERROR.search(start) is not None
-        or any(_is_code(line) for line in map(str.strip, start.splitlines()) if line)
-    )
-
-
-def _is_code(text: str) -> bool:
-    """Return whether a line is rather code, a command or a formula than prose."""
-    if _TRACE.fullmatch(text):
-        return True
-    marks = len(_CODE_MARKS.findall(text))
-    return (marks > 2 and marks * 12 > len(text)) or (marks > 1 and bool(_COMMAND.match(text)))
+def _opened(sentence: str) -> str:
+    """Return a sentence without the pleasantries that open it, beginning with a capital if it
+    did.
+    """
+    match = PLEASANTRIES.match(sentence)
+    rest = sentence[match.end() :] if match else sentence
+    return rest[:1].upper() + rest[1:] if sentence[:1].isupper() else rest
 
 
 def _shortened(sentence: str) -> str:
-    """Return a sentence that is too long to its last comma or word that fits; nothing if that would
+    """Return a sentence that is too long to its last pause or word that fits; nothing if that would
     drop a negation.
     """
     if len(sentence) <= _MAX_SENTENCE:
         return sentence
-    room = _MAX_SENTENCE - 1
-    marks = [
-        sentence.rfind(mark, room // 2, room)
-        for mark in (", ", "; ", ": ", " – ", " — ", "，", "、", "；")
-    ]
-    cut = max(marks)
-    if cut < 0:
-        cut = sentence.rfind(" ", room // 2, room)
-    cut = cut if cut > 0 else room
+    pauses = [it.start() for it in _PAUSE.finditer(sentence, _MAX_SENTENCE // 2, _MAX_SENTENCE - 1)]
+    cut = pauses[-1] if pauses else sentence.rfind(" ", _MAX_SENTENCE // 2, _MAX_SENTENCE - 1)
+    cut = cut if cut > 0 else _MAX_SENTENCE - 1
     return "" if NEGATION.search(sentence, cut) else sentence[:cut].rstrip(" ,;:–—") + "…"
-
-
-def _worth(text: str, role: Role, place: int, count: int, number: int) -> float:
-    worth = 1.0 if role is Role.USER else 0.9
-    if _DECISION.search(text):
-        worth += 0.25
-    if _OUTCOME.search(text):
-        worth += 0.25
-    if is_question(text):
-        # A question is open where nothing follows, and is the subject where all begins; in between
-        # its answer says more.
-        worth += 0.2 if place < 1 or place >= count - 1 else -0.4
-    if number == 0:
-        worth += 0.1
-    if place < 2:
-        worth += 0.15
-    return worth

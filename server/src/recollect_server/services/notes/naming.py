@@ -6,7 +6,7 @@ and a conversation that went on is not written to but waits again. What is due i
 (`storage/index/notes.py`), so nothing needs to be remembered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -27,7 +27,7 @@ from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message, reading_order
 from recollect_server.domain.notes import Notes, notes_due, title_due
-from recollect_server.domain.topics import MAX_LABELS, shared
+from recollect_server.domain.topics import MAX_LABELS, MAX_OFFLINE_TOPICS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
@@ -219,7 +219,11 @@ class Naming:
         labels = self._space.index.notes.labels(MAX_LABELS)
         by.take_use()  # of a try that came to nothing
         notes = by.write_notes(material.messages, material.conversation.abbreviation, labels)
-        notes = replace(notes, topics=shared(notes.topics, labels))
+        topics: Sequence[str] = notes.topics
+        if by.writer == RULE:
+            everywhere = self._space.index.notes.said_everywhere(topics)
+            topics = [it for it in topics if it not in everywhere]
+        notes = replace(notes, topics=shared(topics, labels)[:MAX_OFFLINE_TOPICS])
         if given_up():
             return Outcome.WENT_ON
         return self._record(material, notes, waiting, by, by.take_use())

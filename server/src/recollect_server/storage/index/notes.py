@@ -14,6 +14,7 @@ import orjson
 
 from recollect_server.domain.conversation import CALLER, RULE
 from recollect_server.domain.filters import Filter
+from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.storage.index import requests
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import condition_of
@@ -22,6 +23,7 @@ from recollect_server.storage.index.file import look
 from recollect_server.storage.index.requests import SeenNames
 
 _REASONS = 3  # that are shown
+_MANY = 20  # conversations from which on a word can be common among them
 _SHOWN = 10  # conversations that failed
 _REPLACEABLE = f"""NOT EXISTS (
     SELECT 1 FROM note_records r WHERE r.number = c.number AND r.abbreviation_writer NOT IN ('', '{RULE}'))"""
@@ -192,6 +194,26 @@ class NoteQueue:
                 (limit,),
             )
             return [(row[0], row[1]) for row in rows]
+
+    def said_everywhere(self, words: Sequence[str]) -> set[str]:
+        """Return those of the words that a fifth of the conversations have; none where there are
+        few conversations.
+        """
+        with self._database.reading() as connection:
+            total = int(connection.execute("SELECT count(*) FROM conversations").get or 0)
+            if total < _MANY:
+                return set()
+            # ids in order: the conversations of a common word are counted up to the share alone
+            query = (
+                f"SELECT count(*) FROM (SELECT DISTINCT rowid >> {SEQUENCE_BITS} FROM turns_fts"
+                " WHERE turns_fts MATCH ?1 LIMIT ?2)"
+            )
+            least = total // 5
+            return {
+                word
+                for word in words
+                if int(connection.execute(query, (f'"{word}"', least)).get or 0) >= least
+            }
 
     def failed(self, idle_before: int, now: int, model: str) -> list[Waiting]:
         """Return the conversations whose last try failed and that are to be tried again by now."""
