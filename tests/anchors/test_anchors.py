@@ -90,12 +90,14 @@ def test_anchors_that_the_writer_of_notes_finds_are_listed_with_their_message(
 ) -> None:
     service = connect(start_server(abbreviator="extractive"))
     assert anchors(service) == []
-    conversation = service.conversation_of("My name is Alex.")
+    conversation, said = service.conversation_of("My name is Alex."), clock.now
     clock.move(600_000)
     until(lambda: anchors(service))
     [anchor] = anchors(service)
     assert (anchor.key, anchor.value) == ("name", "Alex")
     assert (anchor.source.conversation_id, anchor.source.sequence) == (conversation, 2)
+    # it has the time at which it was said, not that of the notes
+    assert anchor.create_time.ToMilliseconds() == said
     set_anchor(service, "location", "Ghent", confidence=0.1)
     service.append(conversation, user("Call me Al. I live in Bruges. I'm allergic to nuts."))
     clock.move(600_000)
@@ -106,6 +108,38 @@ def test_anchors_that_the_writer_of_notes_finds_are_listed_with_their_message(
     clock.move(600_000)
     until(lambda: ("preferred_name", "Alec") in values(service))
     assert [a.value for a in anchors(service, "preferred_name", superseded=True)] == ["Alec", "Al"]
+
+
+def test_what_the_user_takes_back_holds_no_longer_and_stays_in_the_history(
+    start_server: Start, connect: Connect, clock: MovableClock
+) -> None:
+    service = connect(start_server(abbreviator="extractive"))
+    service.conversation_of(
+        "My name is Tom. I am vegan. I'm allergic to peanuts. I'm married to Anna. I live in Berlin."
+        " I work at Bosch. I'm allergic to nuts."
+    )
+    clock.move(600_000)
+    until(lambda: len(values(service)) == 7)
+    service.conversation_of(
+        "Please call me Thomas from now on.\nI'm not vegan anymore.\nThe test came back: I'm not"
+        " allergic to peanuts after all.\nAnna and I got divorced.\nI moved: I live in Lisbon now.\n"
+        "I no longer work at Bosch.\nI'm not a pescatarian."
+    )
+    clock.move(600_000)
+    until(lambda: ("location", "Lisbon") in values(service))
+    assert values(service) == [
+        ("allergy.nuts", "nuts"),
+        ("location", "Lisbon"),
+        ("preferred_name", "Thomas"),
+    ]
+    [was] = anchors(service, "diet", superseded=True)
+    assert (was.value, was.superseded_time.ToMilliseconds()) == ("vegan", clock.now - 600_000)
+    # a caller's word is surer than what a rule finds
+    set_anchor(service, "diet", "vegan")
+    service.conversation_of("I'm not vegan anymore. My birthday is on 14 March.")
+    clock.move(600_000)
+    until(lambda: values(service, "birthday"))
+    assert values(service, "diet") == [("diet", "vegan")]
 
 
 @each(

@@ -29,7 +29,7 @@ class Anchor:
 
 def history(given: Iterable[AnchorSet]) -> list[Anchor]:
     """Return what became of the values of one key: the one that holds first, then those it
-    superseded, the last first.
+    superseded, the last first. An empty value takes back the one that holds: then none does.
 
     In the order of time each takes the place of the one before it. Two kinds do not, and are
     superseded from their beginning: a value that was found, where a caller's holds that is surer;
@@ -50,7 +50,11 @@ def history(given: Iterable[AnchorSet]) -> list[Anchor]:
             each.sequence,
             by_caller=each.by_caller,
         )
-        if holds is None:
+        if not new.value:
+            if holds and _supersedes(new, holds):
+                past.append(replace(holds, superseded_time=new.create_time))
+                holds = None
+        elif holds is None:
             holds = new
         elif new.value == holds.value:
             holds = _again(holds, new)
@@ -59,7 +63,7 @@ def history(given: Iterable[AnchorSet]) -> list[Anchor]:
             holds = replace(new, supersedes=holds.value)
         else:
             past.append(replace(new, superseded_time=new.create_time))
-    return [holds, *reversed(past)] if holds else []
+    return [*([holds] if holds else []), *reversed(past)]
 
 
 def _supersedes(new: Anchor, holds: Anchor) -> bool:

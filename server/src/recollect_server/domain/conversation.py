@@ -249,10 +249,12 @@ class AnchorSet:
 
     key: str
     value: str
+    """Empty: the one that holds is taken back."""
     confidence: float
     sequence: int
     """0: without a message."""
     time: int
+    """When its message was said, or a caller set it."""
     conversation_id: str = ""
     """The conversation of its message."""
     by_caller: bool = False

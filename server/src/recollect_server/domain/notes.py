@@ -8,7 +8,7 @@ without an abbreviation there are no notes.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.domain.conversation import Conversation, Split
@@ -74,8 +74,16 @@ class FoundAnchor:
 
     key: str
     value: str
+    """Empty: the user takes back what holds for the key."""
     confidence: float
     sequence: int
+    denies: str = ""
+    """The value that is taken back; empty: whatever holds."""
+
+    def takes_back(self, value: str) -> bool:
+        """Return whether it takes back a value of its key, in any form: `vegan`, `Veganerin`."""
+        one, other = self.denies.casefold(), value.casefold()
+        return not self.value and (one in other or other in one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +111,7 @@ def notes_of(draft: Notes, sequences: Iterable[int], language: str = "") -> Note
         abbreviation,
         title_of(draft.title, language),
         tuple(topics)[:MAX_TOPICS],
-        # of one key the last one holds
-        tuple({anchor.key: anchor for anchor in anchors}.values())[:MAX_ANCHORS],
+        _latest(anchors)[:MAX_ANCHORS],
         _split(draft.split),
     )
 
@@ -191,17 +198,23 @@ def _cased(word: str, *, inside: bool) -> str:
 def _anchor(draft: FoundAnchor, sequences: frozenset[int]) -> FoundAnchor | None:
     key = re.sub(r"[^a-z0-9_.-]+", "_", draft.key.strip().lower())
     value = " ".join(draft.value.split())
-    right = (
-        _KEY.fullmatch(key)
-        and value
-        and len(value) <= MAX_ANCHOR_VALUE
-        and draft.sequence in sequences
-    )
+    right = _KEY.fullmatch(key) and len(value) <= MAX_ANCHOR_VALUE and draft.sequence in sequences
     return (
-        FoundAnchor(key, value, min(1.0, max(0.0, draft.confidence)), draft.sequence)
+        replace(draft, key=key, value=value, confidence=min(1.0, max(0.0, draft.confidence)))
         if right
         else None
     )
+
+
+def _latest(anchors: Iterable[FoundAnchor]) -> tuple[FoundAnchor, ...]:
+    """Return of each key the last value, unless it is taken back later, and what is taken back."""
+    latest: dict[tuple[str, str], FoundAnchor] = {}
+    for anchor in anchors:
+        latest.pop((anchor.key, anchor.denies), None)
+        if (before := latest.get((anchor.key, ""))) and anchor.takes_back(before.value):
+            del latest[anchor.key, ""]
+        latest[anchor.key, anchor.denies] = anchor
+    return tuple(latest.values())
 
 
 def _split(draft: Split | None) -> Split | None:

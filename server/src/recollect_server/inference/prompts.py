@@ -25,7 +25,8 @@ abbreviation: meeting notes of {notes.MIN_ABBREVIATION} to {notes.MAX_ABBREVIATI
 figures, dates, decisions, open questions, outcomes. Drop pleasantries. Plain sentences, no headings.
 title: {notes.MIN_TITLE_WORDS} to {notes.MAX_TITLE_WORDS} words in title case, {notes.MAX_TITLE} characters at most.
 topics: 1 to {notes.MAX_TOPICS}, kebab-case, general ones that other conversations could share. Use a known topic where one fits.
-anchors: lasting facts that the user states about himself, each with how sure it is from 0 to 1, and the line it came from. Keys:
+anchors: lasting facts that the user states about himself, each with how sure it is from 0 to 1, and the line it came from; an empty
+value where the user takes a fact back. Keys:
 `name`, `preferred_name`, `location`, `origin`, `occupation`, `employer`, `diet`, `birthday`, `partner`; with a word of their own
 `allergy.peanuts`, `avoids.pork`, `language.german`, `child.nora`, `pet.luna`, `preference.units`, `preference.tea`. None is usual.
 split: only if the conversation is clearly about several unrelated things: why, and a title for each."""

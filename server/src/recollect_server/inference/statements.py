@@ -15,6 +15,7 @@ from functools import cache
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.notes import FoundAnchor
 from recollect_server.inference.own_words import own_sentences
+from recollect_server.inference.sentences import is_question
 from recollect_server.inference.statement_rules import NAME_PART, SECTIONS
 
 # Anywhere before a clause these put it in doubt, or in somebody else's mouth.
@@ -59,7 +60,10 @@ _EMBEDDED_THAT = re.compile(
     r"(?:remember|note|mind|know|aware|forget|fact|reminder|record|information)(?: also)? that\s*$",
     re.IGNORECASE,
 )
-_BOUNDARY = re.compile(r"(?:[,;(–—!.]|…| -)\s*$")
+_BOUNDARY = re.compile(
+    r"(?:[,;(–—!.]|…| -)\s*$|\b(?:moved|umgezogen|déménagé|mudado?|mudé|mudei|trasferit[oa]|verhuisd)\b[^:]{0,20}:\s*$",
+    re.IGNORECASE,
+)
 _DENIED = re.compile(
     r"\b(?:no|not|never|non|não|nunca|jamais|mai|nie|nicht|kein|niet|nooit|ne|n['’])\s*$",
     re.IGNORECASE,
@@ -70,6 +74,37 @@ _ASKING = re.compile(
     r"|has|may|might|any)\b",
     re.IGNORECASE,
 )
+_FROM_NOW = re.compile(
+    r",? (?:from now on|from today(?: on)?|instead|ab (?:jetzt|sofort)|von nun an|désormais|dorénavant|(?:a partir de|desde) (?:ahora|agora)"
+    r"|de agora em diante|d'ora in poi|vanaf nu|voortaan)(?=\W*$)",
+    re.IGNORECASE,
+)
+_DENIAL = re.compile(
+    r"\b(?:no longer|(?:do|does)n't|(?:do|does) not|not|never|any ?more|any longer|after all|nicht mehr|nicht|keine?n?|mehr|doch"
+    r"|ne|n'(?=\w)|plus|pas|finalement|ya no|no|al final|después de todo|já não|não|mais|afinal|non|più|alla fine|niet meer|niet|geen|meer|toch)(?!\w)",
+    re.IGNORECASE,
+)
+"""Words without which a denial states what it denies, in seven languages."""
+_NO_DENIAL = re.compile(
+    r"\b(?:not|n't) (?:that|because|only|just|merely|saying|sure|even|mean)\b|\b(?:nicht nur|pas (?:seulement|que)|no s[oó]lo|não só|non solo|niet alleen)\b",
+    re.IGNORECASE,
+)
+_PARTED = re.compile(
+    r"\b(?:and i|we|i)(?:'m|'re|'ve| am| are| have| just| recently| finally| got)*"
+    r" (?:divorced|separated(?! (?:the|an?|my)\b)|brok(?:e|en) up(?! (?:the|an?|with that)\b)|split up)\b"
+    r"|\b(?:ich bin|wir sind|ich habe mich|wir haben uns|und ich (?:haben uns|sind))(?: \w+)? (?:geschieden|getrennt|scheiden lassen)\b"
+    r"|\b(?:j'ai divorcé|(?:nous avons|on a|et moi avons) divorcé|je suis divorcée?|nous (?:nous )?sommes séparés)(?!\w)"
+    r"|\b(?:me divorcié|nos divorciamos|me he divorciado|nos hemos divorciado|estoy divorciad[oa]|nos separamos|me divorciei|divorciei-me|estou divorciad[oa])(?!\w)"
+    r"|\b(?:(?:ho|abbiamo) divorziato|sono divorziat[oa]|ci siamo (?:lasciati|separati))\b|\b(?:ik ben|wij? zijn|en ik zijn)(?: \w+)? (?:gescheiden|uit elkaar)\b",
+    re.IGNORECASE,
+)
+_LEFT = re.compile(
+    rf"\bi(?: just| recently|'ve| have)* (?:quit|left|resigned from|got fired from|was laid off (?:by|from)|moved away from) (?:my job (?:at|with) )?({NAME_PART})"
+    rf"|\bich habe bei ({NAME_PART}) (?:gekündigt|aufgehört)|\bj'ai (?:quitté|démissionné de) ({NAME_PART})|\b(?:dejé|renuncié a|he dejado) ({NAME_PART})"
+    rf"|\b(?:saí d[aoe]|deixei a?) ({NAME_PART})|\bho lasciato (?:la )?({NAME_PART})|\bik ben weg bij ({NAME_PART})",
+    re.IGNORECASE,
+)
+DENIAL_CONFIDENCE = 0.45  # that of a plain statement, below `anchors.TENTATIVE`
 _MAX_SENTENCE = 600  # characters
 
 
@@ -81,15 +116,14 @@ def anchors_in(messages: Sequence[Message]) -> tuple[FoundAnchor, ...]:
     if len({message.sender for message in spoken if message.sender}) > 1:
         return ()
     facts = {
-        (message.sequence, key, value): confidence
+        (message.sequence, key, value, denied): FoundAnchor(
+            key, value, confidence, message.sequence, denied
+        )
         for message in spoken
         for sentence in own_sentences(message.content, is_mail="@" in message.sender)
-        for key, value, confidence in _facts(sentence)
+        for key, value, confidence, denied in _found(sentence)
     }
-    return tuple(
-        FoundAnchor(key, value, confidence, sequence)
-        for (sequence, key, value), confidence in facts.items()
-    )
+    return tuple(facts.values())
 
 
 @cache
@@ -100,10 +134,38 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
+def _found(sentence: str) -> Iterator[tuple[str, str, float, str]]:
+    """Yield what a sentence takes back, with no value and the denied one, and what it states.
+
+    A denial takes back what the sentence would state without it: "I'm not vegan any more". What it
+    states all the same is no denial: "I live in Ghent, not in Bruges".
+    """
+    sentence = sentence.replace("’", "'")
+    plain = _FROM_NOW.sub("", sentence)
+    stated = list(_facts(sentence)) or list(_facts(plain))
+    if not is_question(sentence) and not _NO_DENIAL.search(sentence):
+        kept = {(key, value) for key, value, _ in stated}
+        affirmed = " ".join(_DENIAL.sub(" ", plain.replace("Je n'", "J'")).split())
+        affirmed = re.sub(r" (?=[.,;!])", "", affirmed)
+        head, _, tail = affirmed.rpartition(": ")
+        affirmed = affirmed if _DOUBT_BEFORE.search(head) else tail
+        for key, value, confidence in _facts(affirmed) if affirmed != plain else ():
+            if (key, value) not in kept:
+                yield key, "", confidence, value
+        if _PARTED.search(sentence):
+            yield "partner", "", DENIAL_CONFIDENCE, ""
+        for place in _LEFT.finditer(sentence):
+            for key in ("employer", "location"):
+                yield key, "", DENIAL_CONFIDENCE, next(filter(None, place.groups()))
+        if plain != sentence and any(key == "preferred_name" for key, _ in kept):
+            yield "name", "", DENIAL_CONFIDENCE, ""
+    yield from ((key, value, confidence, "") for key, value, confidence in stated)
+
+
 def _facts(sentence: str) -> Iterator[tuple[str, str, float]]:
     if len(sentence) > _MAX_SENTENCE:
         return
-    sentence = _SAID_BEFORE.sub("", sentence).replace("’", "'")
+    sentence = _SAID_BEFORE.sub("", sentence)
     asks = sentence.endswith(("?", "？"))
     words = frozenset(re.findall(r"[^\W\d_]+", sentence.lower()))
     for rule in (

@@ -55,7 +55,8 @@ class Anchors:
         return [
             anchor
             for name in sorted(histories)
-            for anchor in histories[name][: None if include_superseded else 1]
+            for anchor in histories[name]
+            if include_superseded or anchor.superseded_time is None
         ]
 
     def holding(self) -> Holding:

@@ -26,9 +26,10 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message, reading_order
-from recollect_server.domain.notes import Notes, notes_due, title_due
+from recollect_server.domain.notes import FoundAnchor, Notes, notes_due, title_due
 from recollect_server.domain.topics import MAX_LABELS, MAX_OFFLINE_TOPICS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
+from recollect_server.services.anchors import Anchors
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.failpoints import hit
@@ -274,10 +275,11 @@ class Naming:
                         notes.abbreviation, time, notes.topics or None, by.writer, by.model, use
                     )
                 )
+                said = {it.sequence: it.timestamp for it in material.messages}
                 events += [
-                    AnchorSet(anchor.key, anchor.value, anchor.confidence, anchor.sequence, time)
-                    for anchor in notes.anchors
-                    if material.anchors.get(anchor.key) != anchor.value
+                    AnchorSet(it.key, it.value, it.confidence, it.sequence, said[it.sequence])
+                    for it in notes.anchors
+                    if material.anchors.get(it.key) != it.value and (it.value or self._holds(it))
                 ]
                 if notes.split and not material.split_suggested:
                     events.append(SplitSuggested(notes.split.reason, notes.split.titles, time))
@@ -297,6 +299,11 @@ class Naming:
         if waiting.redo and not went_on:
             self._space.index.notes.forget_wish(waiting.number)
         return Outcome.WENT_ON if went_on else Outcome.WRITTEN
+
+    def _holds(self, denial: FoundAnchor) -> bool:
+        """Return whether what a message takes back holds."""
+        holding = Anchors(self._space).listed(denial.key, include_superseded=False)
+        return any(denial.takes_back(it.value) for it in holding)
 
 
 def read_material(space: Space, conversation_id: str) -> Material:
