@@ -4,13 +4,16 @@ from the transcripts.
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
 import pytest
 import structlog
 from recollect_server.storage.index import migrations
+from recollect_server.storage.index.file import Readers
 from recollect_server.storage.index.writer import Writer
 
 from tests.conftest import RunningServer, Start
@@ -299,3 +302,39 @@ def test_a_migration_that_fails_leaves_the_old_version_whole_and_the_index_is_ma
     again = start_server()
     assert again.app.recovered.rebuilt
     assert answers(connect(again), QUERIES) == before
+
+
+def test_those_who_wait_for_the_index_are_woken_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = Readers(tmp_path / "index.db")
+    writer = Writer(tmp_path / "index.db")
+    begun, go_on, waits, wait = threading.Event(), threading.Event(), [], threading.Condition.wait
+
+    def counted(condition: threading.Condition, timeout: float | None = None) -> bool:
+        if threading.current_thread().name.startswith("reader"):
+            waits.append(threading.current_thread().name)
+        return wait(condition, timeout)
+
+    def hold(*_: object) -> None:
+        begun.set()
+        go_on.wait()
+
+    threads = [threading.Thread(target=writer.write, args=(hold,), name="holder")]
+    threads[0].start()
+    assert begun.wait(10)
+    monkeypatch.setattr(threading.Condition, "wait", counted)
+    for at in range(16):
+        # Those who wait for the same place, and each for its own.
+        if at % 2:
+            threads.append(threading.Thread(target=writer.settle, name=f"reader {at}"))
+        else:
+            task = partial(writer.write, lambda *_: None)
+            threads.append(threading.Thread(target=task, name=f"reader {at}"))
+        threads[-1].start()
+        until(lambda name=threads[-1].name: name in waits)
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert Counter(waits) == {f"reader {at}": 1 for at in range(16)}
+    writer.close(readers)

@@ -58,7 +58,7 @@ class _Document:
 class _Job:
     """A change that its caller waits for."""
 
-    __slots__ = ("alone", "cursor", "done", "error", "notice", "result", "work")
+    __slots__ = ("alone", "cursor", "error", "notice", "result", "work")
 
     def __init__(
         self,
@@ -72,7 +72,6 @@ class _Job:
         self.cursor = cursor
         self.notice = notice
         self.alone = alone
-        self.done = threading.Event()
         self.result: Any = None
         self.error: apsw.Error | None = apsw.Error("the writer stopped")
 
@@ -92,14 +91,15 @@ class Writer:
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
         self.telemetry: Telemetry = UNMEASURED
-        # guards everything below; nothing slow happens under it
+        # guards everything below; nothing slow happens under it; the writer's thread waits for it
         self._changed = threading.Condition()
         self._waiting: deque[_Document | _Job] = deque()
         self._waiting_size = 0
         self._put = 0  # how many were put in, ever
         self._taken = 0  # how many of them are done with
         self._at_work_since = 0.0  # of the first document that is being taken in; 0: none is
-        self._expecting = 0  # how many callers wait for `_taken` or for room
+        # callers wait until `_taken` is this; in order, and woken once each
+        self._expected: deque[tuple[int, threading.Event]] = deque()
         self._stopping = self._stopped = False
         self.is_suspended = False
         """True while the file is closed: documents wait for it, everything else is refused."""
@@ -129,15 +129,18 @@ class Writer:
         `notice` is passed on (see `notify`) if it is. Returns the cursor of the last of its rows
         (0: none). Raises IndexUnavailable if the writer has stopped.
         """
-        with self._changed:
-            while self._waiting_size > _MAX_WAITING and not (self._stopped or self.is_suspended):
-                self._wait()
-            # The cursors are given out here, in the order in which the documents will be taken in.
-            document = _Document(build, size, self._cursor, updates, failed, notice)
-            self._cursor += updates
-            self._enqueue(document)
-            self._waiting_size += size
-            return self._cursor if updates else 0
+        while True:
+            with self._changed:
+                if self._waiting_size <= _MAX_WAITING or self._stopped or self.is_suspended:
+                    # The cursors are given out here, in the order in which the documents will be
+                    # taken in.
+                    document = _Document(build, size, self._cursor, updates, failed, notice)
+                    self._cursor += updates
+                    self._enqueue(document)
+                    self._waiting_size += size
+                    return self._cursor if updates else 0
+                room = self._expect()
+            room.wait()
 
     def write(
         self,
@@ -159,12 +162,9 @@ class Writer:
                 raise IndexSuspended
             job = _Job(work, self._cursor, notice, alone=alone)
             self._cursor += updates
-            self._expecting += 1
             self._enqueue(job)
-            self._changed.notify_all()
-        job.done.wait()
-        with self._changed:
-            self._expecting -= 1
+            done = self._expect()
+        done.wait()
         if job.error is not None:
             raise IndexUnavailable(f"the index refused a write: {job.error}") from job.error
         return cast(T, job.result)
@@ -232,10 +232,12 @@ class Writer:
             if self.is_suspended:
                 raise IndexSuspended
             put = self._put
-            while self._taken < put and not self._stopped:
-                self._wait()
-            if self._taken < put:
-                raise IndexUnavailable("the index's writer stopped")
+            if self._taken >= put:
+                return
+            reached = self._expect()
+        reached.wait()
+        if self._taken < put:
+            raise IndexUnavailable("the index's writer stopped")
 
     def waiting(self) -> tuple[int, int]:
         """Return the number of changes that wait, and their size in bytes."""
@@ -285,7 +287,7 @@ class Writer:
     def _end(self, readers: Readers) -> None:
         with self._changed:
             self._stopping = True
-            self._changed.notify_all()
+            self._changed.notify()
         self._thread.join()
         # first: only the last connection that closes empties the write-ahead log, and a reader
         # cannot
@@ -298,17 +300,22 @@ class Writer:
         if self._stopped:
             raise IndexUnavailable("the index's writer stopped")
         if not self._waiting:
-            self._changed.notify_all()
+            self._changed.notify()
         self._waiting.append(item)
         self._put += 1
 
-    def _wait(self) -> None:
-        self._expecting += 1
-        self._changed.notify_all()
-        try:
-            self._changed.wait()
-        finally:
-            self._expecting -= 1
+    def _expect(self) -> threading.Event:
+        """Return what is set once all that is put in by now is done, or the writer stops."""
+        if self._expected and self._expected[-1][0] == self._put:
+            return self._expected[-1][1]
+        event = threading.Event()
+        if self._stopped:
+            event.set()
+        else:
+            if not self._expected:
+                self._changed.notify()  # it may be waiting for company
+            self._expected.append((self._put, event))
+        return event
 
     def _write_until_closed(self) -> None:
         try:
@@ -320,22 +327,20 @@ class Writer:
                 with self._changed:
                     self._taken += len(batch)
                     self._at_work_since = 0.0
-                    if self._expecting:
-                        self._changed.notify_all()
+                    while self._expected and self._expected[0][0] <= self._taken:
+                        self._expected.popleft()[1].set()
         finally:
             with self._changed:
                 self._stopped = True
-                for item in self._waiting:
-                    if isinstance(item, _Job):
-                        item.done.set()
-                self._changed.notify_all()
+                while self._expected:
+                    self._expected.popleft()[1].set()
 
     def _next(self) -> list[_Document | _Job]:
         """One job, or all documents before the next job; empty when the database is closed."""
         with self._changed:
             while not self._waiting and not self._stopping:
                 self._changed.wait()
-            if not self._expecting and not self._stopping:
+            if not self._expected and not self._stopping:
                 self._changed.wait(
                     _LINGER_WATCHED if self.watched else _LINGER
                 )  # nobody waits for these: more may come, and cost less together
@@ -384,8 +389,6 @@ class Writer:
                 self.notify([(job.cursor, job.notice())])
         except apsw.Error as error:
             job.error = error
-        finally:
-            job.done.set()
 
     def _run_in_transaction(self, job: _Job) -> None:
         self._writer.execute("BEGIN IMMEDIATE")
