@@ -13,6 +13,7 @@ import { Sidebar } from "./sidebar/Sidebar";
 import { SignIn } from "./SignIn";
 import { isNarrow, nextTheme, theme } from "./state/theme";
 import { t } from "./texts";
+import { focusOn } from "./ui/focus";
 import { Icon } from "./ui/Icon";
 import { Notice } from "./ui/Notice";
 import { Empty, Failure, Loading } from "./ui/States";
@@ -141,18 +142,6 @@ function Connection() {
   );
 }
 
-/** Focus what a selector names. */
-export function focusOn(selector: string): void {
-  document.querySelector<HTMLElement>(selector)?.focus();
-}
-
 function all(...ends: (() => void)[]): () => void {
   return () => ends.forEach((it) => it());
-}
-
-/** Focus an element when it appears. */
-export function useFocus<T extends HTMLElement>() {
-  const ref = useRef<T>(null);
-  useEffect(() => ref.current?.focus(), []);
-  return ref;
 }

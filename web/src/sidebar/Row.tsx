@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { conversations as calls } from "../api/calls";
 import { violationOf } from "../api/errors";
 import { may } from "../api/session";
-import { useFocus } from "../App";
+import { useFocus } from "../ui/focus";
 import { link } from "../router";
 import { chosen } from "../state/chosen";
 import { setTopics, upsert, writing } from "../state/conversations";

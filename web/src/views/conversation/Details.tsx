@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import {
   ContextFormat, ContextTier, Scope, type Anchor, type BuildContextResponse, type ContextMessage, type Conversation,
 } from "@recollect/client";
-import { focusOn } from "../../App";
+import { focusOn } from "../../ui/focus";
 import { recall } from "../../api/calls";
 import { describe, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
