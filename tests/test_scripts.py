@@ -14,7 +14,7 @@ from shutil import copy
 import pytest
 import yaml
 
-from scripts import check_language, check_tests, packages, release
+from scripts import check_circles, check_language, check_tests, packages, release
 
 ROOT = Path(__file__).parents[1]
 TODAY = date(2026, 11, 22)
@@ -234,6 +234,23 @@ def test_tests_that_assert_nothing_are_named() -> None:
     )
     tests = check_tests.tests_without(ast.parse(source))
     assert [test.name for test in tests] == ["test_a", "test_e"]
+
+
+def test_modules_that_import_each_other_are_named(tmp_path: Path) -> None:
+    for name, source in {
+        "a/__init__.py": "",
+        "a/one.py": "from a import two\nimport os",
+        "a/two.py": "def f():\n    return import_module('a.three')",
+        "a/three.py": "if TYPE_CHECKING:\n    from a.one import f",
+        "a/four.py": "from a.one import f\nimport a.four",
+        "b/x.tsx": "import { y } from './y';",
+        "b/y.ts": "export { x } from '../b/x';\nimport z from './z/';",
+        "b/z/index.ts": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+    circles = check_circles.circles(check_circles.imports_of(tmp_path))
+    assert circles == [["a.one", "a.three", "a.two"], ["b/x.tsx", "b/y.ts"]]
 
 
 def test_a_count_that_rises_fails_and_one_that_falls_is_mentioned(

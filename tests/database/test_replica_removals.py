@@ -15,7 +15,7 @@ from recollect_server.domain.filters import Filter
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.postgres.store import PostgresStore
 from ulid import ULID
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import Kind, LogUnavailable
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.store import LogUnavailable
 
 
 @pytest.mark.parametrize(

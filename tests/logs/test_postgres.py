@@ -12,13 +12,8 @@ import pytest
 from recollect_server.domain.store_url import without_password
 from recollect_server.domain.time import system_clock
 from recollect_server.services.checkpoints import Checkpoints, Put
-from recollect_server.storage.logs.store import (
-    START,
-    Kind,
-    LogConflict,
-    LogNotFound,
-    LogUnavailable,
-)
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogUnavailable
 from recollect_server.storage.postgres.connections import DatabaseRefused, DatabaseUnavailable
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.store import PostgresStore

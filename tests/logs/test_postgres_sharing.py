@@ -7,14 +7,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.store import (
     START,
-    Action,
     ChangePosition,
     Changes,
     Claim,
-    Kind,
     LogConflict,
     LogTaken,
     Position,

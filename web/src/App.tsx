@@ -1,7 +1,7 @@
 // The shell: the sidebar, the view that the address names, and what is said when neither can be.
 import { Scope } from "@recollect/client";
 import type { ComponentType } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { asked } from "./actions/asked";
 import { hasToken, may, onlyConversation, refreshSession, session, signOut } from "./api/session";
 import { helpOpen, onKey, shortcutsOn } from "./keyboard";

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import structlog
 
+from recollect_server.app.database_state import DatabaseState
 from recollect_server.app.folder import CannotStart
-from recollect_server.app.stores import DatabaseState
 from recollect_server.domain.errors import NoBackupFolder, StorageUnavailable
 from recollect_server.jobs.loop import Loop
 from recollect_server.settings import Settings

@@ -9,7 +9,8 @@ from typing import Any
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.store import Action, LogStore
+from recollect_server.storage.logs.kinds import Action
+from recollect_server.storage.logs.store import LogStore
 
 _GONE = frozenset({Action.DELETE, Action.REDACT, Action.REPLACE})
 """Changes after which the index may have something that nobody is to find any more."""

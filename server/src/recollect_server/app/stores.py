@@ -1,12 +1,12 @@
 """Places where the logs of all spaces live: the data folder, or a database."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
 
+from recollect_server.app.database_state import DatabaseState
 from recollect_server.app.folder import CannotStart
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.ids import is_space_name
@@ -23,25 +23,6 @@ from recollect_server.storage.logs.space_removal import (
 )
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger, TokenLines
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseState:
-    """State of a database that has the logs, at the last look."""
-
-    problem: str = ""
-    """Reason why it did not answer; empty if it did."""
-    idle: int = 0
-    """Connections that no call uses."""
-    used: int = 0
-    waiting: int = 0
-    """Calls that wait for a connection."""
-    lost: int = 0
-    """Connections lost since the start."""
-    horizon_age: float = 0.0
-    """Seconds since the oldest transaction began that writes; 0: there is none."""
-    leases: Mapping[str, int] = field(default_factory=dict)
-    """Leases of work that this server holds, counted by purpose."""
 
 
 class Stores(Protocol):

@@ -24,16 +24,10 @@ from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.belonging import misplacement
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, Place, encoded
 from recollect_server.storage.logs.record import Entry, Stamp
-from recollect_server.storage.logs.store import (
-    START,
-    Kind,
-    LogConflict,
-    LogNotFound,
-    LogStore,
-    Position,
-)
+from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogStore, Position
 
 log = structlog.get_logger("recollect.checkpoints")
 

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { recall } from "../../api/calls";
 import { describe, isCancelled } from "../../api/errors";
 import { setQuery } from "../../router";
-import { useFocus } from "../../App";
+import { useFocus } from "../../ui/focus";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { Marked } from "../search/Result";

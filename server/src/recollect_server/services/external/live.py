@@ -8,7 +8,6 @@ watcher holds nothing but its place, and one that is slow falls behind.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.external import (
@@ -18,33 +17,32 @@ from recollect_server.domain.external import (
     Exchanged,
     Listed,
 )
-from recollect_server.domain.update import Heartbeat
+from recollect_server.services.external.panel import (
+    LISTED,
+    OURS,
+    CommunicationWatcher,
+    EncodeChange,
+    cursor_text,
+)
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import CommunicationChanged
 from recollect_server.services.streaming.log import Position
-from recollect_server.services.streaming.watching import Batch, NewUpdates, Place, Renewed
+from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
 from recollect_server.storage.index.external import ExternalChanges
 from recollect_server.storage.index.external_rows import ExternalRow, ExternalUpdate
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.order import Mark
 
-if TYPE_CHECKING:
-    from recollect_server.services.external.shared import SharedCommunications
-
-LISTED = 50  # communications in a snapshot
 _PART = 200  # changes that are read at once
 # of their messages: a watcher that missed much is caught up a part at a time, as `StreamUpdates`
 # does
 _PART_BYTES = 4 << 20
-OURS = "x"  # before a position: a cursor of this stream is never one of the conversations' updates
-
-Encode = Callable[[CommunicationUpdate], bytes]
 
 
 class LiveCommunications:
     """Changes of external communications, for watchers. Safe to call from any thread."""
 
-    def __init__(self, store: CommunicationStore, encode: Encode) -> None:
+    def __init__(self, store: CommunicationStore, encode: EncodeChange) -> None:
         """`encode` makes what is sent."""
         self.store = store
         self.encode = encode
@@ -58,7 +56,7 @@ class LiveCommunications:
         self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None
         store.space.subscribe(CommunicationChanged, lambda _: self._note())
 
-    def subscribe(self, cursor: str) -> "CommunicationWatcher":
+    def subscribe(self, cursor: str) -> CommunicationWatcher:
         """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
         IndexUnavailable.
         """
@@ -175,57 +173,3 @@ class LiveCommunications:
         return CommunicationUpdate(
             cursor_text(Position(index.log.epoch, row.cursor)), communication.id, row.time, kind
         )
-
-
-class CommunicationWatcher:
-    """One watcher's place in the log."""
-
-    __slots__ = ("_first", "_live", "_position")
-
-    def __init__(self, live: "LiveCommunications | SharedCommunications", cursor: str) -> None:
-        self._live = live
-        self._first: bytes | None = None
-        self._position: Place
-        position = live.position_of(cursor) if cursor else None
-        if position is None:
-            self._begin(reset=bool(cursor))
-        else:
-            self._position = position
-
-    def concerned(self, new: NewUpdates) -> bool:
-        """Return whether there may be something for it."""
-        return new.everyone
-
-    def take(self, most: int) -> tuple[Batch, bool]:
-        """Return at most `most` updates that come next, and whether more wait. Raises
-        IndexUnavailable, StorageUnavailable.
-        """
-        if self._first is not None:
-            first, self._first = self._first, None
-            return Batch([first]), True
-        before = self._position
-        try:
-            batch, self._position = self._live.behind(before, most)
-        except Renewed:
-            self._begin(reset=True)
-            return self.take(most)
-        # Changes of other logs may have been passed: then there may be more behind them.
-        if batch.updates or self._position != before:
-            return batch, True
-        # An answer is shared by those who ask the same; to an empty one a heartbeat may be added.
-        return Batch([]), False
-
-    def heartbeat(self) -> bytes:
-        """Return a heartbeat with the cursor."""
-        now = self._live.store.space.clock()
-        return self._live.encode(
-            CommunicationUpdate(cursor_text(self._position), "", now, Heartbeat())
-        )
-
-    def _begin(self, *, reset: bool) -> None:
-        self._first, self._position = self._live.snapshot(reset=reset)
-
-
-def cursor_text(position: Place) -> str:
-    """Return a position in the log in the form that callers see."""
-    return f"{OURS}{position}"

@@ -26,12 +26,19 @@ from recollect_server.domain.external import (
     Listed,
     Trust,
 )
-from recollect_server.services.external.live import LISTED, OURS, CommunicationWatcher, cursor_text
+from recollect_server.services.external.panel import (
+    LISTED,
+    OURS,
+    CommunicationWatcher,
+    EncodeChange,
+    cursor_text,
+)
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.streaming.log import Position
 from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
 from recollect_server.storage.index.external_rows import update_of
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import (
     Following,
@@ -41,13 +48,10 @@ from recollect_server.storage.logs.order import (
     OrderedChange,
     OrderedChanges,
 )
-from recollect_server.storage.logs.store import Kind
 
 _PART = 200  # changes that are read at once
 _PART_BYTES = 4 << 20  # of their lines
 _LONGEST_WAIT = 1.0  # seconds that a panel which comes back waits for the horizon
-
-Encode = Callable[[CommunicationUpdate], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class _State:
 class SharedCommunications:
     """Changes of external communications, for watchers. Safe to call from any thread."""
 
-    def __init__(self, store: CommunicationStore, order: Order, encode: Encode) -> None:
+    def __init__(self, store: CommunicationStore, order: Order, encode: EncodeChange) -> None:
         """`encode` makes what is sent."""
         self.store = store
         self.encode = encode

@@ -28,7 +28,8 @@ from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, Kind, LogConflict, Position
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogConflict, Position
 
 log = structlog.get_logger("recollect.external")
 

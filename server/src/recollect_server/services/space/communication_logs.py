@@ -18,9 +18,9 @@ from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.external_rows import StoredCommunication, place_name
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import LOST_CHANNEL
-from recollect_server.storage.logs.store import Kind
 
 
 @dataclass(slots=True)

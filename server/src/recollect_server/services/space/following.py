@@ -38,13 +38,12 @@ from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
 from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.store import (
     ANCHORS,
     FORGOTTEN,
-    Action,
     Change,
     ChangePosition,
-    Kind,
     LogConflict,
     LogNotFound,
     Position,

@@ -24,13 +24,13 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.belonging import misplacement
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry, Stamp
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
     Claim,
-    Kind,
     LogNotFound,
     LogStore,
     LogTaken,

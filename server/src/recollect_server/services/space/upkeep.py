@@ -32,7 +32,7 @@ from recollect_server.services.space.redaction import Redactions, finish_redacti
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.kinds import Kind
 
 log = structlog.get_logger("recollect.index")
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from recollect_server.services.space.space import Space
+from recollect_server.storage.logs.kinds import Action
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import OrderedChange
-from recollect_server.storage.logs.store import START, Action, LogNotFound
+from recollect_server.storage.logs.store import START, LogNotFound
 
 State = TypeVar("State")
 

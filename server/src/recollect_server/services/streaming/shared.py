@@ -38,6 +38,7 @@ from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.incoming import updates_of
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.log import Newest
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.order import (
     Following,
     Key,
@@ -47,7 +48,6 @@ from recollect_server.storage.logs.order import (
     OrderedChanges,
     Part,
 )
-from recollect_server.storage.logs.store import Action, Kind
 
 _PART = 500  # changes read from the store at once
 _PART_BYTES = 4 << 20  # of their lines

@@ -24,8 +24,9 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.verification import anchor_differences, vector_differences
 from recollect_server.storage.index.checking import Contents, WordsThen
 from recollect_server.storage.logs.anchors import forgotten_keys
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import ledgers
-from recollect_server.storage.logs.store import ANCHORS, LEDGERS, Kind, LogNotFound, LogStore
+from recollect_server.storage.logs.store import ANCHORS, LEDGERS, LogNotFound, LogStore
 from recollect_server.storage.vectors.checking import Outside, outside
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
 from recollect_server.storage.vectors.file import VectorsUnavailable

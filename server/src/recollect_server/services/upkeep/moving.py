@@ -20,8 +20,9 @@ from recollect_server.domain.time import Clock, to_text
 from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.moves import Marked, MoveMark
-from recollect_server.storage.logs.store import LEDGERS, Kind, LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import LEDGERS, LogNotFound, LogStore, Position
 
 T = TypeVar("T")
 

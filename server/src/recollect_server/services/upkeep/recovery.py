@@ -53,7 +53,8 @@ from recollect_server.storage.index.file import (
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.store import Kind, LogNotFound, LogStore
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.store import LogNotFound, LogStore
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import forget_conversations
 

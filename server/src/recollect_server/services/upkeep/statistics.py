@@ -8,7 +8,8 @@ from recollect_server.storage.index.checking import external_state_of, state_of
 from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import Limited, limited_of
 from recollect_server.storage.index.tiers import hits_of
-from recollect_server.storage.logs.store import Kind, LogStore
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.spending import SpendingFile
 from recollect_server.storage.usage import UsageFile
 from recollect_server.storage.vectors import checking as vectors_checking

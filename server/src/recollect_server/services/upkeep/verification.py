@@ -19,10 +19,11 @@ from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import forgotten_ledger, ledgers
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import forgotten_deliveries
-from recollect_server.storage.logs.store import ANCHORS, LEDGERS, Kind
+from recollect_server.storage.logs.store import ANCHORS, LEDGERS
 from recollect_server.storage.vectors.checking import hashes
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS

@@ -28,6 +28,7 @@ from recollect_server.storage.logs.files import (
     read_file,
     sync_folder,
 )
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
@@ -38,7 +39,6 @@ from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
     Claim,
-    Kind,
     LogConflict,
     LogNotFound,
     LogUnavailable,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import Action, Kind
 
 END = (1 << 63) - 1
 """The change, or the line, behind all others of a transaction."""

@@ -19,7 +19,7 @@ from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import open_transcript, read_file, sync_folder
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.kinds import Kind
 
 log = structlog.get_logger("recollect.spaces")
 

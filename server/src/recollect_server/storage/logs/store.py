@@ -30,13 +30,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line, Place
-
-if TYPE_CHECKING:
-    from recollect_server.storage.logs.order import Order
+from recollect_server.storage.logs.order import Order
 
 IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
 RETENTION = "retention"
@@ -54,14 +53,6 @@ _NAMES = {
     "external": "the external communications",
     "threads": "the threads",
 }
-
-
-class Kind(StrEnum):
-    """Kind of log of which a space has many."""
-
-    CONVERSATION = "conversations"
-    COMMUNICATION = "external"
-    THREAD = "threads"
 
 
 class Position(NamedTuple):
@@ -126,21 +117,6 @@ NO_CLAIM = Claim()
 def request_claim(request_id: str) -> str:
     """Return the name of a request among the claims of a space."""
     return f"request {request_id}"
-
-
-class Action(StrEnum):
-    """Kind of change of a log."""
-
-    APPEND = "append"
-    """Lines were added behind `start`."""
-    REPLACE = "replace"
-    """It has other lines."""
-    REDACT = "redact"
-    """Lines have lost their text, and kept their places; one was added behind `start`."""
-    DELETE = "delete"
-    """It is gone. Its lines can be read by `raw_deleted` until each process has ended the delete,
-    but for one that was silent for half a minute.
-    """
 
 
 class ChangePosition(NamedTuple):
@@ -328,7 +304,7 @@ class LogStore(Protocol):
         """Return what processes that share the store need; None if it has one process alone."""
 
     @property
-    def order(self) -> "Order | None":
+    def order(self) -> Order | None:
         """Return the order of changes that all processes agree on; None if there is one process,
         whose index orders them.
         """

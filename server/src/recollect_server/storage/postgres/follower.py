@@ -18,6 +18,7 @@ import psycopg
 import structlog
 
 from recollect_server.storage.logs.belonging import over
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import line_of
 from recollect_server.storage.logs.order import (
     END,
@@ -28,7 +29,7 @@ from recollect_server.storage.logs.order import (
     Part,
     Take,
 )
-from recollect_server.storage.logs.store import Action, Kind, LogUnavailable
+from recollect_server.storage.logs.store import LogUnavailable
 
 log = structlog.get_logger("recollect.postgres")
 

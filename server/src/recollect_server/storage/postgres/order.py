@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.order import (
     END,
     Following,
@@ -12,7 +13,7 @@ from recollect_server.storage.logs.order import (
     Part,
     Take,
 )
-from recollect_server.storage.logs.store import Kind, LogUnavailable
+from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.follower import (

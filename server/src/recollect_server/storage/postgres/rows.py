@@ -7,7 +7,8 @@ from uuid import UUID
 import psycopg
 
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
-from recollect_server.storage.logs.store import Claim, Kind, LogNotFound
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.store import Claim, LogNotFound
 from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.order import PostgresOrder

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
 
+from recollect_server.storage.logs.kinds import Action
 from recollect_server.storage.logs.store import (
-    Action,
     Change,
     ChangePosition,
     Changes,

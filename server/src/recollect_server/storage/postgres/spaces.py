@@ -17,8 +17,9 @@ from typing import TypeVar
 
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import read_file
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.space_removal import SpaceReceipt
-from recollect_server.storage.logs.store import Kind, LogNotFound, LogUnavailable
+from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
 from recollect_server.storage.postgres.database import Database
 from recollect_server.storage.postgres.sharing import failing

@@ -35,9 +35,10 @@ from recollect_server.storage.logs.files import (
     sync_folder,
 )
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.repair import whole_end
-from recollect_server.storage.logs.store import LEDGERS, Kind
+from recollect_server.storage.logs.store import LEDGERS
 
 
 class _Target(Protocol):

@@ -17,7 +17,7 @@ from recollect_server.storage import archive
 from recollect_server.storage.format import NewerFormat, check_number
 from recollect_server.storage.logs.files import open_transcript
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.store import Kind
+from recollect_server.storage.logs.kinds import Kind
 
 MANIFEST = "backup.json"
 ARCHIVE = "backup.encrypted"

@@ -32,9 +32,10 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.format import mark_format
 from recollect_server.storage.logs.files import Syncs, make_folder, open_transcript, sync_folder
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.moves import RestoreMark, restore_mark, set_restore_mark
-from recollect_server.storage.logs.store import LEDGERS, Kind
+from recollect_server.storage.logs.store import LEDGERS
 
 _RESTORING = ".restoring"  # behind a folder's name until all of it is there
 _STAGING = ".restoring"  # folder in the data folder for what a restore decrypts
