@@ -3,13 +3,16 @@ from the transcripts.
 """
 
 import itertools
+import operator
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import apsw
+import grpc
 import pytest
 import structlog
 from recollect_server.storage.index import migrations
@@ -24,7 +27,9 @@ QUERIES = ["zebra", "giraffe", "nothing"]
 
 
 def whole_again(service: Service) -> bool:
-    return not service.search("zebra").degraded
+    with suppress(grpc.RpcError):  # it may be refused while the index is made anew
+        return not service.search("zebra").degraded
+    return False
 
 
 def remove(folder: Path) -> None:
@@ -68,14 +73,15 @@ def test_an_index_that_is_lost_under_a_running_server_is_made_anew_while_it_serv
     file = server.folder / "conversations.db"
     inode = file.stat().st_ino
     lose(server.folder)
-    until(
-        lambda: (
-            file.exists()
-            and file.stat().st_ino != inode
-            and whole_again(service)
-            and answers(service, QUERIES) == before
-        )
-    )
+
+    def same_again() -> bool:
+        if not file.exists() or file.stat().st_ino == inode or not whole_again(service):
+            return False
+        with suppress(grpc.RpcError):  # the file there is not the new one yet
+            return answers(service, QUERIES) == before
+        return False
+
+    until(same_again)
     service.append(ids[1], user("zebra three"), request_id="r1")
     before = answers(service, QUERIES)
     server.stop()
@@ -309,7 +315,7 @@ def test_those_who_wait_for_the_index_are_woken_once(
 ) -> None:
     readers = Readers(tmp_path / "index.db")
     writer = Writer(tmp_path / "index.db")
-    begun, go_on, waits, wait = threading.Event(), threading.Event(), [], threading.Condition.wait
+    holds, go_on, waits, wait = threading.Event(), threading.Event(), [], threading.Condition.wait
 
     def counted(condition: threading.Condition, timeout: float | None = None) -> bool:
         if threading.current_thread().name.startswith("reader"):
@@ -317,24 +323,22 @@ def test_those_who_wait_for_the_index_are_woken_once(
         return wait(condition, timeout)
 
     def hold(*_: object) -> None:
-        begun.set()
+        holds.set()
         go_on.wait()
 
     threads = [threading.Thread(target=writer.write, args=(hold,), name="holder")]
     threads[0].start()
-    assert begun.wait(10)
+    assert holds.wait(10)
     monkeypatch.setattr(threading.Condition, "wait", counted)
-    for at in range(16):
-        # Those who wait for the same place, and each for its own.
-        if at % 2:
-            threads.append(threading.Thread(target=writer.settle, name=f"reader {at}"))
-        else:
-            task = partial(writer.write, lambda *_: None)
-            threads.append(threading.Thread(target=task, name=f"reader {at}"))
+    names = [f"reader {at}" for at in range(16)]
+    for at, name in enumerate(names):
+        # Some wait for one place, some each for its own.
+        work = writer.settle if at % 2 else partial(writer.write, lambda *_: None)
+        threads.append(threading.Thread(target=work, name=name))
         threads[-1].start()
-        until(lambda name=threads[-1].name: name in waits)
+        until(partial(operator.contains, waits, name))
     go_on.set()
     for thread in threads:
         thread.join(10)
-    assert Counter(waits) == {f"reader {at}": 1 for at in range(16)}
+    assert Counter(waits) == dict.fromkeys(names, 1)
     writer.close(readers)
