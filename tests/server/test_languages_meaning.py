@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.inference.embedder import CannotEmbed, Embedded, Embedder
 from recollect_server.inference.weights import E5, MINILM, Profile, Weights, look, shipped
 from recollect_server.services.recall import models
+from recollect_server.services.recall.candidates import VECTOR_LEGS
 from recollect_server.storage.vectors import checking
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import VectorStore, hash_of
@@ -80,6 +82,19 @@ def check_answers(service: Service, german: list[str]) -> None:
         assert service.search(question).results[0].conversation_id == german[number], question
 
 
+def foreign(service: Service, question: str) -> set[str]:
+    """Return the parts that a search and a context name for the language of their question."""
+    here = service.create().id
+    built = service.recall.BuildContext(BuildContextRequest(conversation_id=here, message=question))
+    service.delete(here)
+    searched, recalled = (
+        {it.leg for it in answer.degraded if "another language than English" in it.reason}
+        for answer in (service.search(question), built)
+    )
+    assert searched == recalled
+    return searched
+
+
 def test_texts_in_other_languages_are_found_by_meaning_in_and_across_languages(
     start_server: Start, connect: Connect, loaded: list[str]
 ) -> None:
@@ -89,9 +104,13 @@ def test_texts_in_other_languages_are_found_by_meaning_in_and_across_languages(
     until_embedded(service, server)
     assert service.found("vehicle upkeep") == [english[1]]
     assert loaded == [MINILM.name], "no model for other languages without such text"
+    asked = next(iter(QUESTIONS))
+    assert foreign(service, asked) == {*VECTOR_LEGS}
+    assert foreign(service, "vehicle upkeep") == set()
     german = [service.conversation_of(text) for text in GERMAN]
     until_embedded(service, server)
     check_answers(service, german)
+    assert foreign(service, asked) == set()
     assert service.search("vehicle upkeep").results[0].conversation_id == english[1]
     chinese = service.conversation_of(CHINESE)
     until_embedded(service, server)

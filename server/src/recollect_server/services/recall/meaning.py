@@ -21,8 +21,9 @@ from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.text import counted
 from recollect_server.inference.embedder import CannotEmbed, Embedder
+from recollect_server.inference.weights import MINILM
 from recollect_server.inference.word_codes import QuestionWords
-from recollect_server.services.recall.models import FACTOR, EmbeddingModels
+from recollect_server.services.recall.models import FACTOR, EmbeddingModels, is_foreign
 from recollect_server.services.space.events import (
     Deleted,
     Redacted,
@@ -48,6 +49,10 @@ _BRIEF = 192
 # questions find less of them where both models' vectors are whitened
 # (`docs/decisions/both-models.md`).
 _FOREIGN = 0.01
+_FOREIGN_QUESTION = (
+    "the question looks like another language than English, and only the model of English has read"
+    " this space: it is found by its words"
+)
 
 
 class MeaningUnavailable(Exception):
@@ -99,6 +104,8 @@ class Scans:
     abbreviations: AnyScan
     words: "AskedWords | None" = None
     """The question's words, to be compared one by one; None where that is left out."""
+    lack: str = ""
+    """Reason why the question's meaning is not understood; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +260,8 @@ class Meaning:
         if not parts:
             raise MeaningUnavailable(self._unasked)
         if len(parts) == 1 and parts[0][2] == 1.0:
-            return Scans(parts[0][0], parts[0][1], words)
+            is_lost = copy.embedder.profile == MINILM and is_foreign(text)
+            return Scans(parts[0][0], parts[0][1], words, _FOREIGN_QUESTION if is_lost else "")
         return Scans(
             JointScan([(it[0], it[2]) for it in parts]),
             JointScan([(it[1], it[2]) for it in parts]),

@@ -246,7 +246,7 @@ def _question_of(
             prepared = future.result()
         except MeaningUnavailable as error:
             return None, dict.fromkeys(VECTOR_LEGS, str(error))
-        backlog = meaning.backlog()
+        backlog = meaning.backlog() or prepared.lack
         return prepared, dict.fromkeys(VECTOR_LEGS, backlog) if backlog else {}
 
     try:
