@@ -7,6 +7,7 @@ from random import Random
 
 import orjson
 import pytest
+from recollect import Client
 from recollect.v1 import context_pb2
 from recollect.v1.message_pb2 import ToolCall
 from recollect_server.domain.budget import estimate_tokens
@@ -47,6 +48,24 @@ def test_how_many_turns_are_hot_and_looked_at_are_settings(
         assert [it.message.turn_number for it in answer.hot] == list(range(194, 201))
         assert [it.message.turn_number for it in answer.warm][-2:] == [192, 193]
         assert len(answer.warm) <= 10 + 12  # the last ones, and evenly spaced ones
+
+
+def test_the_budgets_of_a_call_that_gives_none_are_settings(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(context_hot_tokens=100, context_warm_tokens=60, context_cold_tokens=40)
+    service = connect(server)
+    conversation = service.create().id
+
+    def budgets(**given: int) -> list[int]:
+        answer = built(service, conversation, "turn", **given)
+        return [allocation(answer, tier).budget for tier in (HOT, WARM, COLD)]
+
+    assert budgets() == [100, 160, 200]  # what a tier leaves, the next one has
+    assert budgets(total=400) == [200, 320, 400]
+    with Client(server.target) as client:
+        client.admin.set_setting("context_tokens", "150")
+    assert budgets() == [75, 120, 150]
 
 
 def test_an_empty_conversation_has_an_empty_context(service: Service) -> None:

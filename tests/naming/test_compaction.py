@@ -74,6 +74,27 @@ def test_how_many_messages_are_condensed_and_kept_are_settings(
     ]
 
 
+def test_who_writes_summaries_and_how_long_they_are_is_a_setting(
+    start_server: Start, connect: Connect, api: Api
+) -> None:
+    api.answers = [wrote({"summary": "All plants are hot. " * 100})]
+    settings = {"compaction": True, "compaction_messages": 6, "compaction_keep": 2}
+    for writer in ("anthropic", "extractive"):
+        server = start_server(
+            abbreviator=writer, compaction_tokens=120, compaction_model="claude-opus-9", **settings
+        )
+        service = connect(server)
+        conversation = service.create().id
+        service.rename(conversation, "Plants")
+        talk(service, conversation, 30)
+        until(lambda: service.load(conversation).compression_summary)  # noqa: B023
+        summary = service.load(conversation).compression_summary
+        assert 60 < estimate_tokens(summary) <= 120, writer
+        server.stop()
+    assert {it["model"] for it in api.requests} == {"claude-opus-9"}
+    assert all("at most 96 tokens" in it["system"] for it in api.requests)
+
+
 def test_a_recorded_summary_has_500_tokens_at_most_however_much_there_is(service: Service) -> None:
     conversation = service.create().id
     for number in range(21):

@@ -141,6 +141,9 @@ class ContextBudget(_message.Message):
     default. None may be negative. What a tier does not use passes to the next. Everything in
     `rendered` counts towards the total: anchors, group messages, summary, ids, titles, markup and
     escapes. If that leaves less than the tiers' budgets, each tier gets its share of the rest.
+
+    The defaults are settings: `context_hot_tokens`, `context_warm_tokens`, `context_cold_tokens` and
+    `context_tokens`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

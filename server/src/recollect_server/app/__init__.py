@@ -414,6 +414,8 @@ def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[
         stops.append(
             Abbreviator(spaces, writer.model, shared.clock, threads, slow, shared.telemetry).stop
         )
+        if writer.condenser is not None:
+            stops.append(writer.condenser.close)  # before the one that waits for its calls
         log.info("notes_are_taken", by=writer.model.name)
     stops += (DueKeeper(spaces, due, shared.clock).stop, shared.stopping.set)
     if settings.store != FOLDER:

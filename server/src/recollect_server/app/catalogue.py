@@ -55,7 +55,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("max_working_turns", "max_working_tokens", "context_hot_turns"),
             *("context_warm_turns", "context_conversation_share", "relevance_threshold"),
             *("recall_limit", "excerpt_tokens", "recency_weight", "similarity_weight"),
-            *("anchor_weight", "recency_decay", "warm_for"),
+            *("anchor_weight", "recency_decay", "warm_for", "context_hot_tokens"),
+            *("context_warm_tokens", "context_cold_tokens", "context_tokens"),
         ),
     ),
     "notes": (
@@ -67,7 +68,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("abbreviation_daily_tokens", "abbreviation_daily_cost", "abbreviation_input_price"),
             *("abbreviation_output_price", "abbreviation_tries", "abbreviation_failures"),
             *("abbreviation_rest", "redo_offline_notes", "compaction", "compaction_messages"),
-            "compaction_keep",
+            *("compaction_keep", "compaction_tokens", "compaction_model"),
         ),
     ),
     "retention": ("Retention", ("retention", "retention_grace")),

@@ -21,9 +21,10 @@ from recollect_server.storage.spending import SpendingFile
 
 def hosted_model(
     live: Live[Settings], chosen: str, clock: Clock, telemetry: Telemetry
-) -> tuple[HostedModel, Spending]:
-    """Return the model behind the API that the setting chooses, `anthropic` or `openai`, and what
-    it may spend. Raises CannotStart if it cannot be asked.
+) -> tuple[HostedModel, HostedModel | None, Spending]:
+    """Return the model behind the API that the setting chooses, `anthropic` or `openai`, the one
+    that writes summaries, if it is another one, and what both may spend. Raises CannotStart if one
+    cannot be asked.
     """
     settings = live.now
     budget = live.view(
@@ -53,16 +54,22 @@ def hosted_model(
         failures=settings.abbreviation_failures,
         rest=settings.abbreviation_rest.total_seconds(),
     )
+    names = [settings.abbreviation_model]
+    if settings.compaction and settings.compaction_model not in ("auto", names[0]):
+        names.append(settings.compaction_model)
     try:
-        model = HostedModel(_endpoint(settings, chosen, spending), backoff, telemetry=telemetry)
+        model, *others = [
+            HostedModel(_endpoint(settings, chosen, it, spending), backoff, telemetry=telemetry)
+            for it in names
+        ]
     except ModelUnavailable as error:
         raise CannotStart(str(error)) from error
-    return model, spending
+    return model, others[0] if others else None, spending
 
 
-def _endpoint(settings: Settings, chosen: str, spending: Spending) -> Endpoint:
+def _endpoint(settings: Settings, chosen: str, model: str, spending: Spending) -> Endpoint:
     """Return the endpoint of a hosted model. Raise ModelUnavailable if it cannot be asked."""
-    model, part_tokens = settings.abbreviation_model, settings.abbreviation_part_tokens
+    part_tokens = settings.abbreviation_part_tokens
     timeout = settings.abbreviation_timeout.total_seconds()
     if chosen == "anthropic":
         name = "haiku" if model == "auto" else model

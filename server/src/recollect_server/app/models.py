@@ -63,6 +63,8 @@ class Writer:
     may_redo: Callable[[], bool] = lambda: False
     offline: LanguageModel | None = None
     """Writer of the notes that the model does not write, if it is hosted."""
+    condenser: LanguageModel | None = None
+    """Writer of summaries, if it is another one."""
 
 
 def writer_of_notes(
@@ -79,11 +81,12 @@ def writer_of_notes(
         return Writer(Extractive(Throttle()))
     from recollect_server.app.hosted_models import hosted_model  # see there
 
-    model, spending = hosted_model(live, chosen, clock, telemetry)
+    model, condenser, spending = hosted_model(live, chosen, clock, telemetry)
     return Writer(
         model,
         lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE,
         Extractive(Throttle()),
+        condenser,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from recollect_server.domain.context import Budget
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import Clock
 from recollect_server.services.anchors import Anchors
@@ -161,4 +162,10 @@ def _choosing(settings: Settings) -> Choosing:
         settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share
     )
     window = Window(settings.context_hot_turns, settings.context_warm_turns)
-    return Choosing(weights, recalling, settings.excerpt_tokens, window)
+    budget = Budget(
+        settings.context_hot_tokens,
+        settings.context_warm_tokens,
+        settings.context_cold_tokens,
+        settings.context_tokens,
+    )
+    return Choosing(weights, recalling, settings.excerpt_tokens, window, budget)

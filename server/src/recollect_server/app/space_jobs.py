@@ -76,7 +76,13 @@ class SpaceJobs:
         self.by_name: Mapping[str, Job] = jobs
         settings = live.now
         self._compaction = (
-            Compaction(space, writer.model, settings.compaction_messages, settings.compaction_keep)
+            Compaction(
+                space,
+                writer.condenser or writer.model,
+                settings.compaction_messages,
+                settings.compaction_keep,
+                settings.compaction_tokens,
+            )
             if writer is not None and settings.compaction
             else None
         )

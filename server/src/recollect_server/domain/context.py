@@ -48,14 +48,16 @@ class Budget:
     tier's.
     """
 
-    def settled(self) -> "Budget":
-        """Return the budget with every default filled in. A total alone is shared by the usual
-        ratio; tiers alone add up to the total, at most.
+    def settled(self, usual: "Budget | None" = None) -> "Budget":
+        """Return the budget with every default filled in, of which `usual` has each. A total alone
+        is shared by their ratio; tiers alone add up to the total, at most.
         """
-        usual = HOT_BUDGET + WARM_BUDGET + COLD_BUDGET
+        usual = usual or USUAL_BUDGET
+        defaults = (usual.hot, usual.warm, usual.cold)
         parts = (self.hot, self.warm, self.cold)
-        total = self.total or (usual if not any(parts) else max(usual, sum(parts)))
-        shares = [total * part // usual for part in (HOT_BUDGET, WARM_BUDGET)]
+        most = usual.total or sum(defaults)
+        total = self.total or (most if not any(parts) else max(most, sum(parts)))
+        shares = [total * part // sum(defaults) for part in defaults[:2]]
         shares.append(total - sum(shares))
         hot, warm, cold = (own or share for own, share in zip(parts, shares, strict=True))
         return Budget(min(hot, total), warm, cold, total, is_hot_set=self.hot > 0)
@@ -69,6 +71,9 @@ class Budget:
             return replace(self, total=room)
         hot, warm = (part * room // total for part in parts[:2])
         return replace(self, hot=hot, warm=warm, cold=room - hot - warm, total=room)
+
+
+USUAL_BUDGET = Budget(HOT_BUDGET, WARM_BUDGET, COLD_BUDGET)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,14 +94,13 @@ class Extractive:
         )
         return notes_of(draft, [message.sequence for message in messages], language)
 
-    def condense(self, messages: Sequence[Message], earlier: str) -> str:
+    def condense(self, messages: Sequence[Message], earlier: str, most: int = MAX_SUMMARY) -> str:
         """Return the summary. Never raises."""
         summary_before, tools = parted(earlier)
         tools.update(called_in(messages))
-        used = listed(tools)
-        summary = condensed(
-            messages, summary_before, MAX_SUMMARY - estimate_tokens(used) - 2, self._breathe
-        )
+        used = listed(tools, most)
+        room = most - estimate_tokens(used) - 2
+        summary = condensed(messages, summary_before, room, self._breathe)
         return "\n".join(part for part in (summary, used) if part)
 
     def take_use(self) -> None:

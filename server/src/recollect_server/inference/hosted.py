@@ -8,6 +8,7 @@ same names, so one function translates them.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +17,7 @@ import httpx2
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import ModelUse
 from recollect_server.domain.message import Message
-from recollect_server.domain.notes import Notes, WrongNotes, notes_of
+from recollect_server.domain.notes import MAX_SUMMARY, Notes, WrongNotes, notes_of
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.topics import is_filler
 from recollect_server.inference.circuit_breaker import (
@@ -29,10 +30,10 @@ from recollect_server.inference.language_model import CannotWrite, ModelUnavaila
 from recollect_server.inference.prompts import (
     NOTES_SCHEMA,
     SUMMARY_SCHEMA,
-    SUMMARY_SYSTEM,
     fenced,
     notes_from,
     summary_from,
+    summary_system,
     system_of,
 )
 from recollect_server.inference.tools import called_in, parted, with_tools
@@ -115,12 +116,18 @@ class HostedModel:
         except WrongNotes as error:
             raise CannotWrite(str(error)) from error
 
-    def condense(self, messages: Sequence[Message], earlier: str) -> str:
+    def condense(self, messages: Sequence[Message], earlier: str, most: int = MAX_SUMMARY) -> str:
         """Write the summary. A long conversation is read in parts."""
         tools = parted(earlier)[1] + called_in(messages)
         for part in self._parts(messages):
-            earlier = self._ask(SUMMARY_SYSTEM, SUMMARY_SCHEMA, part, earlier, summary_from)
-        return with_tools(earlier, tools)
+            earlier = self._ask(
+                summary_system(most),
+                SUMMARY_SCHEMA,
+                part,
+                earlier,
+                partial(summary_from, most=most),
+            )
+        return with_tools(earlier, tools, most)
 
     def take_use(self) -> ModelUse:
         """Return what this thread's calls used since it asked last."""

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from recollect_server.domain.conversation import ModelUse
 from recollect_server.domain.message import Message
-from recollect_server.domain.notes import Notes
+from recollect_server.domain.notes import MAX_SUMMARY, Notes
 
 ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
 """Environment variable with the key of Anthropic's API."""
@@ -50,11 +50,11 @@ class LanguageModel(Protocol):
         Raises CannotWrite, ModelUnavailable.
         """
 
-    def condense(self, messages: Sequence[Message], earlier: str) -> str:
+    def condense(self, messages: Sequence[Message], earlier: str, most: int = MAX_SUMMARY) -> str:
         """Summarise `earlier`, the last summary, and the messages after it; name the tools that
         were called.
 
-        At most `notes.MAX_SUMMARY` tokens. Raises CannotWrite, ModelUnavailable.
+        At most `most` tokens. Raises CannotWrite, ModelUnavailable.
         """
 
     def take_use(self) -> ModelUse | None:

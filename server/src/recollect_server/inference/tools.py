@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.message import Message
-from recollect_server.domain.notes import MAX_SUMMARY, clipped
+from recollect_server.domain.notes import clipped
 
 LIST = "Tools called:"
 """Prefix of the list."""
@@ -21,15 +21,15 @@ def called_in(messages: Sequence[Message]) -> Counter[str]:
     return Counter(call.name for message in messages for call in message.tool_calls)
 
 
-def listed(tools: Counter[str]) -> str:
-    """Return the list, most-called tools first, at most a fifth of a summary; empty for no
-    tools.
+def listed(tools: Counter[str], most: int) -> str:
+    """Return the list, most-called tools first, at most a fifth of a summary of so many tokens;
+    empty for no tools.
     """
     shown = ", ".join(
         name if count == 1 else f"{name} ({count} times)"
         for name, count in tools.most_common(_MOST)
     )
-    return clipped(f"{LIST} {shown}.", MAX_SUMMARY // 5) if tools else ""
+    return clipped(f"{LIST} {shown}.", most // 5) if tools else ""
 
 
 def parted(summary: str) -> tuple[str, Counter[str]]:
@@ -47,14 +47,14 @@ def parted(summary: str) -> tuple[str, Counter[str]]:
     return text.strip(), tools
 
 
-def with_tools(summary: str, tools: Counter[str]) -> str:
-    """Append to a freely written summary a list of those tools that it does not name."""
+def with_tools(summary: str, tools: Counter[str], most: int) -> str:
+    """Append to a freely written summary a list of those tools that it does not name; both have at
+    most `most` tokens.
+    """
     unnamed = {
         name: n
         for name, n in tools.items()
         if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", summary)
     }
-    used = listed(Counter(unnamed))
-    return (
-        f"{clipped(summary, MAX_SUMMARY - estimate_tokens(used) - 1)} {used}" if used else summary
-    )
+    used = listed(Counter(unnamed), most)
+    return f"{clipped(summary, most - estimate_tokens(used) - 1)} {used}" if used else summary

@@ -347,6 +347,15 @@ class Settings(BaseSettings):
         le=100_000,
         description="newest messages that stay out of a summary; fewer than compaction_messages",
     )
+    compaction_tokens: int = Field(
+        500, ge=100, le=10_000, description="tokens of a summary, at most"
+    )
+    compaction_model: str = Field(
+        "auto",
+        min_length=1,
+        description="model that writes summaries, as abbreviation_model; auto: the same one. It has"
+        " its own tries and pauses, by the settings of abbreviation_tries to abbreviation_rest",
+    )
     context_hot_turns: int = Field(
         5, ge=1, le=50, description="newest turns in a context, kept in memory"
     )
@@ -355,6 +364,24 @@ class Settings(BaseSettings):
         ge=0,
         le=1000,
         description="last turns before the hot ones considered for a context; 0: as many as its budget may hold",
+    )
+    context_hot_tokens: int = Field(
+        1500,
+        ge=1,
+        le=1_000_000,
+        description="tokens of a context's newest turns, unless a call says",
+    )
+    context_warm_tokens: int = Field(
+        2000, ge=1, le=1_000_000, description="likewise, of the conversation's earlier turns"
+    )
+    context_cold_tokens: int = Field(
+        900, ge=1, le=1_000_000, description="likewise, of what is recalled from everything older"
+    )
+    context_tokens: int = Field(
+        0,
+        ge=0,
+        le=3_000_000,
+        description="likewise, of the whole context; 0: the sum of the three",
     )
     recency_weight: float = Field(
         0.5, ge=0, le=1, description="weight of recency in a context's relevance"

@@ -117,7 +117,7 @@ class ContextBuilder:
         question = query or question_of(message, newest.messages)
         weighing = self._weighing(question, form or Form(), holding.anchors)
         task = Task(conversation_id, message, question, weighing, deadline, degraded)
-        settled = budget.settled()
+        settled = budget.settled(self._choosing.now.budget)
         is_said_already = is_said(newest.messages, message)
         shares = _shares(
             settled, task, holding.anchors, include_group=include_group, is_said=is_said_already

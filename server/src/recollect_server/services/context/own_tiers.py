@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import BYTES_PER_TOKEN
-from recollect_server.domain.context import Budget, Candidate, Dropped, Packed, Tier
+from recollect_server.domain.context import (
+    USUAL_BUDGET,
+    Budget,
+    Candidate,
+    Dropped,
+    Packed,
+    Tier,
+)
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message
@@ -33,6 +40,8 @@ class Choosing:
     excerpt_tokens: int
     """Tokens of a recalled message, at the most."""
     window: own.Window = field(default_factory=own.Window)
+    budget: Budget = USUAL_BUDGET
+    """Limits of contexts whose callers give none."""
 
 
 @dataclass(frozen=True, slots=True)

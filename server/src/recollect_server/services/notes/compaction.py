@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from recollect_server.domain.conversation import Compressed
 from recollect_server.domain.errors import ConversationNotFound
+from recollect_server.domain.notes import MAX_SUMMARY
 from recollect_server.inference.language_model import LanguageModel
 from recollect_server.services.notes.naming import Material, Outcome, read_material
 from recollect_server.services.space.space import Space
@@ -31,11 +32,17 @@ class Compaction:
     """
 
     def __init__(
-        self, space: Space, model: LanguageModel, past: int = PAST, kept_messages: int = KEPT
+        self,
+        space: Space,
+        model: LanguageModel,
+        past: int = PAST,
+        kept_messages: int = KEPT,
+        most: int = MAX_SUMMARY,
     ) -> None:
         """More than `past` messages behind the last compression are condensed, all but the newest
-        `kept_messages`.
+        `kept_messages`, to a summary of at most `most` tokens.
         """
+        self._most = most
         self._space = space
         self._model = model
         self._past = past
@@ -85,7 +92,7 @@ class Compaction:
                 if conversation.compressed_through < message.turn_number <= through
             ]
             self._model.take_use()  # of a try that came to nothing
-            summary = self._model.condense(old, conversation.compression_summary)
+            summary = self._model.condense(old, conversation.compression_summary, self._most)
             if given_up():
                 return Outcome.WENT_ON
             return self._record(waiting, material, through, summary)

@@ -28,6 +28,9 @@ export const file_recollect_v1_context: GenFile = /*@__PURE__*/
  * `rendered` counts towards the total: anchors, group messages, summary, ids, titles, markup and
  * escapes. If that leaves less than the tiers' budgets, each tier gets its share of the rest.
  *
+ * The defaults are settings: `context_hot_tokens`, `context_warm_tokens`, `context_cold_tokens` and
+ * `context_tokens`.
+ *
  * @generated from message recollect.v1.ContextBudget
  */
 export type ContextBudget = Message<"recollect.v1.ContextBudget"> & {
