@@ -7,16 +7,25 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from recollect import CheckpointRecord, Client, DeadlineExceeded, Message, RecollectError
+from recollect import (
+    CheckpointRecord,
+    Client,
+    DeadlineExceeded,
+    Message,
+    RecollectError,
+    Unavailable,
+)
 from recollect_server.app import LOCK
 
 from tests.client_cli.conftest import Recollect
 from tests.conftest import LOOPBACK, RunningServer, Start
 from tests.server_cli.conftest import on, run
+from tests.waiting import until
 
 # seconds that a command may take; one that waits for a pipe's other end takes for ever
 TIMEOUT = 30
@@ -262,3 +271,31 @@ def test_what_is_no_file_in_the_data_folder_is_passed_over_and_the_server_answer
         ):
             impatient.conversations.get(planted)
         assert client.conversations.get(ids[0]).message_count == 1
+
+
+def test_a_pipe_in_place_of_a_running_servers_database_holds_nobody(
+    server: RunningServer, ids: list[str], start_server: Start
+) -> None:
+    with Client(server.target, timeout=20, retry=None) as client:
+        for name in ("conversations.db", "vectors.db"):
+            (server.folder / name).unlink(missing_ok=True)
+            os.mkfifo(server.folder / name)
+        began = client.conversations.create("web", messages=[Message.user("An otter")]).id
+        with suppress(Unavailable):  # the index is made anew
+            client.conversations.delete(ids[0])
+        until(lambda: not (server.folder / "conversations.db").is_fifo())
+    server.stop()
+    again = start_server(listen=f"{LOOPBACK}:0")
+    with Client(again.target, timeout=20) as client:
+        assert client.recall.search("otter").results[0].conversation_id == began
+        assert {it.id for it in client.conversations.list()} >= {ids[1], began}
+
+
+def test_a_pipe_in_place_of_the_lock_is_named(server: RunningServer) -> None:
+    server.stop()
+    lock = server.data_dir / LOCK
+    lock.unlink()
+    os.mkfifo(lock)
+    refused = command("verify", "--data-dir", server.data_dir)
+    assert refused.exit_code == 1
+    assert f"it is no regular file ({lock})" in refused.stderr

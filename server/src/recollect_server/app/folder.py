@@ -93,11 +93,9 @@ def cannot_use(
     if not isinstance(error, OSError):  # a database refuses, which says what it is about
         return CannotStart(str(failure))
     what = (error.strerror or str(error)).lower()
-    place = (
-        f" ({error.filename})"
-        if error.filename and Path(error.filename) not in (data_dir, data_dir / LOCK)
-        else ""
-    )
+    # The lock stands for the folder, unless something else is in its place.
+    known = () if error.errno == errno.EINVAL else (data_dir, data_dir / LOCK)
+    place = f" ({error.filename})" if error.filename and Path(error.filename) not in known else ""
     match error.errno:
         case errno.EACCES | errno.EPERM:
             todo = "let this user read and write there"

@@ -15,6 +15,7 @@ import apsw
 import orjson
 
 from recollect_server.domain.deadline import UNLIMITED, Deadline
+from recollect_server.storage.database import connected
 from recollect_server.storage.logs.files import open_transcript, read_file, sync_folder
 
 T = TypeVar("T")
@@ -128,7 +129,7 @@ def remove_files(folder: Path) -> None:
 
 def open_writer(path: Path) -> apsw.Connection:
     """Open or make the file, for its owner alone. Raises apsw.Error if it is not a database."""
-    connection = apsw.Connection(str(path))
+    connection = connected(path)
     try:
         # only then: it changes the file's `st_ctime`, by which a copy is recognised
         if path.stat().st_mode & 0o777 != 0o600:
@@ -193,7 +194,7 @@ class Readers:
         with self._guard:
             connection = self._idle.pop() if self._idle else None
         if connection is None:
-            connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
+            connection = connected(self._path, apsw.SQLITE_OPEN_READONLY)
             connection.set_busy_timeout(_PATIENCE)
             connection.pragma("cache_size", -2048)
             connection.pragma("query_only", True)
@@ -233,7 +234,7 @@ def looking(path: Path) -> Iterator[apsw.Connection]:
     """Yield a connection that only looks, and takes nothing from a server that has the file. Raises
     apsw.Error.
     """
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection = connected(path, apsw.SQLITE_OPEN_READONLY)
     try:
         connection.set_busy_timeout(_PATIENCE_OUTSIDE)
         yield connection

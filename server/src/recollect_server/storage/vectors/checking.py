@@ -10,6 +10,7 @@ import numpy as np
 
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import SEQUENCE_BITS, id_range, number_of, sequence_of
+from recollect_server.storage.database import connected
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, failures
 from recollect_server.storage.vectors.texts import PIECE_BITS
 
@@ -197,7 +198,7 @@ _SERVED = "(SELECT CAST(value AS INTEGER) FROM facts WHERE name IN ('served', 'b
 @contextmanager
 def _reading(folder: Path) -> Iterator[apsw.Connection]:
     with failures():
-        connection = apsw.Connection(str(folder / NAME), flags=apsw.SQLITE_OPEN_READONLY)
+        connection = connected(folder / NAME, apsw.SQLITE_OPEN_READONLY)
         try:
             connection.set_busy_timeout(2000)
             yield connection

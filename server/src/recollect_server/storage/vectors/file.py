@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 
 from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.storage.database import connected
 
 NAME = "vectors.db"
 _VERSION = 1
@@ -63,7 +64,7 @@ def connect(path: Path) -> apsw.Connection:
     except ImportError as error:
         raise VectorsUnavailable(f"sqlite-vec is not installed: {error}") from error
     with failures():
-        connection = apsw.Connection(str(path))
+        connection = connected(path)
     try:
         with failures():
             _prepare(connection, path, extension)
@@ -78,7 +79,7 @@ def connect_to_read(path: Path) -> apsw.Connection:
     VectorsUnavailable, VectorsDamaged.
     """
     with failures():
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        connection = connected(path, apsw.SQLITE_OPEN_READONLY)
         connection.set_busy_timeout(5000)
         return connection
 
