@@ -46,7 +46,7 @@ async def test_prompts_say_which_tools_to_use_and_refuse_what_they_do_not_take(
 ) -> None:
     async with over_http(server.target) as mcp:
         prompts = (await mcp.list_prompts()).prompts
-        assert [it.name for it in prompts] == ["recall", "catch_up"]
+        assert [it.name for it in prompts] == ["recall", "catch_up", "continue"]
         recall = await mcp.get_prompt("recall", {"topic": "the {disk}"})
         [message] = recall.messages
         assert isinstance(message.content, types.TextContent)
@@ -55,10 +55,15 @@ async def test_prompts_say_which_tools_to_use_and_refuse_what_they_do_not_take(
         caught_up = await mcp.get_prompt("catch_up")
         assert isinstance(caught_up.messages[0].content, types.TextContent)
         assert "since the last days:" in caught_up.messages[0].content.text
+        going_on = await mcp.get_prompt("continue", {"conversationId": UNKNOWN})
+        assert isinstance(going_on.messages[0].content, types.TextContent)
+        assert (
+            f"go on with {UNKNOWN}. Read it with get_context" in going_on.messages[0].content.text
+        )
         for name, arguments, sentence in (
             ("recall", {}, "topic: is required"),
             ("recall", {"since": "x"}, "since: is no argument of recall, which has topic"),
-            ("nothing", {}, "no such prompt: nothing. There are recall, catch_up."),
+            ("nothing", {}, "no such prompt: nothing. There are recall, catch_up, continue."),
         ):
             with pytest.raises(MCPError, match=sentence):
                 await mcp.get_prompt(name, arguments)

@@ -1,9 +1,10 @@
-"""The three tools, as the official MCP client sees them over stdio and over HTTP."""
+"""The tools that read, as the official MCP client sees them over stdio and over HTTP."""
 
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -15,7 +16,7 @@ from tests.mcp.conftest import called, over_http, over_stdio, refused
 
 Talked = Callable[..., Conversation]
 
-TOOLS = ("search_conversations", "fetch_context", "recent_conversations")
+TOOLS = ("search_conversations", "fetch_context", "recent_conversations", "get_context")
 
 
 async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> None:
@@ -27,6 +28,7 @@ async def test_the_tools_take_and_answer_what_an_agent_expects(server: Any) -> N
         "search_conversations": {"query", "channel", "dateRange", "limit", "minScore"},
         "fetch_context": {"conversationId", "turnRange"},
         "recent_conversations": {"channel", "dateRange", "limit"},
+        "get_context": {"conversationId", "message", "maxTokens"},
     }
     for name in ("DateRange", "TurnRange"):
         [schema] = [
@@ -237,6 +239,37 @@ async def test_a_turn_that_is_too_long_is_cut_and_its_resource_has_all_of_it(
         assert [message["content"] for message in json.loads(content.text)["messages"]] == long
         with pytest.raises(MCPError, match="uri: is like"):
             await mcp.read_resource(f"recollect://{it.id}/turns/../../etc/passwd")
+
+
+async def test_get_context_goes_on_with_a_conversation(
+    server: Any, client: Client, talked: Talked
+) -> None:
+    client.recall.set_anchor("home.city", "Lisbon")
+    elsewhere = talked(1, text="the key of the boat house lies under the third <stone>")
+    here = talked(40, text="tea")
+    client.recall.search("boat house")
+    question = "Where is the key of the boat house?"
+    async with over_http(server.target) as mcp:
+        answer = await called(
+            mcp, "get_context", conversationId=here.id, message=question, maxTokens=600
+        )
+        plain = await called(mcp, "get_context", conversationId=here.id)
+        for arguments, sentence in (
+            ({"conversationId": here.id, "maxTokens": 5}, "maxTokens: "),
+            ({"conversationId": f"conv-{'0' * 26}"}, "conversation"),
+            ({"message": question}, "conversationId: "),
+        ):
+            assert sentence in await refused(mcp, "get_context", **arguments)
+    tree = ElementTree.fromstring(answer["context"])  # noqa: S314 - of our own server
+    assert tree.tag == "context"
+    text = "".join(tree.itertext())
+    assert "third <stone>" in text
+    assert elsewhere.id in answer["context"]
+    assert "Lisbon" in text
+    assert answer["tokens"] <= 600
+    assert "maxTokens" in answer["continuation"]
+    assert "boat house" not in plain["context"]
+    assert plain["tokens"] > answer["tokens"] / 2
 
 
 async def test_recent_goes_back_page_by_page(server: Any, client: Client) -> None:

@@ -75,6 +75,14 @@ TOOLS = {
         shapes.Recent,
         tools.recent_conversations,
     ),
+    "get_context": _Tool(
+        "Get context",
+        "Go on with a past conversation: one block with its newest turns, its summary, lasting"
+        " facts about the user, and what was said elsewhere about the message to be answered.",
+        shapes.GetContext,
+        shapes.Context,
+        tools.get_context,
+    ),
 }
 
 WRITING = {

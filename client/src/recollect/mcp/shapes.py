@@ -89,6 +89,22 @@ class FetchContext(_Input):
     )
 
 
+class GetContext(_Input):
+    """The arguments of `get_context`."""
+
+    conversation_id: str = Field(
+        min_length=1, description="The conversation that goes on, as `conv-01HQ…`."
+    )
+    message: str | None = Field(
+        None,
+        description="The message to be answered: what was said about it anywhere is recalled."
+        " Without it nothing of other conversations is.",
+    )
+    max_tokens: int = Field(
+        4400, ge=200, le=20_000, description="How long the context is at the most."
+    )
+
+
 class RecentConversations(_Input):
     """The arguments of `recent_conversations`."""
 
@@ -247,6 +263,21 @@ class Fetched(_Output):
     )
     next_turn_range: Turns | None = Field(
         description="The turns to ask for next. Null if all are here."
+    )
+
+
+class Context(_Output):
+    """The answer of `get_context`."""
+
+    conversation_id: str
+    context: str = Field(
+        description="An XML element: lasting facts, the summary of what was condensed, what was"
+        " recalled with its sources, and the conversation's newest turns."
+    )
+    tokens: int = Field(description="Its length, estimated.")
+    degraded: list[Degraded]
+    continuation: str | None = Field(
+        description="What was left out and how to ask for it. Null if nothing was."
     )
 
 

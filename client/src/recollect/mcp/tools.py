@@ -4,7 +4,14 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from recollect import MATCH_END, MATCH_START, AsyncClient, Message, SearchAnswer
+from recollect import (
+    MATCH_END,
+    MATCH_START,
+    AsyncClient,
+    ContextFormat,
+    Message,
+    SearchAnswer,
+)
 from recollect import DateRange as Span
 from recollect._shared.file_parts import is_part
 from recollect._shared.moments import moment, readable
@@ -157,6 +164,29 @@ async def fetch_context(client: AsyncClient, request: shapes.FetchContext) -> sh
         messages=list(map(_line, chosen.messages)),
         continuation=" ".join(notes) or None,
         next_turn_range=left,
+    )
+
+
+async def get_context(client: AsyncClient, request: shapes.GetContext) -> shapes.Context:
+    """Build what a model needs to go on with a conversation. Raises RecollectError."""
+    built = await client.recall.build_context(
+        request.conversation_id,
+        request.message,
+        budget=request.max_tokens,
+        format=ContextFormat.XML,
+    )
+    continuation = None
+    if built.dropped or built.has_more:
+        continuation = (
+            f"{max(len(built.dropped), 1)} messages or more had no room: ask again with a larger"
+            ' "maxTokens", or read turns with fetch_context.'
+        )
+    return shapes.Context(
+        conversation_id=request.conversation_id,
+        context=built.rendered,
+        tokens=built.rendered_tokens,
+        degraded=[shapes.Degraded(leg=it.leg, reason=it.reason) for it in built.degraded],
+        continuation=continuation,
     )
 
 
