@@ -118,6 +118,62 @@ def test_a_session_of_claude_code_comes_with_its_calls_paired_and_grows(
     assert (ran.code, f"left out {path}:16: it is cut off" in ran.err) == (6, True)
 
 
+def test_shapes_of_newer_sessions_lose_no_words(run: Run, client: Client, tmp_path: Path) -> None:
+    def queued(own: str, parent: str, prompt: Any, mode: str) -> dict[str, Any]:
+        attached = {"type": "queued_command", "prompt": prompt, "commandMode": mode}
+        line_of = line(own, parent, "") | {"type": "attachment", "attachment": attached}
+        return {key: value for key, value in line_of.items() if key != "message"}
+
+    bare = {"type": "assistant", "message": {"role": "assistant", "content": "Without an id"}}
+    woken = {"origin": {"kind": "task-notification"}, "promptSource": "system"}
+    sessions = [
+        line("u", None, "Fix it", origin={"kind": "human"}, promptSource="typed"),
+        line("a", "u", [use("Bash", command="ls")], answer="a-1"),
+        line("r", "a", [result("Bash", "ok")]),
+        queued("q", "r", "And check the logs", "prompt"),
+        queued("p", "q", [{"type": "text", "text": "Both of them"}], "prompt"),
+        queued("n", "p", "<task-notification>ended", "task-notification"),
+        line("w", "n", "The build ended", **woken),
+        line("z", "w", "Done", answer="a-2"),
+        bare | {"timestamp": f"{AT}9Z"},
+    ]
+    written(tmp_path / "projects" / "s-1.jsonl", lines_of(*sessions))
+    [counts] = run("import", tmp_path / "projects").lines
+    came = loaded(client, channel="claude-code")
+    assert [(it.role, it.content) for it in came] == [
+        (Role.USER, "Fix it"),
+        (Role.ASSISTANT, ""),
+        (Role.TOOL, "ok"),
+        (Role.USER, "And check the logs"),
+        (Role.USER, "Both of them"),
+        (Role.USER, "The build ended"),
+        (Role.ASSISTANT, "Done"),
+        (Role.ASSISTANT, "Without an id"),
+    ]
+    assert [at for at, it in enumerate(came) if it.metadata.get("boilerplate")] == [5]
+    assert counts["hidden"] == 1
+
+    meta = {"session_id": "r-9", "timestamp": f"{AT}0Z", "cwd": "/shop"}
+    rollout = [
+        {"timestamp": f"{AT}0Z", "type": "session_meta", "payload": meta},
+        message("user", "<subagent_notification>{}</subagent_notification>"),
+        message("user", '<hook_prompt id="1">Be kind</hook_prompt>'),
+        item("message", role="user", content="Words that are no list"),
+        message("assistant", "<b>Read</b> and <i>done</i>"),
+    ]
+    folder = tmp_path / "codex"
+    written(folder / "rollout-a.jsonl", lines_of(*rollout))
+    run("import", folder)
+    (folder / "rollout-a.jsonl").rename(folder / "rollout-moved.jsonl")
+    assert run("import", folder).lines[0]["conversationsNew"] == 0  # it has its name in itself
+    came = loaded(client, channel="codex")
+    assert [it.content for it in came][2:] == [
+        "Words that are no list",
+        "<b>Read</b> and <i>done</i>",
+    ]
+    assert [it.metadata.get("boilerplate") for it in came] == [True, True, None, None]
+
+
 def item(kind: str, **payload: Any) -> dict[str, Any]:
     """Return a line of Codex."""
     return {"timestamp": f"{AT}1Z", "type": "response_item", "payload": {"type": kind} | payload}

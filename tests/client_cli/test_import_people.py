@@ -117,15 +117,17 @@ def test_chats_of_telegram_come_with_their_people(run: Run, client: Client, tmp_
         said(2, "Ana", link),
         said(3, "Alex", "", photo="photos/p.jpg"),
         said(4, "Ana", "", hologram=1),
+        said(5, "Alex", None, text_entities=[{"type": "plain", "text": "At nine?"}]),
     ]
     chat = {"name": "Hiking", "type": "private_group", "id": 7, "messages": messages}
     path = written(tmp_path / "result.json", {"about": "", "chats": {"list": [chat]}})
     ran = run("import", path, "--owner", "Alex")
-    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["hidden"]) == (6, 2, 1)
+    assert (ran.code, ran.lines[0]["messagesNew"], ran.lines[0]["hidden"]) == (6, 3, 1)
     assert "a message of which nothing is read: 4" in ran.err
     [conversation] = client.conversations.list()
-    first, second = client.conversations.load(conversation.id).messages
+    first, second, third = client.conversations.load(conversation.id).messages
     assert (first.sender, first.content) == ("Ana", "See https://m.org!")
+    assert third.content == "At nine?"
     assert first.timestamp == datetime.fromtimestamp(1_715_634_430, UTC)
     assert second.attachments[0].uri == "telegram-export:photos/p.jpg"
 

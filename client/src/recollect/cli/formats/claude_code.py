@@ -49,11 +49,11 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
             yield Skip(where, str(value))
         elif not isinstance(value, dict):
             yield Skip(where, "it is no JSON object")
-        elif "uuid" in value:
-            lines[text_of(value["uuid"]) or where] = value
+        elif "uuid" in value or _is_said(value):
+            lines[text_of(value.get("uuid")) or where] = value
         else:
             others += _add_title(titles, value)
-    messages = [it for it in lines.values() if is_line(it)]
+    messages = [it for it in lines.values() if _is_said(it)]
     if not messages:
         yield Skip(reading.name, "it has no messages")
         return
@@ -61,6 +61,23 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     own_lines = {name: it for name, it in lines.items() if not is_main or not it.get("isSidechain")}
     hidden = len(lines) - len(own_lines)
     yield _plan(reading.name, own_lines, titles, is_main=is_main, hidden=hidden)
+
+
+def _is_said(line: _Line) -> bool:
+    """Return whether a line of a session holds a message of the user's or the agent's."""
+    is_message = line.get("type") in _SAID and isinstance(line.get("message"), dict)
+    return is_message or _queued(line) is not None
+
+
+def _queued(line: _Line) -> Any:
+    """Return what the user said while the agent was at work, which stands in a line of its own;
+    None for any other line.
+    """
+    attached = line.get("attachment")
+    if line.get("type") != "attachment" or not isinstance(attached, dict):
+        return None
+    is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode") == "prompt"
+    return attached.get("prompt") if is_prompt else None
 
 
 def _add_title(titles: dict[str, str], value: _Line) -> bool:
@@ -75,7 +92,7 @@ def _add_title(titles: dict[str, str], value: _Line) -> bool:
 def _plan(
     name: str, lines: dict[str, _Line], titles: dict[str, str], *, is_main: bool, hidden: int
 ) -> Plan | Skip:
-    first = next(it for it in lines.values() if is_line(it))
+    first = next(it for it in lines.values() if _is_said(it))
     stem = PurePath(name.rpartition(":")[2]).stem
     # The lines that a resumed session begins with may still name the session that it resumes.
     own = stem if is_main and _UUID.fullmatch(stem) else text_of(first.get("sessionId")) or stem
@@ -89,8 +106,8 @@ def _plan(
     talk = Talk(NAME, own, name, title=title, metadata=metadata, hidden=hidden)
     branch = _branch(talk, lines)
     for own, line in lines.items():
-        if not is_line(line):
-            talk.hidden += line.get("type") == "system"
+        if not _is_said(line):
+            talk.hidden += line.get("type") in {"system", "attachment"}
         elif own not in branch:
             talk.branches += 1
         else:
@@ -105,7 +122,7 @@ def _branch(talk: Talk, lines: dict[str, _Line]) -> set[str]:
         parent = parent_of(line.get("parentUuid")) or parent_of(line.get("logicalParentUuid"))
         # Behind a compaction a session goes on without a parent.
         parents[own] = parent if parent or not index else NOT_STATED
-    end = next(own for own in reversed(lines) if is_line(lines[own]))
+    end = next(own for own in reversed(lines) if _is_said(lines[own]))
     branch = set(talk.branch(parents, end, {own: it.get("timestamp") for own, it in lines.items()}))
     calls, answers = set[str](), set[str]()
     for own in lines:
@@ -131,7 +148,7 @@ def _answer_of(line: _Line) -> str:
 
 
 def _blocks(line: _Line) -> list[dict[str, Any]]:
-    content = _message(line).get("content")
+    content = _queued(line) or _message(line).get("content")
     return (
         [{"type": "text", "text": content}] if isinstance(content, str) else list(objects(content))
     )
@@ -140,8 +157,11 @@ def _blocks(line: _Line) -> list[dict[str, Any]]:
 def _add(talk: Talk, line: _Line, own: str) -> None:
     time, model = line.get("timestamp"), text_of(_message(line).get("model"))
     is_agent = line.get("type") == "assistant"
+    origin = line.get("origin")
     is_boilerplate = bool(
-        line.get("isMeta") or line.get("isCompactSummary") or line.get("isApiErrorMessage")
+        any(line.get(it) for it in ("isMeta", "isCompactSummary", "isApiErrorMessage"))
+        or line.get("promptSource") == "system"
+        or (isinstance(origin, dict) and origin.get("kind") == "task-notification")
     )
     texts: list[str] = []
     calls: list[ToolCall] = []

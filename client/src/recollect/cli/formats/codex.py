@@ -19,9 +19,13 @@ from recollect.cli.transcript import Damaged
 NAME = "codex"
 _BOILERPLATE = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|permissions instructions|turn_aborted|skill"
-    r"|user_shell_command|collaboration_mode|INSTRUCTIONS)\b|# AGENTS\.md instructions)"
+    r"|user_shell_command|collaboration_mode|INSTRUCTIONS)\b|# AGENTS\.md instructions"
+    r"|<(?P<tag>[a-z]+(?:_[a-z]+)+)\b[^>]*>.*</(?P=tag)>\s*$)",
+    re.DOTALL,
 )
-"""The beginning of texts that the tool writes in the user's name."""
+"""Texts that the tool writes in the user's name: by their beginning, or because all of it stands in
+one of its tags, of which each version has more.
+"""
 _FRAMES = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input", "local_shell_call": "action"}
 _CALLS |= {"web_search_call": "action"}
@@ -70,7 +74,7 @@ def _begin(fields: dict[str, Any], name: str) -> Talk:
     facts = {"cwd": fields.get("cwd"), "originator": fields.get("originator")}
     return Talk(
         NAME,
-        text_of(fields.get("id")) or name,
+        text_of(fields.get("id")) or text_of(fields.get("session_id")) or name,
         name,
         create_time=fields.get("timestamp"),
         metadata={key: text for key, value in facts.items() if (text := text_of(value))},
@@ -104,7 +108,7 @@ def _add(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> N
 
 def _say(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> None:
     role = text_of(item.get("role"))
-    texts, files = [], list[Attachment]()
+    texts, files = [text_of(item.get("content"))], list[Attachment]()
     for block in objects(item.get("content")):
         texts.append(text_of(block.get("text")))
         if url := text_of(block.get("image_url")):

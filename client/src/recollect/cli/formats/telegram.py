@@ -34,7 +34,7 @@ def _plan(fields: dict[str, Any], where: str, options: Options) -> Plan | Skip:
             continue
         own = str(message.get("id"))
         sender = text_of(message.get("from")) or text_of(message.get("from_id")) or "deleted"
-        text = _text(message.get("text"))
+        text = _text(message.get("text") or message.get("text_entities"))
         names = [name for key in _FILES if (name := text_of(message.get(key)))]
         for it in names:
             if it.startswith("("):  # "(File not included. Change data exporting settings …)"
