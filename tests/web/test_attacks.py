@@ -352,9 +352,16 @@ def test_600_half_sent_requests_keep_nobody_out(http: Http, stage: Stage) -> Non
         assert http.send("GET", "/").status == 200
 
 
-def test_a_head_that_is_not_sent_in_time_ends_its_connection() -> None:
+def test_connections_end_without_a_head_in_time_and_send_bodies_at_once() -> None:
+    nagles: list[int] = []
+
     class Quick(TimedHeads):
         seconds = 0.05
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            its_socket = transport.get_extra_info("socket")
+            nagles.append(its_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
@@ -381,3 +388,5 @@ def test_a_head_that_is_not_sent_in_time_ends_its_connection() -> None:
     first, second = asyncio.run(asyncio.wait_for(run(), 30))
     assert first == b""
     assert second == b"" or second.startswith(b"HTTP/1.1 204")
+    assert len(nagles) == 2
+    assert all(nagles), "the body of each answer waits for the acknowledgement of its head"
