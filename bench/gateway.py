@@ -88,8 +88,8 @@ def _streams(
 ) -> dict[str, Callable[[], bytes]]:
     """Append, and return what reads the updates of that by gRPC, in binary and in JSON."""
     stub = ConversationServiceStub(channel)
-    said = Message(role=ROLE_USER, content="We ship on Friday.")
-    append = api.AppendTurnRequest(conversation_id=conversation, messages=[said])
+    message = Message(role=ROLE_USER, content="We ship on Friday.")
+    append = api.AppendTurnRequest(conversation_id=conversation, messages=[message])
     cursors = [stub.AppendTurn(append).cursor for _ in range(_STREAMED + 1)]
     request = api.StreamUpdatesRequest(cursor=cursors[0], conversation_ids=[conversation])
     last = cursors[-1].encode()
@@ -97,9 +97,9 @@ def _streams(
 
     def by_grpc() -> bytes:
         answers = method(request.SerializeToString())
-        found = next(it for it in answers if last in it)
+        element = next(it for it in answers if last in it)
         answers.cancel()
-        return found
+        return element
 
     def by_http(kind: str, body: bytes) -> bytes:
         headers = {"content-type": kind, "authorization": "Bearer none"}

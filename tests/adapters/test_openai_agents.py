@@ -583,8 +583,8 @@ async def test_what_others_append_while_the_sdk_compacts_stays(
 
 
 async def test_a_run_can_recall_what_was_said_in_other_sessions(memory: AsyncClient) -> None:
-    told: Any = {"role": "user", "content": "The staging database is called heron."}
-    await RecollectSession("sam", memory).add_items([told])
+    fact: Any = {"role": "user", "content": "The staging database is called heron."}
+    await RecollectSession("sam", memory).add_items([fact])
     await memory.recall.search("heron")
     model = ScriptedModel(
         [

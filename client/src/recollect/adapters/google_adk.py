@@ -151,9 +151,9 @@ class RecollectSessionService(BaseSessionService):
         conversation = transcript.find()
         if conversation is None:
             raise ValueError(f"Session {place[2]} not found: create it first")
-        seen = session._storage_update_marker
-        if seen and int(seen) < conversation.message_count:
-            newer = transcript.read(conversation, latest=conversation.message_count - int(seen))
+        revision = session._storage_update_marker
+        if revision and int(revision) < conversation.message_count:
+            newer = transcript.read(conversation, latest=conversation.message_count - int(revision))
             if not any(isinstance(it.item, dict) and it.item.get("id") == event.id for it in newer):
                 raise StaleSessionError(
                     f"Session {place[2]} has events that this copy of it has not: get it again"

@@ -116,8 +116,8 @@ class RecollectDBChatStore(AsyncDBChatStore):
         offset: int | None = None,
     ) -> list[ChatMessage]:
         """Return the messages of a key, oldest first; None as `status` is for all."""
-        kept = await self._read(key, status)
-        return [_chat_message(it) for it in kept[offset or 0 :][:limit]]
+        rows = await self._read(key, status)
+        return [_chat_message(it) for it in rows[offset or 0 :][:limit]]
 
     async def count_messages(
         self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
@@ -145,10 +145,10 @@ class RecollectDBChatStore(AsyncDBChatStore):
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Take an active message back by its place and return it; None if there is no such one."""
-        kept = await self._read(key, MessageStatus.ACTIVE)
-        if not 0 <= idx < len(kept):
+        rows = await self._read(key, MessageStatus.ACTIVE)
+        if not 0 <= idx < len(rows):
             return None
-        return (await self._remove(key, kept[idx : idx + 1]))[0]
+        return (await self._remove(key, rows[idx : idx + 1]))[0]
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Delete a key's conversation for good; with `status` take only those back that have it."""
@@ -172,8 +172,8 @@ class RecollectDBChatStore(AsyncDBChatStore):
         return await asyncio.to_thread(_keys, self._client, self._channel)
 
     async def _read(self, key: str, status: MessageStatus | None) -> list[Kept]:
-        kept = await asyncio.to_thread(self._of(key).read, archived=True)
-        return [it for it in kept if status in {None, _status(it)}]
+        rows = await asyncio.to_thread(self._of(key).read, archived=True)
+        return [it for it in rows if status in {None, _status(it)}]
 
     async def _add(
         self, key: str, items: Iterable[tuple[Any, Words]], *, replaces: bool = False
@@ -181,12 +181,12 @@ class RecollectDBChatStore(AsyncDBChatStore):
         await asyncio.to_thread(self._of(key).add, items, replaces=replaces)
 
     async def _remove(
-        self, key: str, kept: list[Kept], *, archives: bool = False
+        self, key: str, rows: list[Kept], *, archives: bool = False
     ) -> list[ChatMessage]:
-        sequences = [it.sequence for it in kept]
-        if kept:
+        sequences = [it.sequence for it in rows]
+        if rows:
             await asyncio.to_thread(self._of(key).take_back, sequences, archives=archives)
-        return [_chat_message(it) for it in kept]
+        return [_chat_message(it) for it in rows]
 
     def _of(self, key: str) -> Transcript:
         return _transcript(self._client, self._channel, key)

@@ -192,11 +192,11 @@ class RecollectSession(SessionABC):
 
         async def put_before(data: CallModelData[Any]) -> ModelInputData:
             items = data.model_data.input
-            asked = [it for it in items if cast(Item, it).get("role") == "user"]
-            if not asked:
+            questions = [it for it in items if cast(Item, it).get("role") == "user"]
+            if not questions:
                 return data.model_data
-            question = messages_of(cast(Item, dict(asked[-1])))[0].content
-            key = (len(asked), question)  # the same while the agent calls its tools
+            question = messages_of(cast(Item, dict(questions[-1])))[0].content
+            key = (len(questions), question)  # the same while the agent calls its tools
             if key not in recalled:
                 conversation = await self._current() or await self._begin(1)
                 context = await self._client.recall.build_context(
@@ -322,7 +322,7 @@ class _Snapshot:
 
     items: list[TResponseInputItem]
     complete: bool
-    """Whether there are no others."""
+    """True if there are no others."""
     replace_suffix: Callable[[int, list[TResponseInputItem]], Awaitable[bool]]
     """Put items in the place of those from an index on. False, and nothing is done, if anything was
     appended since.

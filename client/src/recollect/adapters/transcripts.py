@@ -61,7 +61,7 @@ class Kept:
     sequence: int
     item: Any
     is_archived: bool = False
-    """Whether it was set apart from those that its program goes on with."""
+    """True if its program no longer goes on with it."""
 
 
 class Transcript:
@@ -139,8 +139,8 @@ class Transcript:
         if conversation is None or latest == 0:
             return []
         if latest is None:
-            kept = self._kept(read_history(self._calls.load, conversation).messages)
-            return [it for it in kept if archived or not it.is_archived]
+            rows = self._kept(read_history(self._calls.load, conversation).messages)
+            return [it for it in rows if archived or not it.is_archived]
         history = read_history(
             self._calls.load,
             conversation,
