@@ -4,14 +4,15 @@
     python scripts/check_language.py --write   # lower the baseline to the present counts
     python scripts/check_language.py --list    # print each place
 
-Four counts for each part of the tree:
+Five counts for each part of the tree:
 
 - `openings`: docstrings that begin with a question word (What, Whether, Where, Who, How, When)
   instead of a verb or a noun;
 - `moods`: docstrings of functions that ruff's D401 finds not imperative;
 - `names`: variables, arguments and attributes that are participles without a noun, such as `found`;
 - `metaphors`: docstrings, comments and names with a word of `METAPHORS`; the field has its own:
-  changes or updates, delivered, repair, caller.
+  changes or updates, delivered, repair, caller;
+- `classes`: public classes of a module that have the name of one of another module.
 """
 
 import ast
@@ -127,15 +128,22 @@ def metaphors(text: str) -> list[tuple[int, str]]:
     return used
 
 
+def same_names(classes: Sequence[Place]) -> list[Place]:
+    """Return the classes that have the name of another one."""
+    number = Counter(name for _, _, name in classes)
+    return [place for place in classes if number[place[2]] > 1]
+
+
 def main(arguments: Sequence[str]) -> int:
     """Compare the counts with the baseline and return the exit code."""
     counts: dict[str, Counter[str]] = {}
     listed: dict[tuple[str, str], list[Place]] = defaultdict(list)
     for part, folder in PARTS.items():
-        counts[part] = Counter(openings=0, moods=0, names=0, metaphors=0)
+        counts[part] = Counter(openings=0, moods=0, names=0, metaphors=0, classes=0)
         for count, place in places(ROOT / folder):
-            counts[part][count] += 1
             listed[part, count].append(place)
+        listed[part, "classes"] = same_names(listed.pop((part, "class"), []))
+        counts[part].update({count: len(listed[part, count]) for count in counts[part]})
     if "--list" in arguments:
         for of_count in listed.values():
             print("\n".join(f"{name}:{line}: {text}" for name, line, text in of_count))
@@ -177,6 +185,11 @@ def _places_of(name: str, text: str) -> Iterator[tuple[str, Place]]:
         if used not in ALLOWED.get(name, ())
     )
     yield from (("metaphors", (name, line, used)) for line, used in metaphors(text))
+    yield from (
+        ("class", (name, node.lineno, node.name))
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:

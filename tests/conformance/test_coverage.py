@@ -35,6 +35,7 @@ NOT_BY_A_REQUEST = {
         "tests/channels/test_strangers.py",
         "a sender must be faster than settings allow, on any machine",
     ),
+    "CONVERSATION_FULL": ("tests/channels/test_full.py", "a limit must be set"),
     "UNAUTHENTICATED": ("tests/client/test_errors.py", "tokens must be on"),
     "PERMISSION_DENIED": ("tests/client/test_errors.py", "tokens must be on"),
     "LIMIT_EXCEEDED": ("tests/client/test_errors.py", "a limit must be set"),

@@ -51,8 +51,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_DATA_DAMAGED: _ErrorReason.ValueType  # 8
     """DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is
     another one's: repeating the call does not help, and nothing was changed. If a part can be read
-    it is answered, and `damaged_lines` counts the rest. Metadata: `conversation_id`; `name` of an
-    external communication or a thread.
+    it is answered, and `damaged_lines` counts the rest. An external communication or a thread has
+    its `name` instead. Metadata: `conversation_id`.
     """
     ERROR_REASON_INDEX_UNAVAILABLE: _ErrorReason.ValueType  # 9
     """UNAVAILABLE. The index cannot answer. The transcripts are intact, and the next start rebuilds
@@ -187,8 +187,8 @@ are stored once. An append without an id that is repeated may be stored twice.
 ERROR_REASON_DATA_DAMAGED: ErrorReason.ValueType  # 8
 """DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is
 another one's: repeating the call does not help, and nothing was changed. If a part can be read
-it is answered, and `damaged_lines` counts the rest. Metadata: `conversation_id`; `name` of an
-external communication or a thread.
+it is answered, and `damaged_lines` counts the rest. An external communication or a thread has
+its `name` instead. Metadata: `conversation_id`.
 """
 ERROR_REASON_INDEX_UNAVAILABLE: ErrorReason.ValueType  # 9
 """UNAVAILABLE. The index cannot answer. The transcripts are intact, and the next start rebuilds

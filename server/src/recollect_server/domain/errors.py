@@ -12,6 +12,7 @@ RecollectError
 │   ├── IdentityNotFound
 │   ├── SpaceNotFound
 │   └── TokenNotFound
+├── LogMisplaced            a communication's or thread's file is another one's
 ├── NoBackupFolder          calls make no backups: no folder is set, or the logs are in none
 ├── ConversationExists      a create that asks for an id that is taken
 ├── RequestIdReused         the same request id with another payload

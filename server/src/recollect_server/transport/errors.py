@@ -35,10 +35,10 @@ TABLE: dict[type[errors.RecollectError], Row] = {
     errors.ConversationNotFound: Row(
         StatusCode.NOT_FOUND, reasons.ERROR_REASON_CONVERSATION_NOT_FOUND, ("conversation_id",)
     ),
+    errors.LogMisplaced: Row(StatusCode.DATA_LOSS, reasons.ERROR_REASON_DATA_DAMAGED, ("name",)),
     errors.ConversationDamaged: Row(
         StatusCode.DATA_LOSS, reasons.ERROR_REASON_DATA_DAMAGED, ("conversation_id",)
     ),
-    errors.LogMisplaced: Row(StatusCode.DATA_LOSS, reasons.ERROR_REASON_DATA_DAMAGED, ("name",)),
     errors.NothingNamed: Row(StatusCode.NOT_FOUND, reasons.ERROR_REASON_NOT_FOUND, ("name",)),
     errors.ConversationExists: Row(
         StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_CONVERSATION_EXISTS, ("conversation_id",)
