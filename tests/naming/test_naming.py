@@ -119,6 +119,23 @@ def test_the_turns_after_which_a_title_is_sought_anew_are_a_setting(
     assert kinds(naming, conversation).count("title_assigned") == 2
 
 
+def test_the_turn_from_which_an_idle_conversation_gets_a_title_is_a_setting(
+    service: Service, naming: RunningServer, clock: MovableClock
+) -> None:
+    untitled = service.conversation_of("Why is the web server slow?")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(untitled).abbreviation)
+    with Client(naming.target) as client:
+        client.admin.set_setting("first_title_turn", "1")
+    titled = service.conversation_of("Why is the mail server slow?")
+    clock.move(10 * MINUTE)
+    until(lambda: service.get(titled).abbreviation)
+    assert (service.get(untitled).title, service.get(titled).title) == (
+        "",
+        "Why Is the Mail Server Slow",
+    )
+
+
 def test_a_title_that_a_person_gave_is_never_changed(
     service: Service, naming: RunningServer, clock: MovableClock
 ) -> None:

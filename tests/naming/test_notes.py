@@ -42,7 +42,14 @@ NOTES = Notes("Disk of the server is full; logs rotate daily from now on.")
         ("the end of the affair", "The End of the Affair"),
         ("北京大学入学", "北京大学入学"),
         ("Monitoring", ""),
-        ("one two three four five six seven eight nine", ""),
+        (
+            "Why the Nightly Backup of the Database Fails on the Second Disk",
+            "Why the Nightly Backup of the Database Fails",
+        ),
+        (
+            "如何在上海的莘庄附近租一套靠近地铁并且可以养猫的两居室的房子",
+            "如何在上海的莘庄附近租一套靠近地铁并且可以养猫的",
+        ),
         ("wie repariere ich das Ventil", "Wie repariere ich das Ventil"),
         ("comment réparer une fuite", "Comment réparer une fuite"),
         ("", ""),

@@ -88,7 +88,8 @@ func (x *AnchorSource) GetSequence() int64 {
 // caller's value unless it is at least as sure; it is then stored as superseded. A value that was
 // found with a confidence below 0.5, as those of the offline writer are, replaces neither a surer
 // value nor a caller's. The same value given again stays the same anchor; its confidence becomes
-// the caller's new one, or the higher of two that were found.
+// the caller's new one, or the higher of two that were found. What the user takes back ("I'm not
+// vegan any more") holds no longer, and no other value need take its place.
 type Anchor struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache
@@ -103,9 +104,9 @@ type Anchor struct {
 	Confidence float64 `protobuf:"fixed64,3,opt,name=confidence,proto3" json:"confidence,omitempty"`
 	// The message it came from. Unset if a caller set it without one.
 	Source *AnchorSource `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	// When it was set.
+	// When its message was said; of one without a message when it was set.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When another value replaced it. Unset while it holds.
+	// When another value replaced it or it was taken back. Unset while it holds.
 	SupersededTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=superseded_time,json=supersededTime,proto3" json:"superseded_time,omitempty"`
 	// The value that it replaced. Unset if there was none.
 	Supersedes string `protobuf:"bytes,7,opt,name=supersedes,proto3" json:"supersedes,omitempty"`

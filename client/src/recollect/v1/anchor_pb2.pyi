@@ -52,7 +52,8 @@ class Anchor(_message.Message):
     caller's value unless it is at least as sure; it is then stored as superseded. A value that was
     found with a confidence below 0.5, as those of the offline writer are, replaces neither a surer
     value nor a caller's. The same value given again stays the same anchor; its confidence becomes
-    the caller's new one, or the higher of two that were found.
+    the caller's new one, or the higher of two that were found. What the user takes back ("I'm not
+    vegan any more") holds no longer, and no other value need take its place.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -80,11 +81,11 @@ class Anchor(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was set."""
+        """When its message was said; of one without a message when it was set."""
 
     @_builtins.property
     def superseded_time(self) -> _timestamp_pb2.Timestamp:
-        """When another value replaced it. Unset while it holds."""
+        """When another value replaced it or it was taken back. Unset while it holds."""
 
     def __init__(
         self,

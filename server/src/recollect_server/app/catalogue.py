@@ -62,7 +62,14 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "notes": (
         "Notes and summaries",
         (
-            *("idle_timeout", "title_turns", "sweep_interval", "abbreviator", "abbreviation_model"),
+            *(
+                "idle_timeout",
+                "title_turns",
+                "first_title_turn",
+                "sweep_interval",
+                "abbreviator",
+                "abbreviation_model",
+            ),
             *("abbreviation_url", "abbreviation_threads", "abbreviation_timeout"),
             *("abbreviation_part_tokens", "abbreviation_daily_calls"),
             *("abbreviation_daily_tokens", "abbreviation_daily_cost", "abbreviation_input_price"),

@@ -32,6 +32,7 @@ LIVE = frozenset(
             "retention",
             "retention_grace",
             "title_turns",
+            "first_title_turn",
             "sender_rate",
             "sender_burst",
             "token_calls",

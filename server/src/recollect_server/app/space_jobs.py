@@ -177,6 +177,7 @@ def _notes(
         offline=writer.offline,
         retry_after=sweep_interval,
         title_turns=live.view(lambda now: now.title_turns),
+        first_title_turn=live.view(lambda now: now.first_title_turn),
     )
     tasks: list[Task] = [naming] if compaction is None else [naming, compaction]
     if space.is_shared:

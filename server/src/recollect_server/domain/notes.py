@@ -7,12 +7,12 @@ without an abbreviation there are no notes.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN, estimate_tokens
 from recollect_server.domain.conversation import Conversation, Split
-from recollect_server.domain.languages import ENGLISH, guess_language, language_of
+from recollect_server.domain.languages import ENGLISH, STOP_WORDS, guess_language, language_of
 from recollect_server.domain.text import UNSPACED_RUN, sentence_ends
 
 MIN_ABBREVIATION, MAX_ABBREVIATION = 100, 200
@@ -117,20 +117,24 @@ def notes_of(draft: Notes, sequences: Iterable[int], language: str = "") -> Note
 
 
 def title_of(text: str, language: str = "") -> str:
-    """Return the text as a title of 2 to 8 words and 80 characters at most; empty if it cannot be
-    one.
+    """Return the text as a title of 2 to 8 words and 80 characters at most, shortened to its
+    beginning where it is longer; empty if it cannot be one.
 
     English is put in title case; in other languages only the first letter becomes a capital.
     `language` is that of the conversation, where known: a few words may look English and be French.
     """
     words = [word.strip("\"'“”‘’*#`.;:!?()[]¿¡؟。！？") for word in text.rstrip(" ,.").split()]
     words = [word for word in words if word]
-    unspaced = [sum(map(len, UNSPACED_RUN.findall(word))) for word in words]
-    # A word of a script without spaces has about two characters; a title may have a half more of
-    # them.
-    least = sum(max(1, -(-length // 2)) for length in unspaced)
-    most = sum(max(1, length // 3) for length in unspaced)
-    if least < MIN_TITLE_WORDS or most > MAX_TITLE_WORDS:
+    least, most = _counted(words)
+    while words and (most > MAX_TITLE_WORDS or len(" ".join(words)) > MAX_TITLE):
+        if len(words) == 1:
+            words = [words[0][: 3 * MAX_TITLE_WORDS]] if least > MIN_TITLE_WORDS else []
+        else:
+            words.pop()
+        while len(words) > MIN_TITLE_WORDS and words[-1].lower() in STOP_WORDS:
+            words.pop()
+        least, most = _counted(words)
+    if least < MIN_TITLE_WORDS:
         return ""
     if language in ("", ENGLISH) and _is_english(" ".join(words)):
         last = len(words) - 1
@@ -140,7 +144,18 @@ def title_of(text: str, language: str = "") -> str:
     else:
         title = " ".join(words)
         title = title[:1].upper() + title[1:]
-    return title if len(title) <= MAX_TITLE else ""
+    return title
+
+
+def _counted(words: Sequence[str]) -> tuple[int, int]:
+    """Return how many words a title has at most and at least: of a script without spaces a word has
+    about two characters, and a title may have a half more of them.
+    """
+    unspaced = [sum(map(len, UNSPACED_RUN.findall(word))) for word in words]
+    return (
+        sum(max(1, -(-length // 2)) for length in unspaced),
+        sum(max(1, length // 3) for length in unspaced),
+    )
 
 
 def _is_english(title: str) -> bool:
@@ -210,7 +225,6 @@ def _latest(anchors: Iterable[FoundAnchor]) -> tuple[FoundAnchor, ...]:
     """Return of each key the last value, unless it is taken back later, and what is taken back."""
     latest: dict[tuple[str, str], FoundAnchor] = {}
     for anchor in anchors:
-        latest.pop((anchor.key, anchor.denies), None)
         if (before := latest.get((anchor.key, ""))) and anchor.takes_back(before.value):
             del latest[anchor.key, ""]
         latest[anchor.key, anchor.denies] = anchor
@@ -232,18 +246,23 @@ FIRST_TITLE_TURNS = 5
 
 
 def title_due(
-    conversation: Conversation, titled_turn: int, *, idle: bool, every_turns: int
+    conversation: Conversation,
+    titled_turn: int,
+    *,
+    idle: bool,
+    every_turns: int,
+    first_turn: int = FIRST_TITLE_TURNS,
 ) -> bool:
     """Return whether a conversation should get a title now.
 
     `titled_turn` was its newest turn when it got the last one (0: it has none). `every_turns` turns
-    after that another one is sought, once the conversation is idle; 0: never. A title that a person
-    gave stays.
+    after that another one is sought, once the conversation is idle; 0: never. An idle one gets its
+    first from `first_turn` on. A title that a person gave stays.
     """
     if conversation.manually_named:
         return False
     if not conversation.title:
-        return conversation.turn_count >= FIRST_TITLE_TURNS
+        return conversation.turn_count >= (first_turn if idle else FIRST_TITLE_TURNS)
     return idle and 0 < every_turns <= conversation.turn_count - titled_turn
 
 

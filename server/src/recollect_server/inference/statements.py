@@ -144,20 +144,20 @@ def _found(sentence: str) -> Iterator[tuple[str, str, float, str]]:
     plain = _FROM_NOW.sub("", sentence)
     stated = list(_facts(sentence)) or list(_facts(plain))
     if not is_question(sentence) and not _NO_DENIAL.search(sentence):
-        kept = {(key, value) for key, value, _ in stated}
+        statements = {(key, value) for key, value, _ in stated}
         affirmed = " ".join(_DENIAL.sub(" ", plain.replace("Je n'", "J'")).split())
         affirmed = re.sub(r" (?=[.,;!])", "", affirmed)
         head, _, tail = affirmed.rpartition(": ")
         affirmed = affirmed if _DOUBT_BEFORE.search(head) else tail
         for key, value, confidence in _facts(affirmed) if affirmed != plain else ():
-            if (key, value) not in kept:
+            if (key, value) not in statements:
                 yield key, "", confidence, value
         if _PARTED.search(sentence):
             yield "partner", "", DENIAL_CONFIDENCE, ""
         for place in _LEFT.finditer(sentence):
             for key in ("employer", "location"):
                 yield key, "", DENIAL_CONFIDENCE, next(filter(None, place.groups()))
-        if plain != sentence and any(key == "preferred_name" for key, _ in kept):
+        if plain != sentence and any(key == "preferred_name" for key, _ in statements):
             yield "name", "", DENIAL_CONFIDENCE, ""
     yield from ((key, value, confidence, "") for key, value, confidence in stated)
 

@@ -278,6 +278,13 @@ class Settings(BaseSettings):
         description="turns after a title behind which an idle conversation gets another one; 0: it"
         " keeps the first",
     )
+    first_title_turn: int = Field(
+        5,
+        ge=1,
+        le=5,
+        description="turn from which a conversation gets its first title once it is idle; from the"
+        " fifth on it gets one at once",
+    )
     sweep_interval: Annotated[Duration, LowerBound(timedelta(seconds=1))] = Field(
         timedelta(minutes=5), description="interval at which failed notes are retried; 1s or longer"
     )

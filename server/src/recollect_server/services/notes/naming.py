@@ -99,10 +99,12 @@ class Naming:
         offline: LanguageModel | None = None,
         retry_after: Live[int],
         title_turns: Live[int],
+        first_title_turn: Live[int],
     ) -> None:
         """`idle_timeout` and `retry_after`, the shortest wait for another try, are in milliseconds;
         `may_redo` tells whether offline notes may be written anew just now. `offline` writes where
-        the model is given up. `title_turns` are those after which a title is looked at again.
+        the model is given up. `title_turns` are those after which a title is looked at again;
+        `first_title_turn` is the turn from which an idle conversation gets its first one.
         """
         self._space = space
         self._model = model
@@ -111,6 +113,7 @@ class Naming:
         self._offline = offline
         self._retry_after = retry_after
         self._title_turns = title_turns
+        self._first_title_turn = first_title_turn
 
     def due(self, limit: int) -> list[Waiting]:
         """Return up to `limit` conversations that wait now, the longest idle first. Raises
@@ -241,8 +244,13 @@ class Naming:
             by.writer
         ):
             return False
-        every = self._title_turns.now
-        if title_due(conversation, material.titled_turn, idle=waiting.idle, every_turns=every):
+        if title_due(
+            conversation,
+            material.titled_turn,
+            idle=waiting.idle,
+            every_turns=self._title_turns.now,
+            first_turn=self._first_title_turn.now,
+        ):
             return True
         redo = waiting.redo and self._wants_notes(conversation, waiting, by)
         return redo and bool(conversation.title) and not conversation.manually_named
@@ -275,9 +283,9 @@ class Naming:
                         notes.abbreviation, time, notes.topics or None, by.writer, by.model, use
                     )
                 )
-                said = {it.sequence: it.timestamp for it in material.messages}
+                times = {it.sequence: it.timestamp for it in material.messages}
                 events += [
-                    AnchorSet(it.key, it.value, it.confidence, it.sequence, said[it.sequence])
+                    AnchorSet(it.key, it.value, it.confidence, it.sequence, times[it.sequence])
                     for it in notes.anchors
                     if material.anchors.get(it.key) != it.value and (it.value or self._holds(it))
                 ]

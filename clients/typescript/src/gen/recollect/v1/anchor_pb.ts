@@ -52,7 +52,8 @@ export const AnchorSourceSchema: GenMessage<AnchorSource> = /*@__PURE__*/
  * caller's value unless it is at least as sure; it is then stored as superseded. A value that was
  * found with a confidence below 0.5, as those of the offline writer are, replaces neither a surer
  * value nor a caller's. The same value given again stays the same anchor; its confidence becomes
- * the caller's new one, or the higher of two that were found.
+ * the caller's new one, or the higher of two that were found. What the user takes back ("I'm not
+ * vegan any more") holds no longer, and no other value need take its place.
  *
  * @generated from message recollect.v1.Anchor
  */
@@ -87,14 +88,14 @@ export type Anchor = Message<"recollect.v1.Anchor"> & {
   source?: AnchorSource | undefined;
 
   /**
-   * When it was set.
+   * When its message was said; of one without a message when it was set.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 5;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * When another value replaced it. Unset while it holds.
+   * When another value replaced it or it was taken back. Unset while it holds.
    *
    * @generated from field: google.protobuf.Timestamp superseded_time = 6;
    */
