@@ -4,9 +4,9 @@ said is kept after it.
     recollect-server serve &
     python examples/memory.py [TARGET]
 
-TARGET is the server's address, by default 127.0.0.1:50051. The model here is a stand-in that needs
-no key: put your own call in its place, as `anthropic.Anthropic().messages.create(model=…,
-max_tokens=1024, messages=messages)`.
+TARGET is the server's address, else RECOLLECT_ADDRESS, else 127.0.0.1:50051. The model here is a
+stand-in that needs no key: put your own call in its place, as
+`anthropic.Anthropic().messages.create(model=…, max_tokens=1024, messages=messages)`.
 """
 
 import json
@@ -33,7 +33,7 @@ def answer(client: Client, conversation_id: str, question: str) -> str:
     return reply
 
 
-def main(target: str) -> None:
+def main(target: str | None) -> None:
     """Hold two conversations, of which the second remembers the first."""
     with Client(target) as client:
         first = client.conversations.create("web").id
@@ -52,6 +52,6 @@ def main(target: str) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
+        main(sys.argv[1] if len(sys.argv) > 1 else None)
     except RecollectError as error:
         sys.exit(f"Error: {error}")  # it says what is wrong, and what to do

@@ -3,7 +3,7 @@
     recollect-server serve &
     python examples/quickstart.py [TARGET]
 
-TARGET is the server's address, by default 127.0.0.1:50051.
+TARGET is the server's address, else RECOLLECT_ADDRESS, else 127.0.0.1:50051.
 """
 
 import sys
@@ -12,7 +12,7 @@ from textwrap import shorten
 from recollect import MATCH_END, MATCH_START, Client, Message, RecollectError, ToolCall
 
 
-def main(target: str) -> None:
+def main(target: str | None) -> None:
     """Run the tour against the server at `target`."""
     with Client(target) as client:
         conversation = client.conversations.create("web", participants=["alex"])
@@ -66,6 +66,6 @@ def main(target: str) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:50051")
+        main(sys.argv[1] if len(sys.argv) > 1 else None)
     except RecollectError as error:
         sys.exit(f"Error: {error}")  # it says what is wrong, and what to do

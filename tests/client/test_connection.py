@@ -36,6 +36,19 @@ def test_closing_twice_is_harmless_and_a_call_afterwards_is_refused(scripted: Sc
     assert scripted.requests == []
 
 
+async def test_the_address_comes_from_the_environment(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RECOLLECT_ADDRESS", raising=False)
+    async with recollect.AsyncClient() as client:
+        assert repr(client) == "<AsyncClient of 127.0.0.1:50051>"
+    monkeypatch.setenv("RECOLLECT_ADDRESS", scripted.target)
+    with recollect.Client() as client, recollect.Client("127.0.0.1:1") as other:
+        client.conversations.get(CONVERSATION)
+        assert repr(other) == "<Client of 127.0.0.1:1>"
+    assert len(scripted.requests) == 1
+
+
 async def test_closing_the_async_client_twice_is_harmless(scripted: Scripted) -> None:
     client = recollect.AsyncClient(scripted.target)
     await client.conversations.get(CONVERSATION)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Client, Conversation, NotFound, Party
+from recollect import Client, Conversation, Message, NotFound, Party
 from recollect._shared.plain import plain
 
 from tests.cases import each
@@ -281,12 +281,12 @@ def test_the_new_commands_run_as_programs(recollect: Any, client: Client, talked
 @each(
     ("arguments", "named"),
     [
-        (("model", "../x", "haiku"), "conversation_id"),
-        (("notes", UNKNOWN, " "), "text"),
+        (("model", "../x", "haiku"), "CONVERSATION "),
+        (("notes", UNKNOWN, " "), "TEXT "),
         (("switch", UNKNOWN, "--turns", "0"), "--turns"),
         (("delete", UNKNOWN, "--yes", "--anchors", "some"), "--anchors"),
         (("anchors", "set", "name", "Alex", "--confidence", "1.5"), "--confidence"),
-        (("anchors", "set", "Not A Key", "x"), "key"),
+        (("anchors", "set", "Not A Key", "x"), "KEY "),
         (("anchors", "set", "name", "x", "--source", UNKNOWN, "0"), "--source"),
         (("anchors", "forget"), "forget"),
         (("metadata", UNKNOWN, "no-value"), "KEY=VALUE"),
@@ -322,9 +322,16 @@ def test_redact_removes_the_text_of_a_message_and_asks_first(
     assert inside("redact", it.id, "--yes").code == 2
     answer = inside("redact", it.id, sequence, "--yes", on_terminal=True)
     assert answer.out == f"{it.id}: the text of the messages {sequence} is removed.\n"
+    client.conversations.append_turn(it.id, [Message.user("The PIN is 4711")])
+    refused = inside("redact", it.id, "--contains", "1", "--yes")
+    assert (refused.code, "--contains: 2 messages (" in refused.err) == (2, True)
+    assert inside("redact", it.id, "--contains", "absent", "--yes").code == 2
+    (line,) = inside("redact", it.id[-8:].lower(), "--contains", "pin", "--yes").lines
+    assert [one["content"] for one in line["messages"]] == ["[redacted]"]
+    assert client.conversations.load(it.id).messages[-1].content == "[redacted]"
     (line,) = inside("redact", it.id, "--turn", "1", "--yes").lines
     assert {message["content"] for message in line["messages"]} == {"[redacted]"}
     assert inside("export", it.id, "--output", str(tmp_path / "one.jsonl")).code == 0
     exported = (tmp_path / "one.jsonl").read_text()
     assert messages[0].content not in exported
-    assert exported.count('"erased"') == len(line["messages"])
+    assert exported.count('"erased"') == len(line["messages"]) + 1

@@ -21,6 +21,17 @@ UNKNOWN = "conv-01HQ0000000000000000000000"
 NOBODY = "127.0.0.1:1"
 
 
+def test_the_version_is_told_without_the_commands() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "recollect.cli.main", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.startswith("recollect, version ")
+    assert [it for it in ("click", "grpc", "rich") if f" {it}\n" in ran.stderr] == []
+
+
 @pytest.mark.parametrize("command", ["show", "export", "rename"])
 def test_an_unknown_conversation_is_told_by_its_own_code(recollect: Any, command: str) -> None:
     ran = recollect(command, UNKNOWN, *(["A title"] if command == "rename" else []))
@@ -67,11 +78,11 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
 @each(
     ("arguments", "named"),
     [
-        (("show", "../../etc/passwd"), "conversation_id"),
-        (("rename", UNKNOWN, "x" * 81), "title"),
-        (("list", "--channel", "Web!"), "channels"),
-        (("search", " "), "query"),
-        (("search", "\udcff"), "query"),
+        (("show", "../../etc/passwd"), "CONVERSATION "),
+        (("rename", UNKNOWN, "x" * 81), "TITLE "),
+        (("list", "--channel", "Web!"), "--channel "),
+        (("search", " "), "WORDS "),
+        (("search", "\udcff"), "WORDS "),
         (("list", "--limit", "many"), "--limit"),
         (("list", "--limit", str(10**20)), "--limit"),
         (("show", UNKNOWN, "--before", str(2**31)), "--before"),
@@ -90,6 +101,7 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
         (("show", "nonsense"), "`recollect list` has them"),
         (("tail", "nonsense"), "`recollect list` has them"),
         (("topics", UNKNOWN, "A B"), "as disk-full"),
+        (("delete-many", UNKNOWN, "nonsense"), "Error: CONVERSATION "),
     ],
 )
 def test_wrong_usage_names_what_is_wrong(

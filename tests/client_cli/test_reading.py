@@ -2,6 +2,8 @@
 terminal.
 """
 
+import socket
+import webbrowser
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 import pytest
 from recollect import Client, Conversation, Message, ToolCall, Usage
 from recollect._shared.plain import plain
+
+from tests.client_cli.conftest import Inside
 
 Talked = Callable[..., Conversation]
 
@@ -300,7 +304,31 @@ def test_a_wrong_number_is_refused_by_its_option_with_what_it_must_be(
     assert ran.err.rstrip().endswith(f"Error: {error}")
 
 
+def test_a_conversation_is_named_by_the_end_of_its_id(inside: Inside, talked: Talked) -> None:
+    first, second = talked(1, title="One"), talked(1, title="Two")
+    (line,) = inside("list", "--name", "Two").lines
+    assert line["id"] == second.id
+    for end in (first.id[-10:], first.id[-6:].lower()):
+        assert first.id in inside("show", end, on_terminal=True).out
+    assert inside("show", "0000").code == 2
+
+
+def test_open_leads_to_the_page(
+    inside: Inside, talked: Talked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = talked(1)
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    with socket.create_server(("127.0.0.1", 0)) as page:
+        place = f"127.0.0.1:{page.getsockname()[1]}"
+        monkeypatch.setenv("RECOLLECT_WEB_LISTEN", place)
+        (line,) = inside("open", it.id[-8:], "--turn", "1").lines
+        assert opened == [line["address"]] == [f"http://{place}/c/{it.id}?turn=1"]
+    ran = inside("open")
+    assert (ran.code, f"no page answers on {place}" in ran.err, len(opened)) == (4, True, 1)
+
+
 def test_bytes_of_an_argument_that_are_not_utf_8_are_named(recollect: Any) -> None:
     ran = recollect("search", "caf\udce9")
     assert ran.code == 2
-    assert "query is not UTF-8: it holds the byte 0xE9" in ran.err
+    assert "WORDS is not UTF-8: it holds the byte 0xE9" in ran.err

@@ -14,7 +14,7 @@ from recollect._async.external import External
 from recollect._async.insight import Insight
 from recollect._async.invoker import Invoker
 from recollect._async.recall import Recall
-from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
+from recollect._shared.channel import DEFAULT_TIMEOUT
 from recollect._shared.endpoint import Endpoint, Pem
 from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
 
@@ -25,9 +25,10 @@ class AsyncClient:
     >>> async with AsyncClient("127.0.0.1:50051") as client:
     ...     conversation = await client.conversations.create("web")
 
-    `target` is the server's address, or `unix:PATH`. `timeout` bounds every call in seconds, its
-    retries included; each method takes another. `retry` says how calls are repeated, `None` never
-    to. `sleep` is how it waits before a retry; tests give their own.
+    `target` is the server's address, or `unix:PATH` (else RECOLLECT_ADDRESS, else
+    127.0.0.1:50051). `timeout` bounds every call in seconds, its retries included; each method
+    takes another. `retry` says how calls are repeated, `None` never to. `sleep` is how it waits
+    before a retry; tests give their own.
 
     `token` goes with every call (else RECOLLECT_TOKEN), and `space` names whose data is meant (else
     RECOLLECT_SPACE, else what the token is for). `ca` turns TLS on: a file with the authority of
@@ -57,7 +58,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str | None = None,
         *,
         timeout: float = DEFAULT_TIMEOUT,
         token: str | None = None,

@@ -5,7 +5,7 @@ import re
 from recollect._shared.fill import invalid
 
 ADDRESS = "RECOLLECT_ADDRESS"
-"""The environment variable with the server's address, which the commands read."""
+"""The environment variable with the server's address."""
 DEFAULT_TARGET = "127.0.0.1:50051"
 DEFAULT_TIMEOUT = 30.0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import grpc
 
-from recollect._shared.channel import checked_target
+from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, checked_target
 from recollect._shared.fill import invalid
 
 TOKEN = "RECOLLECT_TOKEN"  # noqa: S105 - the name of a variable
@@ -66,7 +66,7 @@ class Endpoint:
     @classmethod
     def of(
         cls,
-        target: str,
+        target: str | None,
         *,
         token: str | None = None,
         space: str | None = None,
@@ -76,6 +76,7 @@ class Endpoint:
         environment: Mapping[str, str] = os.environ,
     ) -> "Endpoint":
         """Check what a caller gives, or the environment instead. Raises InvalidArgument."""
+        target = environment.get(ADDRESS) or DEFAULT_TARGET if target is None else target
         checked_target(target)
         token = environment.get(TOKEN) or None if token is None else token
         space = environment.get(SPACE) or None if space is None else space

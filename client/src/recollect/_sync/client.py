@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from recollect._shared.channel import DEFAULT_TARGET, DEFAULT_TIMEOUT
+from recollect._shared.channel import DEFAULT_TIMEOUT
 from recollect._shared.endpoint import Endpoint, Pem
 from recollect._shared.retry import DEFAULT_RETRY, RetryPolicy
 from recollect._sync.access import Access
@@ -26,9 +26,10 @@ class Client:
     >>> with Client("127.0.0.1:50051") as client:
     ...     conversation = client.conversations.create("web")
 
-    `target` is the server's address, or `unix:PATH`. `timeout` bounds every call in seconds, its
-    retries included; each method takes another. `retry` says how calls are repeated, `None` never
-    to. `sleep` is how it waits before a retry; tests give their own.
+    `target` is the server's address, or `unix:PATH` (else RECOLLECT_ADDRESS, else
+    127.0.0.1:50051). `timeout` bounds every call in seconds, its retries included; each method
+    takes another. `retry` says how calls are repeated, `None` never to. `sleep` is how it waits
+    before a retry; tests give their own.
 
     `token` goes with every call (else RECOLLECT_TOKEN), and `space` names whose data is meant (else
     RECOLLECT_SPACE, else what the token is for). `ca` turns TLS on: a file with the authority of
@@ -58,7 +59,7 @@ class Client:
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str | None = None,
         *,
         timeout: float = DEFAULT_TIMEOUT,
         token: str | None = None,

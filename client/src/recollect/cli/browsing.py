@@ -1,7 +1,11 @@
 """`recollect list`, `recent` and `show`: what there is, and what was said."""
 
+import os
+import webbrowser
 from datetime import datetime
 from itertools import groupby, islice
+from socket import create_connection
+from urllib.parse import urlencode
 
 import click
 from rich.console import Console
@@ -12,7 +16,7 @@ from recollect import ArchiveFilter, Conversation, LoadedConversation, Message, 
 from recollect._shared.file_parts import is_part
 from recollect._shared.history import History, read_history
 from recollect._shared.plain import plain
-from recollect.cli.exits import NOT_FOUND, Ended
+from recollect.cli.exits import NOT_FOUND, NOT_REACHABLE, Ended
 from recollect.cli.options import (
     CONVERSATION,
     MAX_NUMBER,
@@ -35,6 +39,8 @@ from recollect.cli.printing import (
     warn,
 )
 
+_PAGE = ("RECOLLECT_WEB_LISTEN", "127.0.0.1:50080")
+"""The environment variable with the address of the page, and the address without one."""
 _TABLE_WIDTH = 92
 """The least columns of a terminal on which a table of conversations has room for names: some 25.
 On others each has two lines.
@@ -280,3 +286,35 @@ def _table_of(rows: list[Conversation]) -> Table:
             clean(it.id, style="dim"),
         )
     return table
+
+
+@click.command("open")
+@click.argument("conversation", type=CONVERSATION, required=False)
+@click.option("--turn", type=WholeNumber(1, MAX_NUMBER), metavar="N", help="At this turn.")
+@with_shell
+def open_(shell: Shell, conversation: str | None, turn: int | None) -> None:
+    """Open the page in the browser, at CONVERSATION. `recollect-web` serves it, and prints the
+    address that signs a browser in.
+    """
+    if turn and not conversation:
+        raise click.UsageError("--turn goes with a conversation.")
+    if conversation:
+        conversation = shell.client.conversations.get(conversation).id
+    page = os.environ.get(_PAGE[0]) or _PAGE[1]
+    host, _, port = page.rpartition(":")
+    try:
+        create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except (OSError, ValueError) as error:
+        raise Ended(
+            f"no page answers on {page}: start `recollect-web`, or name its address in {_PAGE[0]}",
+            NOT_REACHABLE,
+        ) from error
+    query = {"turn": turn, "space": shell.space}
+    given = urlencode({name: value for name, value in query.items() if value})
+    address = f"http://{page}/" + (f"c/{conversation}" if conversation else "")
+    address += f"?{given}" if given else ""
+    if shell.as_json:
+        json_line({"address": address})
+    else:
+        console().print(clean(address))
+    webbrowser.open(address)

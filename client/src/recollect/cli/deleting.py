@@ -5,6 +5,7 @@ from datetime import datetime
 import click
 
 from recollect import AnchorDisposition, ArchiveFilter, DeletedConversations, DeletionReceipt
+from recollect._shared.history import read_history
 from recollect._shared.plain import plain
 from recollect.cli import exits
 from recollect.cli.options import (
@@ -183,6 +184,27 @@ def _removed(receipt: DeletionReceipt) -> str:
     return f"{receipt.conversation_id} is removed: {places}."
 
 
+def _message_with(shell: Shell, conversation: str, text: str) -> int:
+    """Return the message of a conversation that has a text. Ends the command unless it is one."""
+    load = shell.client.conversations.load
+    now = load(conversation, max_turns=1).conversation
+    assert now is not None, "a conversation that is named is answered or not found"
+    wanted = text.casefold()
+    those = [
+        it.sequence
+        for it in read_history(load, now).messages
+        if wanted in it.content.casefold() or wanted in it.thinking_text.casefold()
+    ]
+    if len(those) != 1:
+        named = f" ({', '.join(map(str, those[:10]))})" if those else ""
+        raise exits.Ended(
+            f"--contains: {counted(len(those), 'message')}{named} of {conversation} have that text;"
+            " give more of it, or the message's sequence",
+            exits.USAGE,
+        )
+    return those[0]
+
+
 @click.command()
 @click.argument("conversation", type=CONVERSATION)
 @click.argument("sequence", type=WholeNumber(min=2), required=False)
@@ -193,18 +215,30 @@ def _removed(receipt: DeletionReceipt) -> str:
     metavar="N",
     help="All messages of this turn, instead of one.",
 )
+@click.option(
+    "--contains", metavar="TEXT", help="The one message with this text, whatever its case."
+)
 @with_yes
 @with_shell
 def redact(
-    shell: Shell, conversation: str, sequence: int | None, turn_number: int | None, yes: bool
+    shell: Shell,
+    conversation: str,
+    sequence: int | None,
+    turn_number: int | None,
+    contains: str | None,
+    yes: bool,
 ) -> None:
     """Remove the text of a message of CONVERSATION for good; that it was there stays.
 
     SEQUENCE is its number: `recollect show --json` prints it. What was made of the text, as notes
     and summaries, goes too. It asks first on a terminal; elsewhere it needs --yes.
     """
-    if (sequence is None) == (turn_number is None):
-        raise click.UsageError("Name the message by its sequence, or a turn with --turn.")
+    if [sequence, turn_number, contains or None].count(None) != 2:
+        raise click.UsageError(
+            "Name the message by its sequence or with --contains, or a turn with --turn."
+        )
+    if contains:
+        sequence = _message_with(shell, conversation, contains)
     if not yes:
         what = f"message {sequence}" if sequence else f"all messages of turn {turn_number}"
         confirm(f"Remove the text of {what} of {conversation} for good?")

@@ -1,5 +1,7 @@
 """The ends of a command: its exit code and the sentence that says why, in one table for all."""
 
+import re
+
 import click
 
 from recollect import errors
@@ -73,11 +75,44 @@ _LISTS = {
 """The command that shows the ids of a field."""
 
 
+_PARAMETERS = {
+    "updated_after": "since",
+    "updated_before": "until",
+    "date_range": "since",
+    "max_turns": "turns",
+    "page_size": "limit",
+    "query": "words",
+    "content": "words",
+    "text": "words",
+    "message": "words",
+    "through_turn": "through",
+}
+"""Names that commands have for what fields of the contract hold, where they differ."""
+
+
 def _of_field(violation: errors.FieldViolation) -> str:
     """Return what is wrong with a field, and which command has what it should be."""
-    text = f"{violation.field} {violation.description}"
-    command = _LISTS.get(violation.field.partition("[")[0].replace("_ids", "_id"))
+    field = re.sub(r"\[\d+\]", "", violation.field)
+    text = f"{_typed(field) or violation.field} {violation.description}"
+    command = _LISTS.get(field.replace("_ids", "_id"))
     return f"{text}: `{command}` has them" if command else text
+
+
+def _typed(field: str) -> str:
+    """Return the option or the argument of the running command that a field comes from; empty: it
+    has none.
+    """
+    context = click.get_current_context(silent=True)
+    name = field.rpartition(".")[2]
+    names = {name, f"{name}s", name.removesuffix("_ids") + "s", name.removesuffix("_id")}
+    names.add(_PARAMETERS.get(field.partition(".")[0], name))
+    names.add(_PARAMETERS.get(name, name))
+    for it in context.command.params if context else ():
+        if it.name in names:
+            return (
+                it.opts[0] if isinstance(it, click.Option) else it.human_readable_name.strip("[].")
+            )
+    return ""
 
 
 class Ended(click.ClickException):

@@ -21,7 +21,7 @@ from recollect.cli.options import (
     with_channels,
     with_patient_shell,
 )
-from recollect.cli.parallel import each
+from recollect.cli.parallel import each, followed
 from recollect.cli.plans import Tally
 from recollect.cli.printing import clean, console, counted, json_line, warn
 
@@ -152,7 +152,7 @@ def _path(folder: Path, conversation_id: str) -> Path:
 def _write(client: Client, chosen: list[str], file: IO[bytes]) -> Tally:
     """Write the conversations into one file. Raises OSError."""
     tally = Tally()
-    for name in chosen:
+    for name in followed(chosen, total=len(chosen), title="Exporting"):
         file.writelines(_lines(client, name, tally))
         file.flush()
     return tally

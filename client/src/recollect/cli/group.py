@@ -9,7 +9,7 @@ import click
 from recollect.cli import exits
 from recollect.cli.administration import admin
 from recollect.cli.anchors import anchors
-from recollect.cli.browsing import list_, recent, show
+from recollect.cli.browsing import list_, open_, recent, show
 from recollect.cli.changing import (
     archive,
     fork,
@@ -99,6 +99,7 @@ for command in (
     *(
         list_,
         show,
+        open_,
         tail,
         search,
         recent,

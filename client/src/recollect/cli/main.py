@@ -14,6 +14,11 @@ NEEDS = ("click", "rich")
 def main() -> None:
     """Run the command line and exit."""
     open_closed_streams()
+    if sys.argv[1:] == ["--version"]:  # without the commands, whose import takes most of a second
+        from importlib.metadata import version
+
+        sys.stdout.write(f"recollect, version {version('recollect-client')}\n")
+        return
     if missing := [name for name in NEEDS if find_spec(name) is None]:
         sys.stderr.write(
             f"recollect needs {' and '.join(missing)}: pip install 'recollect-client[cli]'\n"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from recollect import Client, InvalidArgument, RecollectError, RetryPolicy
+from recollect import ArchiveFilter, Client, InvalidArgument, RecollectError, RetryPolicy
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
 from recollect._shared.endpoint import CA, SPACE, SYSTEM, checked_space
 from recollect._shared.moments import moment
@@ -43,6 +43,8 @@ _AGES = {
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SUGGESTIONS = 200
+_SHORT_ID = re.compile(r"[0-9A-Za-z]{4,25}")
+"""The end of an id, which is random, where its beginning is a time."""
 PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
 _MAX_TEXT = 16 << 20
 """Bytes of a file. The server takes messages of at most 16 MiB."""
@@ -104,6 +106,7 @@ class Shell:
 
     client: Client
     address: str
+    space: str | None
     as_json: bool
     """JSON lines: asked for, or because standard output is no terminal."""
 
@@ -159,8 +162,9 @@ def _with_shell(command: F, default_timeout: float, retry: RetryPolicy) -> F:
         access: dict[str, Any] = {"space": space, "ca": ca, "insecure": insecure}
         try:
             with Client(address, timeout=timeout, retry=retry, **access) as client:
+                _complete_ids(client, values)
                 as_json = as_json or not sys.stdout.isatty()
-                return command(Shell(client, address, as_json), **values)
+                return command(Shell(client, address, space, as_json), **values)
         except RecollectError as error:
             sentence = exits.sentence_of(error, address)
             raise exits.Ended(sentence, exits.code_of(error)) from error
@@ -213,8 +217,35 @@ def _with_shell(command: F, default_timeout: float, retry: RetryPolicy) -> F:
     return result
 
 
+def _complete_ids(client: Client, values: dict[str, Any]) -> None:
+    """Put whole ids of conversations in the place of the ends that were typed. End the command for
+    one that several have; one that none has stays.
+    """
+    context = click.get_current_context()
+    typed: dict[str, str] = {}
+    for param in context.command.params:
+        if isinstance(param.type, ConversationId) and (value := values.get(param.name or "")):
+            typed |= {it: it for it in ([value] if isinstance(value, str) else value)}
+    short = [it for it in typed if _SHORT_ID.fullmatch(it)]
+    if not short:
+        return
+    ids = [it.id for it in client.conversations.list(page_size=500, archived=ArchiveFilter.ALL)]
+    for end in short:
+        those = [it for it in ids if it.endswith(end.upper())]
+        if len(those) > 1:
+            few = ", ".join(those[:3])
+            raise exits.Ended(f"{len(those)} conversations end in {end}: {few} …", exits.USAGE)
+        typed[end] = those[0] if those else end
+    for param in context.command.params:
+        if isinstance(param.type, ConversationId) and (value := values.get(param.name or "")):
+            whole = typed[value] if isinstance(value, str) else tuple(typed[it] for it in value)
+            values[param.name or ""] = whole
+
+
 class ConversationId(_Text):
-    """The id of a conversation. A shell completes it from the newest ones of the server."""
+    """The id of a conversation, or its end. A shell completes it from the newest ones of the
+    server.
+    """
 
     name = "conversation"
 

@@ -26,8 +26,26 @@ def each(
 ) -> Iterator[R]:
     """Yield the results of `work` in the order of their completion.
 
-    Things are taken as needed, in the caller's thread. The first error ends it. Without a terminal
-    there is no bar. `position` tells how much of the total is done; without it, how many things.
+    Things are taken as needed, in the caller's thread. The first error ends it.
+    """
+    pool = ThreadPoolExecutor(THREADS)
+    try:
+        yield from followed(_each(pool, work, things), total=total, title=title, position=position)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def followed(
+    things: Iterable[T],
+    *,
+    total: int | None,
+    title: str,
+    position: Callable[[], int] | None = None,
+) -> Iterator[T]:
+    """Yield things, with a bar of how many were taken.
+
+    Without a terminal there is no bar. `position` tells how much of the total is done; without it,
+    how many things.
     """
     console = Console(stderr=True)
     columns = (
@@ -37,16 +55,12 @@ def each(
         TimeElapsedColumn(),
     )
     hidden = not (console.is_terminal and sys.stdout.isatty())
-    pool = ThreadPoolExecutor(THREADS)
-    try:
-        with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
-            task = progress.add_task(title, total=total, shown="")
-            for count, result in enumerate(_each(pool, work, things), start=1):
-                done = position() if position else count
-                progress.update(task, completed=done, shown=counted(count, "conversation"))
-                yield result
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
+        task = progress.add_task(title, total=total, shown="")
+        for count, thing in enumerate(things, start=1):
+            done = position() if position else count
+            progress.update(task, completed=done, shown=counted(count, "conversation"))
+            yield thing
 
 
 def _each(pool: ThreadPoolExecutor, work: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
