@@ -5,6 +5,7 @@ from functools import partial
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from recollect.v1.conversation_service_pb2 import DeleteManyRequest
 from recollect.v1.external_communication_pb2 import TRUST_KNOWN
 from recollect.v1.external_communication_service_pb2 import RegisterContactRequest
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
@@ -360,6 +361,11 @@ def test_a_person_is_found_on_every_channel_and_nobody_else(post: Post) -> None:
     post.append(contact, agent("The otter"))
     post.link("Alex", ("whatsapp", ALEX), ("discord", "77"))
     assert set(post.found("otter", participants=["Alex"])) == {phone, chat, contact}
+    assert {it.id for it in post.listed(participants=["Alex"]).conversations} == {
+        *(phone, chat, contact)
+    }
+    [by_address] = post.pages(participants=["+1 (555) 000"], channels=["discord"])
+    assert [it.id for it in by_address] == [chat]
     assert set(post.found("otter", participants=["+1 (555) 000"])) == {phone, chat, contact}
     assert set(post.found("otter", participants=["1555000"])) == {phone, chat, contact, other}
     assert set(post.found("otter", participants=["Alex"], channel="discord")) == {chat}
@@ -370,3 +376,9 @@ def test_a_person_is_found_on_every_channel_and_nobody_else(post: Post) -> None:
     assert set(post.found("otter", participants=["77"])) == {chat}
     assert set(post.found("otter")) == {phone, mail, chat, other, contact, desk}
     assert post.found("otter", participants=["Nobody"]) == []
+    assert failure_of(lambda: post.listed(participants=[""])).fields == ("participants[0]",)
+    request = DeleteManyRequest(participants=["+1 (555) 000"], force=True, dry_run=True)
+    assert set(post.conversations.DeleteMany(request).conversation_ids) == {phone, contact, mail}
+    request.dry_run = False
+    post.conversations.DeleteMany(request)
+    assert set(post.found("otter")) == {chat, other, desk}

@@ -3,15 +3,29 @@ else.
 """
 
 import json
+import re
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Client, EmailOrigin, ExternalCommunication, ReceivedExternal, Trust
+from recollect import (
+    AnchorSource,
+    ArchiveFilter,
+    Client,
+    EmailOrigin,
+    ExternalCommunication,
+    Message,
+    Party,
+    ReceivedExternal,
+    Trust,
+)
 from recollect._shared.plain import plain
 
 from tests.cases import each
 from tests.client_cli.conftest import Inside
 
+GUIDES = Path(__file__).parents[2] / "docs/guides"
 UNKNOWN = "ext-01HQ0000000000000000000000"
 
 
@@ -28,6 +42,34 @@ def write(client: Client, number: int, text: str) -> ExternalCommunication:
     ).outcome
     assert isinstance(received, ReceivedExternal)
     return received.communication
+
+
+def test_everything_about_a_person_is_listed_exported_and_deleted(
+    inside: Inside, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for channel, address in (("whatsapp", "+1 555-000"), ("email", "alex@example.org")):
+        client.channels.add_owner_identity(channel, address, person="Alex")
+    client.channels.receive("whatsapp", "w-1", "The otter", sender="+1 555-000")
+    pinned = client.conversations.create(
+        "email", party=Party(contact="alex@example.org"), messages=[Message.assistant("Hello")]
+    )
+    client.recall.set_anchor("home", "Porto", source=AnchorSource(pinned.id, 2))
+    other = client.conversations.create("web", messages=[Message.user("Somebody else")])
+    guide = (GUIDES / "person.md").read_text()
+    commands = [shlex.split(it, comments=True)[1:] for it in re.findall("(?m)^recollect .*", guide)]
+    ran = {" ".join(it[:1] + it[-1:]): inside(*it) for it in commands}
+    assert {it.code for it in ran.values()} == {0}
+    assert len(ran["owners Alex"].lines) == len(ran["list 0"].lines) == 2
+    exported = (tmp_path / "alex.jsonl").read_text()
+    assert ("The otter" in exported, "Somebody else" in exported) == (True, False)
+    (would_go,) = ran["delete-many --force"].lines
+    (receipt,) = ran["delete-many --yes"].lines
+    assert (would_go["dryRun"], receipt["dryRun"]) == (True, False)
+    assert would_go["conversationIds"] == receipt["conversationIds"]
+    assert len(receipt["conversationIds"]) == 2
+    assert [it.id for it in client.conversations.list(archived=ArchiveFilter.ALL)] == [other.id]
+    assert client.recall.list_anchors() == ()
 
 
 def test_owners_are_added_linked_listed_and_removed(inside: Inside, client: Client) -> None:

@@ -93,6 +93,7 @@ class Conversations:
         *,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
+        participants: Iterable[str] | None = None,
         party: Party | None = None,
         pinned: bool | None = None,
         updated_after: datetime | None = None,
@@ -106,6 +107,7 @@ class Conversations:
         """Iterate over all conversations that match every filter, newest `update_time` first, page
         by page.
 
+        `participants` are names, or any address of a person, which finds all of that person.
         `query` is looked for in the name; `notes_failed` chooses those whose notes the server
         could not write. Archived ones are left out unless `archived` asks for them. `page_size`
         (50; at most 500) is the number asked for at a time, and `timeout` bounds each page.
@@ -117,6 +119,7 @@ class Conversations:
             page_size=page_size,
             channels=channels,
             topics=topics,
+            participants=participants,
             party=party,
             pinned=pinned,
             updated_after=updated_after,
@@ -133,6 +136,7 @@ class Conversations:
         page_token: str | None = None,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
+        participants: Iterable[str] | None = None,
         party: Party | None = None,
         pinned: bool | None = None,
         updated_after: datetime | None = None,
@@ -155,6 +159,7 @@ class Conversations:
             page_token=page_token,
             channels=channels,
             topics=topics,
+            participants=participants,
             party=party,
             pinned=pinned,
             updated_after=updated_after,
@@ -597,6 +602,7 @@ class Conversations:
         conversation_ids: Iterable[str] | None = None,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
+        participants: Iterable[str] | None = None,
         updated_after: datetime | None = None,
         updated_before: datetime | None = None,
         archived: ArchiveFilter | None = None,
@@ -610,6 +616,7 @@ class Conversations:
         """Delete the conversations that match all filters, the longest unchanged first, as `delete`
         does, and return a receipt. At least one filter must be given.
 
+        `participants` are names, or any address of a person, which finds all of that person.
         Those that `delete` would refuse are left and named. `dry_run` deletes nothing, and answers
         what would be deleted.
 
@@ -620,6 +627,7 @@ class Conversations:
             conversation_ids=conversation_ids,
             channels=channels,
             topics=topics,
+            participants=participants,
             updated_after=updated_after,
             updated_before=updated_before,
             archived=archived,

@@ -23,6 +23,7 @@ from recollect.cli.options import (
     Shell,
     WholeNumber,
     with_channels,
+    with_participants,
     with_shell,
     with_span,
     with_topics,
@@ -52,6 +53,7 @@ _STYLES = {Role.USER: "bold cyan", Role.ASSISTANT: "bold green", Role.TOOL: "mag
 @click.command("list")
 @with_channels
 @with_topics
+@with_participants
 @click.option("--name", "--title", metavar="TEXT", help="Only with this text in the name.")
 @click.option(
     "--pinned/--not-pinned", default=None, help="Only the pinned ones, or only the others."
@@ -70,6 +72,7 @@ def list_(
     shell: Shell,
     channels: tuple[str, ...],
     topics: tuple[str, ...],
+    participants: tuple[str, ...],
     name: str | None,
     pinned: bool | None,
     archived: bool,
@@ -81,6 +84,7 @@ def list_(
     conversations = shell.client.conversations.list(
         channels=channels,
         topics=topics,
+        participants=participants,
         query=name,
         pinned=pinned,
         archived=ArchiveFilter.ARCHIVED if archived else None,

@@ -15,6 +15,7 @@ from recollect.cli.options import (
     WholeNumber,
     confirm,
     with_channels,
+    with_participants,
     with_patient_shell,
     with_shell,
     with_span,
@@ -69,6 +70,7 @@ def delete(
 @click.argument("conversations", nargs=-1, type=CONVERSATION, metavar="[CONVERSATION]...")
 @with_channels
 @with_topics
+@with_participants
 @with_span
 @click.option("--archived", is_flag=True, help="Only those in the archive.")
 @click.option(
@@ -93,6 +95,7 @@ def delete_many(
     conversations: tuple[str, ...],
     channels: tuple[str, ...],
     topics: tuple[str, ...],
+    participants: tuple[str, ...],
     since: datetime | None,
     until: datetime | None,
     archived: bool,
@@ -108,7 +111,7 @@ def delete_many(
     pinned ones, are left and named unless --anchors and --force say what to do with them. As JSON
     every line is a receipt.
     """
-    filters = (conversations, channels, topics, since, until, archived)
+    filters = (conversations, channels, topics, participants, since, until, archived)
     if not any(filters) and not everything:
         raise click.UsageError("Choose some with a filter, or all with --all.")
     if any(filters) and everything:
@@ -121,6 +124,7 @@ def delete_many(
             conversation_ids=tuple(dict.fromkeys(conversations)) or None,
             channels=channels,
             topics=topics,
+            participants=participants,
             updated_after=since,
             updated_before=until,
             archived=chosen,

@@ -19,6 +19,7 @@ from recollect.cli.options import (
     NamedPath,
     Shell,
     with_channels,
+    with_participants,
     with_patient_shell,
 )
 from recollect.cli.parallel import each, followed
@@ -32,6 +33,7 @@ _INDEX = "conversations.db"
 @click.command()
 @click.argument("conversations", nargs=-1, type=CONVERSATION, metavar="[CONVERSATION]...")
 @with_channels
+@with_participants
 @click.option(
     "--output", "-o", type=NamedPath(dir_okay=False), metavar="FILE", help="Write into FILE."
 )
@@ -48,6 +50,7 @@ def export(
     shell: Shell,
     conversations: tuple[str, ...],
     channels: tuple[str, ...],
+    participants: tuple[str, ...],
     output: Path | None,
     folder: Path | None,
     overwrite: bool,
@@ -60,6 +63,8 @@ def export(
     `recollect-server backup` keeps every line. Each conversation begins with a line of the type
     `meta`. A file is there when it is whole, and not before.
     """
+    if conversations and participants:
+        raise click.UsageError("Name conversations, or choose them with --participant.")
     if output and folder:
         raise click.UsageError("Give --output or --folder, not both.")
     if overwrite and not folder:
@@ -71,7 +76,7 @@ def export(
                 f"cannot write {output}: it is no regular file. Leave out --output to write to standard"
                 " output"
             )
-        chosen = _chosen(shell.client, conversations, channels)
+        chosen = _chosen(shell.client, conversations, channels, participants)
         if folder:
             tally = _write_folder(shell.client, folder, chosen, overwrite=overwrite)
         elif output:
@@ -95,7 +100,12 @@ def export(
         raise Ended(f"not there in full: {counted(len(tally.skips), 'conversation')}", INCOMPLETE)
 
 
-def _chosen(client: Client, names: tuple[str, ...], channels: tuple[str, ...]) -> list[str]:
+def _chosen(
+    client: Client,
+    names: tuple[str, ...],
+    channels: tuple[str, ...],
+    participants: tuple[str, ...],
+) -> list[str]:
     """Return the ids asked for, newest first.
 
     Raises NotFound for a name that is no conversation.
@@ -109,7 +119,10 @@ def _chosen(client: Client, names: tuple[str, ...], channels: tuple[str, ...]) -
         # A conversation that gets a message while the pages are read moves to the front, unseen:
         # read until nothing is new.
         pages = client.conversations.list(
-            channels=channels, page_size=500, archived=ArchiveFilter.ALL
+            channels=channels,
+            participants=participants,
+            page_size=500,
+            archived=ArchiveFilter.ALL,
         )
         ids |= dict.fromkeys(it.id for it in pages)
         if len(ids) == before:

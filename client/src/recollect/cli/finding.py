@@ -10,6 +10,7 @@ from recollect.cli.options import (
     Number,
     Shell,
     WholeNumber,
+    with_participants,
     with_shell,
     with_span,
     with_topics,
@@ -31,13 +32,7 @@ from recollect.cli.printing import (
 @click.option("--channel", metavar="NAME", help="Only of this channel.")
 @click.option("--conversation", type=CONVERSATION, metavar="ID", help="Only in this conversation.")
 @with_topics
-@click.option(
-    "--participant",
-    "participants",
-    multiple=True,
-    metavar="NAME",
-    help="Only with this participant; may be repeated.",
-)
+@with_participants
 @with_span
 @click.option(
     "--limit",

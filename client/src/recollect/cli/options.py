@@ -339,6 +339,17 @@ def with_topics(command: F) -> F:
     )(command)
 
 
+def with_participants(command: F) -> F:
+    """Give a command `--participant`, which may be repeated."""
+    return click.option(
+        "--participant",
+        "participants",
+        multiple=True,
+        metavar="NAME",
+        help="Only with this participant: a name, or any address of a person; may be repeated.",
+    )(command)
+
+
 class NamedPath(click.Path):
     """A path that is not empty. `pathlib` takes an empty one for the current folder."""
 

@@ -240,6 +240,7 @@ class ListRequest(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     NOTES_FAILED_FIELD_NUMBER: _builtins.int
     ARCHIVED_FIELD_NUMBER: _builtins.int
+    PARTICIPANTS_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Maximum number. 0 means 50; above 500 counts as 500. Not negative."""
     page_token: _builtins.str
@@ -278,6 +279,12 @@ class ListRequest(_message.Message):
     def updated_before(self) -> _timestamp_pb2.Timestamp:
         """With `update_time` before this moment. Later than `updated_after` if both are set."""
 
+    @_builtins.property
+    def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """With any of these participants, as in SearchRequest: a person's name or any address of that
+        person finds all of them. At most 64. Unset means all.
+        """
+
     def __init__(
         self,
         *,
@@ -292,10 +299,11 @@ class ListRequest(_message.Message):
         query: _builtins.str = ...,
         notes_failed: _builtins.bool | None = ...,
         archived: _conversation_pb2.ArchiveFilter.ValueType = ...,
+        participants: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "notes_failed", b"notes_failed", "party", b"party", "pinned", b"pinned", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "archived", b"archived", "channels", b"channels", "notes_failed", b"notes_failed", "page_size", b"page_size", "page_token", b"page_token", "party", b"party", "pinned", b"pinned", "query", b"query", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed", "_pinned", b"_pinned", "archived", b"archived", "channels", b"channels", "notes_failed", b"notes_failed", "page_size", b"page_size", "page_token", b"page_token", "participants", b"participants", "party", b"party", "pinned", b"pinned", "query", b"query", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notes_failed: _TypeAlias = _typing.Literal["notes_failed"]  # noqa: Y015
     _WhichOneofArgType__notes_failed: _TypeAlias = _typing.Literal["_notes_failed", b"_notes_failed"]  # noqa: Y015
@@ -1619,6 +1627,7 @@ class DeleteManyRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PARTICIPANTS_FIELD_NUMBER: _builtins.int
     archived: _conversation_pb2.ArchiveFilter.ValueType
     """Those that are archived, or ARCHIVE_FILTER_ALL, which counts as a filter: with nothing else it
     selects every conversation. Unset means any.
@@ -1657,6 +1666,12 @@ class DeleteManyRequest(_message.Message):
     def updated_before(self) -> _timestamp_pb2.Timestamp:
         """With `update_time` before this moment. Later than `updated_after` if both are set."""
 
+    @_builtins.property
+    def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """With any of these participants, as in SearchRequest: a person's name or any address of that
+        person finds all of them. At most 64. Unset means all.
+        """
+
     def __init__(
         self,
         *,
@@ -1671,10 +1686,11 @@ class DeleteManyRequest(_message.Message):
         dry_run: _builtins.bool = ...,
         limit: _builtins.int = ...,
         request_id: _builtins.str = ...,
+        participants: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "archived", b"archived", "channels", b"channels", "conversation_ids", b"conversation_ids", "dry_run", b"dry_run", "force", b"force", "limit", b"limit", "request_id", b"request_id", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchors", b"anchors", "archived", b"archived", "channels", b"channels", "conversation_ids", b"conversation_ids", "dry_run", b"dry_run", "force", b"force", "limit", b"limit", "participants", b"participants", "request_id", b"request_id", "topics", b"topics", "updated_after", b"updated_after", "updated_before", b"updated_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -93,11 +93,18 @@ def space_handlers(
     return {
         "ConversationService": (
             WriteHandlers(conversations, limits, seal, clock),
-            ReadHandlers(conversations, services.notes, working_context, answers, seal),
+            ReadHandlers(
+                conversations,
+                services.notes,
+                working_context,
+                services.identities,
+                answers,
+                seal,
+            ),
             StreamingHandlers(services.updates, streams, seal),
             ChangeHandlers(conversations, settings.model_names),
             NoteHandlers(conversations, services.notes),
-            RemovalHandlers(services.removals),
+            RemovalHandlers(services.removals, services.identities),
         ),
         "RecallService": (recall_handlers(services.search, live, answers, seal),),
         "ChannelService": (

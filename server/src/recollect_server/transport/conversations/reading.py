@@ -5,6 +5,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import MAX_LINES
+from recollect_server.services.channels.identities import Identities
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.working_context import Loaded, WorkingContext
@@ -32,9 +33,11 @@ class ReadHandlers:
         conversations: Conversations,
         notes: ConversationNotes,
         working_context: WorkingContext,
+        identities: Identities,
         answers: Answers,
         seal: Seal,
     ) -> None:
+        self._identities = identities
         self._conversations = conversations
         self._notes = notes
         self._working_context = working_context
@@ -58,6 +61,7 @@ class ReadHandlers:
         checks.not_negative("page_size", request.page_size)
         checks.channels("channels", request.channels)
         checks.topics("topics", request.topics, most=MAX_FILTER)
+        checks.names("participants", request.participants)
         checks.party("party", request.party)
         checks.span(request, "updated_after", "updated_before")
         checks.text("query", request.query, most=_MAX_QUERY)
@@ -68,6 +72,7 @@ class ReadHandlers:
             conversation_id=call.principal.conversation_id,
             channels=tuple(request.channels),
             topics=tuple(request.topics),
+            participants=tuple(request.participants),
             party=party_from(request.party),
             pinned=request.pinned if request.HasField("pinned") else None,
             updated_after=optional_milliseconds(request, "updated_after"),
@@ -77,7 +82,9 @@ class ReadHandlers:
             notes_failed=request.notes_failed if request.HasField("notes_failed") else None,
         )
         page = self._conversations.page(
-            chosen, page_size(request.page_size), self._seal.place(request, request.page_token)
+            self._identities.widened(chosen),
+            page_size(request.page_size),
+            self._seal.place(request, request.page_token),
         )
         failures = self._notes.failures([it.id for it in page.conversations])
         values = (conversation_to(it, failures.get(it.id, "")) for it in page.conversations)

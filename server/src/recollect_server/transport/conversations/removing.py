@@ -5,6 +5,7 @@ from recollect.v1 import conversation_service_pb2 as api
 
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import MAX_LINES
+from recollect_server.services.channels.identities import Identities
 from recollect_server.services.removals import Removals
 from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.conversations.bounds import ARCHIVED, MAX_CONVERSATIONS
@@ -26,7 +27,8 @@ _LEFT = {
 class RemovalHandlers:
     """The handlers of the calls that remove text for good."""
 
-    def __init__(self, removals: Removals) -> None:
+    def __init__(self, removals: Removals, identities: Identities) -> None:
+        self._identities = identities
         self._removals = removals
 
     def Delete(self, request: api.DeleteRequest, call: Call) -> api.DeleteResponse:
@@ -61,6 +63,7 @@ class RemovalHandlers:
             checks.conversation_id(f"conversation_ids[{index}]", name)
         checks.channels("channels", request.channels)
         checks.topics("topics", request.topics, most=MAX_FILTER)
+        checks.names("participants", request.participants)
         checks.span(request, "updated_after", "updated_before")
         if request.archived not in ARCHIVED:
             checks.refuse("archived", f"is {request.archived}, which the contract does not name")
@@ -69,7 +72,10 @@ class RemovalHandlers:
         checks.not_negative("limit", request.limit)
         checks.request_id(request.request_id)
         archived = request.archived != conversation_pb2.ARCHIVE_FILTER_UNSPECIFIED
-        filters = (request.conversation_ids, request.channels, request.topics, archived)
+        filters = (
+            *(request.conversation_ids, request.channels, request.topics, archived),
+            request.participants,
+        )
         times = (request.HasField("updated_after"), request.HasField("updated_before"))
         if not any((*filters, *times)):
             checks.refuse("conversation_ids", "is empty, and no other filter is set")
@@ -78,12 +84,13 @@ class RemovalHandlers:
             conversation_ids=tuple(request.conversation_ids),
             channels=tuple(request.channels),
             topics=tuple(request.topics),
+            participants=tuple(request.participants),
             updated_after=optional_milliseconds(request, "updated_after"),
             updated_before=optional_milliseconds(request, "updated_before"),
             archived=ARCHIVED[request.archived] if archived else None,
         )
         receipt = self._removals.delete_many(
-            chosen,
+            self._identities.widened(chosen),
             request.anchors,
             min(request.limit or _USUAL_DELETED, MAX_CONVERSATIONS),
             request.request_id,
