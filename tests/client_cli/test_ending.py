@@ -21,7 +21,7 @@ UNKNOWN = "conv-01HQ0000000000000000000000"
 NOBODY = "127.0.0.1:1"
 
 
-def test_the_version_is_told_without_the_commands() -> None:
+def test_the_version_is_printed_without_the_commands() -> None:
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "recollect.cli.main", "--version"],
         capture_output=True,

@@ -1,7 +1,9 @@
 """The Python blocks of the guides, run in order as a reader would, and what they print."""
 
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +12,10 @@ import pytest
 from agents import Agent, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain_core.messages import AIMessage
+from recollect import Client, ClientClosed, Message
 
 from tests.conftest import RunningServer
+from tests.waiting import until
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
@@ -70,3 +74,49 @@ def test_the_block_of_the_agents_sdk_prints_what_its_guide_says(
 
 def test_the_block_of_recall_prints_what_its_guide_says(shown: Any) -> None:
     assert shown("recall", 1) == 1
+
+
+def test_the_agent_of_the_guide_answers_who_writes_on_the_page(
+    server: RunningServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: dict[str, Any] = {}
+    for block, _ in blocks("agents")[:2]:
+        exec(block, names)  # noqa: S102 - of our own guide
+    asked: list[list[dict[str, Any]]] = []
+
+    def model(messages: list[dict[str, Any]]) -> Iterator[str]:
+        asked.append(messages)
+        yield from ("It is ", f"{len(asked)}.")
+
+    agent, begun = Client(server.target), threading.Event()
+    watch = agent.conversations.watch
+
+    def watched(**choice: Any) -> Iterator[Any]:
+        for update in watch(**choice):
+            begun.set()
+            yield update
+
+    monkeypatch.setattr(agent.conversations, "watch", watched)
+
+    def serve() -> None:
+        with suppress(ClientClosed):
+            names["serve"](agent, model)
+
+    answering = threading.Thread(target=serve)
+    answering.start()
+    begun.wait()
+    it = client.conversations.create("web", messages=[Message.user("Which one?")]).id
+    until(lambda: client.conversations.get(it).message_count == 2)
+    client.conversations.append_turn(it, [Message.user("And now?")])
+    until(lambda: client.conversations.get(it).message_count == 4)
+    agent.close()
+    answering.join()
+    stored = client.conversations.load(it).messages
+    assert [(m.content, m.turn_number) for m in stored] == [
+        ("Which one?", 1),
+        ("It is 1.", 1),
+        ("And now?", 2),
+        ("It is 2.", 2),
+    ]
+    said = [(m["role"], m["content"][0]["text"]) for m in asked[1]]
+    assert said == [("user", "Which one?"), ("assistant", "It is 1."), ("user", "And now?")]

@@ -1,4 +1,4 @@
-"""What is done to conversations on the page: each change says before what goes, and after it what
+"""Changes of conversations on the page: each says first what goes, and afterwards what
 went.
 """
 

@@ -9,7 +9,7 @@ from recollect_server import app
 from recollect_server.settings import Settings
 
 from tests.waiting import until
-from tests.web.conftest import Bridge, Browsing, Stage, axe, visit, wait
+from tests.web.conftest import ROW, TOO_WIDE, Bridge, Browsing, Stage, axe, visit, wait
 
 
 def test_what_is_said_anywhere_appears_without_a_reload(stage: Stage, window: Browsing) -> None:
@@ -64,12 +64,47 @@ def test_what_is_written_on_the_page_is_stored_once(stage: Stage, window: Browsi
     page.keyboard.type("From the page")
     page.keyboard.press("Enter")
     page.wait_for_selector(".message >> text=From the page")
-    (begun,) = (it for it in stage.client.conversations.list() if it.id not in before)
-    assert page.url.endswith(begun.id)
+    (stored_one,) = (it for it in stage.client.conversations.list() if it.id not in before)
+    assert page.url.endswith(stored_one.id)
     wait(page, "document.activeElement.matches('textarea')")
-    stored = stage.client.conversations.load(begun.id).messages
+    stored = stage.client.conversations.load(stored_one.id).messages
     assert [(it.role, it.content) for it in stored] == [(Role.USER, "From the page")]
+    page.wait_for_selector("text=No agent has answered yet")
+    stage.client.conversations.append_turn(stored_one.id, [Message.assistant("To the page")])
+    page.wait_for_selector("text=No agent has answered yet", state="detached")
     page.close()
+
+
+def test_a_first_visit_shows_lines_that_store_a_conversation(
+    stage: Stage, window: Browsing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = window.tab("/?space=first-visit", ".first-lines")
+    assert axe(page) == []
+    monkeypatch.setenv("RECOLLECT_ADDRESS", stage.server.address)
+    monkeypatch.setenv("RECOLLECT_SPACE", "first-visit")
+    exec(page.inner_text(".first-lines pre"), {})  # noqa: S102 - of our own page
+    page.wait_for_selector(".row-title >> text=When does the backup run")
+    page.close()
+
+
+def test_a_finger_meets_every_control(stage: Stage, browser: Any) -> None:
+    it = stage.conversation("By finger", "The mast leaks")
+    touch = Browsing(browser, stage.bridge, has_touch=True, is_mobile=True)
+    page = touch.tab(f"/c/{it}", ".message")
+    page.set_viewport_size({"width": 390, "height": 800})
+    for path, shown in ((f"/c/{it}", ".message"), ("/", ROW)):
+        visit(page, path)
+        page.wait_for_selector(shown)
+        assert page.evaluate(_SMALL) == []
+        assert page.evaluate(TOO_WIDE) == []
+    touch.context.close()
+
+
+_SMALL = """() => [...document.querySelectorAll('button, select, nav a, .row-link, input')]
+  .filter((it) => it.checkVisibility() && !it.closest('label, .jump'))
+  .filter((it) => { const { width, height } = it.getBoundingClientRect(); return width && (width < 39 || height < 39); })
+  .map((it) => it.outerHTML.slice(0, 100))"""
+"""The controls that are smaller than a finger's tip."""
 
 
 def test_what_is_written_into_a_conversation_from_elsewhere_says_so(

@@ -8,6 +8,7 @@ import { navigate, route, setQuery } from "../router";
 import { archive, begun, list, loadFirst, loadMore, NEW, readFilters, writing } from "../state/conversations";
 import { chosen } from "../state/chosen";
 import { t } from "../texts";
+import { Copy } from "../ui/Copy";
 import { Icon } from "../ui/Icon";
 import { Menu, type MenuItem } from "../ui/Menu";
 import { Empty, Failure, Loading } from "../ui/States";
@@ -115,7 +116,13 @@ export function Sidebar() {
           {isFiltered(filters) ? (
             <button class="button" onClick={clearFilters}>{t.sidebar.clear}</button>
           ) : (
-            <p>{t.sidebar.noneHint}</p>
+            <>
+              <p>{t.sidebar.noneHint}</p>
+              <figure class="code-block bare first-lines">
+                <Copy text={t.sidebar.fill} label={t.conversation.copyCode} />
+                <pre class="code" tabIndex={0}>{t.sidebar.fill}</pre>
+              </figure>
+            </>
           )}
         </Empty>
       )}

@@ -193,11 +193,11 @@ def _message_with(shell: Shell, conversation: str, text: str) -> int:
     load = shell.client.conversations.load
     now = load(conversation, max_turns=1).conversation
     assert now is not None, "a conversation that is named is answered or not found"
-    wanted = text.casefold()
+    folded = text.casefold()
     those = [
         it.sequence
         for it in read_history(load, now).messages
-        if wanted in it.content.casefold() or wanted in it.thinking_text.casefold()
+        if folded in it.content.casefold() or folded in it.thinking_text.casefold()
     ]
     if len(those) != 1:
         named = f" ({', '.join(map(str, those[:10]))})" if those else ""

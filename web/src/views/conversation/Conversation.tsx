@@ -1,6 +1,6 @@
 // The conversation view: its head, its transcript, and what belongs to it.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Scope, type Conversation } from "@recollect/client";
+import { Role, Scope, type Conversation } from "@recollect/client";
 import { conversations as calls } from "../../api/calls";
 import { may, onlyConversation } from "../../api/session";
 import { generation, listen } from "../../live/connection";
@@ -9,6 +9,7 @@ import { link, navigate, route, setQuery } from "../../router";
 import { itemsFor } from "../../sidebar/items";
 import { isReadOnly, partyOf, RenameForm, nameOf } from "../../sidebar/Row";
 import { NEW } from "../../state/conversations";
+import { draftsOf } from "../../state/drafts";
 import { markSeen } from "../../state/unread";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
@@ -19,7 +20,7 @@ import { Composer } from "./Composer";
 import { Details } from "./Details";
 import { Find } from "./Find";
 import { Jump } from "./Jump";
-import { Transcript } from "./transcript";
+import { Transcript, type TranscriptState } from "./transcript";
 import { TranscriptList } from "./TranscriptList";
 
 const chosen = () => route.value.path.split("/")[2] ?? "";
@@ -77,6 +78,12 @@ function Beginning() {
       </div>
     </div>
   );
+}
+
+/** Return whether nobody ever answered what was written on the page. */
+function isUnanswered({ conversation, messages, hasOlder }: TranscriptState): boolean {
+  const isWaiting = !hasOlder && messages.length > 0 && messages.every((it) => it.role === Role.USER);
+  return isWaiting && conversation?.channel === "web" && draftsOf(conversation.id).length === 0;
 }
 
 /** Say that a conversation is left, so that notes are taken of it. */
@@ -199,6 +206,7 @@ function Opened({ id }: { id: string }) {
       <div class="conversation-body">
         <div class="conversation-main">
           <TranscriptList transcript={transcript} target={target} />
+          {isUnanswered(shown) && <p class="composer-note">{t.conversation.unanswered}</p>}
           {isReadOnly(conversation) ? (
             <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(channelName(conversation.channel))}</p>
           ) : may(Scope.CONVERSATIONS_WRITE) ? (

@@ -19,6 +19,8 @@ import "./search.css";
 const insight = client.of(InsightService);
 
 const LIMIT = 30;
+/** The most that the server answers. */
+const MOST = 100;
 const FILTERS = ["channel", "from", "to", "topic", "person"] as const;
 type Filter = (typeof FILTERS)[number];
 
@@ -30,6 +32,7 @@ export default function SearchView() {
   const [text, setText] = useState(question);
   const [outcome, setOutcome] = useState<Outcome>({ kind: "none" });
   const [attempt, setAttempt] = useState(0);
+  const [limit, setLimit] = useState(LIMIT);
   const input = useRef<HTMLInputElement>(null);
   const address = ["q", ...FILTERS].map((it) => query.get(it) ?? "").join("\n");
 
@@ -41,12 +44,13 @@ export default function SearchView() {
     if (!question.trim()) return setOutcome({ kind: "none" });
     const abort = new AbortController();
     setOutcome({ kind: "loading" });
-    search(query, abort.signal).then(
+    search(query, limit, abort.signal).then(
       (answer) => setOutcome({ kind: "found", answer }),
       (error: unknown) => isCancelled(error) || setOutcome({ kind: "failed", error }),
     );
     return () => abort.abort();
-  }, [address, attempt]);
+  }, [address, attempt, limit]);
+  useEffect(() => setLimit(LIMIT), [address]);
 
   const change = (changes: Partial<Record<Filter | "q", string>>) => {
     const old = Object.fromEntries(query);
@@ -81,14 +85,14 @@ export default function SearchView() {
           {outcome.kind === "none" && <Empty icon="search" level="p" title={t.search.start}><p>{t.search.startHint}</p></Empty>}
           {outcome.kind === "loading" && <Loading text={t.search.searching} />}
           {outcome.kind === "failed" && <Failure level="p" error={outcome.error} retry={() => setAttempt(attempt + 1)} />}
-          {outcome.kind === "found" && <Found answer={outcome.answer} />}
+          {outcome.kind === "found" && <Found answer={outcome.answer} more={limit < MOST ? () => setLimit(MOST) : undefined} />}
         </div>
       </div>
     </div>
   );
 }
 
-function Found({ answer }: { answer: SearchResponse }) {
+function Found({ answer, more }: { answer: SearchResponse; more: (() => void) | undefined }) {
   const { results, hits, degraded, totalMatches } = answer;
   if (!results.length) {
     return (
@@ -111,6 +115,7 @@ function Found({ answer }: { answer: SearchResponse }) {
           <Result key={result.conversationId} result={result} hits={hits.filter((it) => it.conversationId === result.conversationId)} />
         ))}
       </ol>
+      {more && answer.hasMore && <p class="more"><button class="button" onClick={more}>{t.search.more}</button></p>}
     </>
   );
 }
@@ -177,7 +182,7 @@ function Suggestions({ id, values = [] }: { id: string; values?: string[] }) {
   return <datalist id={id}>{values.map((it) => <option key={it} value={it} />)}</datalist>;
 }
 
-function search(query: URLSearchParams, signal: AbortSignal): Promise<SearchResponse> {
+function search(query: URLSearchParams, limit: number, signal: AbortSignal): Promise<SearchResponse> {
   const of = (name: Filter | "q") => valueOf(query, name);
   const day = (text: string, days: number) => {
     const date = new Date(`${text}T00:00`);
@@ -188,7 +193,7 @@ function search(query: URLSearchParams, signal: AbortSignal): Promise<SearchResp
   const end = of("to") ? day(of("to"), 1) : undefined;
   const request = {
     query: of("q"),
-    limit: LIMIT,
+    limit,
     channel: of("channel"),
     topics: of("topic") ? [of("topic")] : [],
     participants: of("person") ? [of("person")] : [],
