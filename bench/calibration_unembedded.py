@@ -17,10 +17,8 @@ from recollect_server.services.recall.retrievers import ConversationLegs, Messag
 from bench.calibration_cases import Case
 
 # what the vectors of a message, or what is kept beside them, say of it
-_OF_MESSAGES = frozenset(
-    {"vector", "vector_before", "vector_after", "window", "role", "answers_question", "named"}
-)
-_OF_CONVERSATIONS = ("vector", "user_vector", "window", "vector_mean")
+_OF_MESSAGES = frozenset({"vector", "vector_before", "vector_after", "role", "named"})
+_OF_CONVERSATIONS = ("vector", "vector_mean")
 
 
 def unembedded_cases(cases: Sequence[Case]) -> Iterator[Case]:

@@ -68,8 +68,8 @@ _MESSAGE_GATES = ("base", "long", "own", "blind")
 _CONVERSATION_GATES = ("base", "long", "own", "notes", "blind")
 # base weights that cannot be negative, or positive
 _FOR = frozenset(
-    "keyword keyword_z keyword_window vector vector_before vector_after window conversation_keyword"  # noqa: SIM905
-    " conversation_vector conversation_window named length best_keyword user_vector vector_mean"
+    "keyword keyword_z keyword_window vector vector_before vector_after conversation_keyword"  # noqa: SIM905
+    " conversation_vector named length best_keyword vector_mean"
     " abbreviation mass best related related_soft related_best beside".split()
 )
 _AGAINST = frozenset(["other", "short"])
@@ -110,12 +110,12 @@ def without_vectors(it: Labelled) -> Labelled:
 
     def of_messages(legs: MessageLegs) -> MessageLegs:
         names = (
-            "vector", "vector_before", "vector_after", "window", "role", "answers_question", "named",
+            "vector", "vector_before", "vector_after", "role", "named",
         )  # fmt: skip
         return replace(legs, **dict.fromkeys(names, np.full(len(legs.time), np.nan)))
 
     def of_conversations(legs: ConversationLegs) -> ConversationLegs:
-        names = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
+        names = ("vector", "vector_mean", "abbreviation")
         unknown = dict.fromkeys(names, np.full(len(legs.begin), np.nan))
         return replace(legs, mean_vector=np.zeros_like(legs.mean_vector), **unknown)
 
@@ -163,9 +163,9 @@ def message_row(it: Labelled, variant: str = "") -> Row:
     """Return the training row of a question's messages."""
     legs, above = it.sections or (it.messages, it.conversations)
     dates = dates_of(it.question, it.messages)
-    of, window = legs.conversation, _spread(legs.window)
-    total = _spread(legs.keyword) + _spread(legs.vector) + 0.5 * window
-    total += 0.4 * _spread(above.keyword)[of] + 0.3 * _spread(above.window)[of]
+    of = legs.conversation
+    total = _spread(legs.keyword) + _spread(legs.vector)
+    total += 0.4 * _spread(above.keyword)[of] + 0.3 * _spread(above.vector)[of]
     parts = {} if not it.gold_messages else {
         "fts5": it.plain_messages,
         "vectors": figures_of(known(legs.vector), it.right_messages, it.gold_messages),
@@ -181,8 +181,8 @@ def conversation_row(it: Labelled, of_messages: Weights, variant: str = "") -> R
     gates = gates_of(it.question, it.messages, legs)
     sections = it.sections or (it.messages, legs)
     scores = weighted(message_features(*sections, dates), of_messages, gates)
-    vector = known(np.fmax(legs.window, legs.vector))
-    total = _spread(legs.keyword) + _spread(legs.message_keyword) + _spread(legs.window)
+    vector = known(legs.vector)
+    total = _spread(legs.keyword) + _spread(legs.message_keyword) + _spread(legs.vector)
     total += 0.5 * _spread(legs.abbreviation)
     parts = {} if not it.gold_conversations else {
         "fts5": it.plain_conversations,
@@ -292,7 +292,7 @@ def _seen(row: Row, most: int | None) -> NDArray[np.int64]:
         return everything
     names = {name: at for at, name in enumerate(row.names)}
     about = row.features[
-        :, [names[name] for name in ("keyword_z", "vector", "window", "conversation_keyword")]
+        :, [names[name] for name in ("keyword_z", "vector", "conversation_keyword")]
     ].sum(axis=1)
     others = np.random.default_rng(0).choice(len(everything), _OTHERS, replace=False)
     return np.union1d(np.union1d(np.argsort(-about)[:most], others), np.flatnonzero(row.right))

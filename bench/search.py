@@ -70,9 +70,7 @@ def legs(folder: Path, questions: list[str], messages: int) -> list[Figure]:
         embedded = time.perf_counter()
         scan = Scan(matrix, vector)
         nearest = scan.nearest(200).ids
-        both = np.union1d(nearest, scan.nearest_windows(200).ids)
-        scan.of(both)
-        scan.windows_of(both)
+        scan.of(np.sort(nearest))
         scanned = time.perf_counter()
         scores = floats @ vector
         best = np.argpartition(scores, -LIMIT)[-LIMIT:]

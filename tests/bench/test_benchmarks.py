@@ -74,7 +74,7 @@ def test_recall_writes_its_summary_and_its_questions(
     )
     output = capsys.readouterr().out
     assert "1 of them with gold messages" in output
-    assert all(leg in output for leg in ("keyword_messages", "vector_windows"))
+    assert all(leg in output for leg in ("keyword_messages", "vector_messages"))
 
 
 def test_what_is_made_up_is_not_embedded_anew_under_the_measurement(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from tests.server.conftest import Connect, Service, answers
 from tests.waiting import until, until_embedded
 
 KEYWORD = ["keyword_messages", "keyword_conversations"]
-VECTOR = ["vector_messages", "vector_windows", "vector_abbreviations"]
+VECTOR = ["vector_messages", "vector_abbreviations"]
 KYOTO, QUESTION = "We fly to Kyoto in April", "a journey to Japan"
 
 

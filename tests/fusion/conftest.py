@@ -32,20 +32,16 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
         vector=cosines[0],
         vector_before=cosines[1],
         vector_after=cosines[2],
-        window=cosines[3],
         tokens=random.integers(3, 200, count).astype(float),
         sequence=np.tile(np.arange(2.0, 6.0), conversations),
         time=np.repeat(begin, 4) + np.tile(np.arange(4.0), conversations),
         role=np.tile([USER, ASSISTANT], 2 * conversations).astype(float),
-        answers_question=random.integers(0, 2, count).astype(float),
         named=random.integers(0, 2, count).astype(float),
     )
     above = ConversationLegs(
         keyword=np.maximum(0, random.normal(2, 4, conversations)),
         message_keyword=words[0].reshape(-1, 4).max(axis=1),
         vector=near[0],
-        user_vector=near[1],
-        window=near[2],
         vector_mean=near[3],
         mean_vector=means / np.linalg.norm(means, axis=1, keepdims=True),
         abbreviation=np.where(random.random(conversations) < 0.5, np.nan, near[4]),
@@ -78,10 +74,10 @@ def shuffled(legs: Legs, messages: list[int], conversations: list[int]) -> Legs:
 
 
 BY_MEANING = (
-    "vector", "vector_before", "vector_after", "window", "role", "answers_question", "named",
+    "vector", "vector_before", "vector_after", "role", "named",
 )  # fmt: skip
 """Values of a message that the model alone gives."""
-_COSINES = ("vector", "user_vector", "window", "vector_mean", "abbreviation")
+_COSINES = ("vector", "vector_mean", "abbreviation")
 
 
 @pytest.fixture

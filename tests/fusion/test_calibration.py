@@ -18,9 +18,7 @@ WEIGHTS = [pytest.param(weights, id=f"{name} {way}") for name, of in (("messages
 
 def signals(odds: list[float], *, keyword: float = 10.0, cosine: float = 0.6) -> Signals:
     values = np.array(odds)
-    return Signals(
-        values, keyword * values, 1.3 * keyword * values, cosine * values, cosine * values
-    )
+    return Signals(values, keyword * values, 1.3 * keyword * values, cosine * values)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)

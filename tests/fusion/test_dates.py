@@ -172,7 +172,7 @@ def test_a_text_full_of_dates_asks_about_none_of_them() -> None:
     [
         ("What did we decide last week?", "What did we decide  ?"),
         ("la semaine dernière, le bateau", " , le bateau"),
-        ("先週何を話した？", " 何を話した？"),
+        ("先週何を話した？", " 何を話した?"),
         ("What happened on 13 October?", "What happened on 13 October?"),
     ],
 )

@@ -37,7 +37,6 @@ def test_neighbours_count_only_within_a_section() -> None:
         messages,
         keyword_before=np.ones((2, 4)),
         keyword_after=np.ones((2, 4)),
-        answers_question=np.ones(4),
     )
     none = Postings(np.zeros(0, np.int64), np.zeros(0, np.int64))
     split = by_sections(
@@ -51,7 +50,6 @@ def test_neighbours_count_only_within_a_section() -> None:
     assert legs.keyword_after.tolist() == [[1, 0, 1, 1], [0, 0, 1, 1]]
     assert np.isnan(legs.vector_before).tolist() == [True, False, True, False]
     assert np.isnan(legs.vector_after).tolist() == [False, True, False, False]
-    assert np.isnan(legs.answers_question).tolist() == [True, False, True, False]
 
 
 def test_sections_are_compared_by_the_cosines_that_conversations_are() -> None:

@@ -34,7 +34,6 @@ LEGS = [
     "keyword_messages",
     "keyword_conversations",
     "vector_messages",
-    "vector_windows",
     "vector_abbreviations",
 ]
 KYOTO, TYRES, SCHOOL = (
@@ -76,7 +75,7 @@ def test_a_question_finds_what_has_none_of_its_words(service: Service) -> None:
         answer = settled(service, query, [expected], explain=True)
         assert list(answer.legs_run) == LEGS
         parts = {part.leg: part for part in answer.results[0].explanation}
-        assert set(parts) == {"vector_messages", "vector_windows"}
+        assert set(parts) == {"vector_messages"}
         assert parts["vector_messages"].rank == 1
         assert 0.2 < parts["vector_messages"].score <= 1
         assert answer.hits[0].conversation_id == expected

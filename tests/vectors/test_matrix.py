@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from recollect_server.domain.embedding import USER
 from recollect_server.storage.vectors import scan
 from recollect_server.storage.vectors.joint import JointScan
-from recollect_server.storage.vectors.matrix import WEIGHTS, Matrix
+from recollect_server.storage.vectors.matrix import Matrix
 from recollect_server.storage.vectors.rows import Rows
 from recollect_server.storage.vectors.scan import Scan
 
@@ -55,24 +55,13 @@ def filled(ids: Ids, vectors: Bytes, times: Ids | None = None) -> Matrix:
     return matrix
 
 
-def exact(
-    ids: Ids, vectors: Bytes, question: NDArray[np.float32]
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Compute the cosine of every message and of every window one by one."""
+def exact(ids: Ids, vectors: Bytes, question: NDArray[np.float32]) -> dict[int, float]:
+    """Compute the cosine of every message one by one."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     own: dict[int, float] = {}
-    windows: dict[int, float] = {}
     for at, identity in enumerate(ids.tolist()):
-        total = units[at].copy()
-        for by in (1, 2):
-            for near in (at - by, at + by):
-                if 0 <= near < len(ids) and ids[near] >> BITS == identity >> BITS:
-                    total += WEIGHTS[by - 1] * units[near]
         own[identity] = max(own.get(identity, -2), float(units[at] @ question))
-        windows[identity] = max(
-            windows.get(identity, -2), float(total @ question / np.linalg.norm(total))
-        )
-    return own, windows
+    return own
 
 
 def same(ones: Iterable[NDArray[np.generic]], others: Iterable[NDArray[np.generic]]) -> bool:
@@ -89,17 +78,14 @@ def best(scores: dict[int, float], most: int) -> list[int]:
 def test_a_small_matrix_is_searched_exactly() -> None:
     ids, vectors = some(900)
     question = a_question(vectors)
-    own, windows = exact(ids, vectors, question)
+    own = exact(ids, vectors, question)
     scan = Scan(filled(ids, vectors), question)
     assert scan.nearest(50).ids.tolist() == best(own, 50)
-    assert scan.nearest_windows(50).ids.tolist() == best(windows, 50)
     scores, marks = scan.of(ids[::3])
-    of_windows = scan.windows_of(ids[::3])
     chosen = np.unique(ids[::3]).tolist()
     assert marks.tolist() == [USER] * len(chosen)
-    assert scores.ids.tolist() == of_windows.ids.tolist() == chosen
+    assert scores.ids.tolist() == chosen
     assert scores.cosines == pytest.approx([own[i] for i in chosen], abs=2e-3)
-    assert of_windows.cosines == pytest.approx([windows[i] for i in chosen], abs=2e-3)
 
 
 def test_a_large_matrix_loses_hardly_any_of_the_nearest() -> None:
@@ -109,10 +95,8 @@ def test_a_large_matrix_loses_hardly_any_of_the_nearest() -> None:
     shares = []
     for seed in range(5):
         question = a_question(vectors, seed)
-        own, windows = exact(ids, vectors, question)
-        search = Scan(matrix, question)
-        legs = ((search.nearest(50), own), (search.nearest_windows(50), windows))
-        shares += [len({*scores.ids.tolist()} & {*best(expected, 10)}) for scores, expected in legs]
+        expected = {*best(exact(ids, vectors, question), 10)}
+        shares.append(len(expected.intersection(Scan(matrix, question).nearest(50).ids.tolist())))
     assert np.mean(shares) >= 9.7
 
 
@@ -121,8 +105,7 @@ def test_filters_come_before_the_choice_of_the_best() -> None:
     times = np.arange(len(ids)) % 1000
     matrix = filled(ids, vectors, times)
     question = a_question(vectors)
-    own, _ = exact(ids, vectors, question)
-    nearest = best(own, 12_000)
+    nearest = best(exact(ids, vectors, question), 12_000)
     allowed = np.array([7, 300, 901])
     inside = [identity for identity in nearest if identity >> BITS in allowed.tolist()]
     assert Scan(matrix, question, allowed).nearest(30).ids.tolist() == inside[:30]
@@ -155,7 +138,6 @@ def test_it_answers_the_same_whether_filled_at_once_or_bit_by_bit_in_any_order(p
         grown.add(ids[chosen], chosen, np.full(len(chosen), USER), vectors[chosen])
     one, other = Scan(filled(ids, vectors), question), Scan(grown, question)
     assert same(one.nearest(100), other.nearest(100))
-    assert same(one.nearest_windows(100), other.nearest_windows(100))
     near = one.conversations(np.arange(60))
     for at, number in enumerate(near.numbers.tolist()):
         assert same(
@@ -217,10 +199,7 @@ def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
     removed = int(Scan(matrix, question).nearest(1).ids[0]) >> BITS
     matrix.remove(removed)
     after = Scan(matrix, question)
-    assert not any(
-        (scores.ids >> BITS == removed).any()
-        for scores in (after.nearest(500), after.nearest_windows(500))
-    )
+    assert not (after.nearest(500).ids >> BITS == removed).any()
     assert not len(after.of(ids[ids >> BITS == removed])[0].ids)
     assert not len(after.conversations(np.array([removed])).numbers)
     assert not matrix.view().rows.get(np.flatnonzero(ids >> BITS == removed)).any()
@@ -230,17 +209,12 @@ def test_what_is_removed_is_found_no_more_and_its_bytes_are_gone() -> None:
 def test_an_empty_matrix_answers_nothing() -> None:
     scan = Scan(Matrix(BITS), np.ones(384, np.float32) / 384**0.5)
     one = np.array([1])
-    for scores in (
-        scan.nearest(5),
-        scan.nearest_windows(5),
-        scan.of(one)[0],
-        scan.windows_of(one),
-    ):
-        assert not len(scores.ids)
+    assert not len(scan.nearest(5).ids)
+    assert not len(scan.of(one)[0].ids)
     assert not len(scan.conversations(one).numbers)
 
 
-def test_messages_that_come_before_their_turn_have_the_windows_that_order_gives() -> None:
+def test_messages_that_come_before_their_turn_are_as_near_as_those_in_order() -> None:
     ids, vectors = some(600, seed=5)
     question = a_question(vectors)
     _, first = np.unique(ids, return_index=True)
@@ -255,7 +229,6 @@ def test_messages_that_come_before_their_turn_have_the_windows_that_order_gives(
         matrix.add(ids[entries], entries, np.full(count, USER), vectors[entries])
     expected, answer = Scan(filled(ids, vectors), question), Scan(matrix, question)
     names = np.unique(ids)
-    assert same(answer.windows_of(names), expected.windows_of(names))
     assert same(answer.of(names)[0], expected.of(names)[0])
 
 
@@ -285,4 +258,4 @@ def test_scans_of_two_models_give_each_message_the_mean_of_what_knows_it() -> No
     assert joint.best_of(numbers)[1].tolist() == near.best.tolist()
     assert joint.best_piece(int(names[0])) == first.best_piece(int(names[0]))
     assert len(joint.within(int(numbers[0]), 3).ids) <= 3
-    assert len(joint.nearest_windows(5).ids) == len(joint.nearest_of(0, 300, 5).ids) == 5
+    assert len(joint.nearest_of(0, 300, 5).ids) == 5

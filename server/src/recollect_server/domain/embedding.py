@@ -21,8 +21,8 @@ _NAME = 3  # bits before that of the name
 
 
 def marks_of(message: Message) -> int:
-    """Return the role (`USER`, `ASSISTANT`, `TOOL`), whether there is a question mark, and a hash
-    of the sender's first name.
+    """Return the role (`USER`, `ASSISTANT`, `TOOL`), whether there is a question mark (for servers
+    of before, which share a store), and a hash of the sender's first name.
     """
     name = _WORD.search(message.sender.lower())
     return (
@@ -35,11 +35,6 @@ def marks_of(message: Message) -> int:
 def roles(marks: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the roles."""
     return marks & 3
-
-
-def asks(marks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each has a question mark."""
-    return marks & _ASKS > 0
 
 
 def names(marks: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -61,8 +61,6 @@ class Signals:
     """BM25 of the candidate with its neighbours."""
     vector: Array
     """Cosine of the candidate to the question."""
-    window: Array
-    """Cosine of the candidate with its neighbours."""
     is_foreign: bool = False
     """True if the question is in another language than English: the cosines of its model are higher
     where nothing answers (`docs/decisions/score-calibration.md`).
@@ -171,14 +169,12 @@ def signals_of(
 ) -> tuple[Signals, Signals]:
     """Return the signals of the messages and of the conversations."""
     beside = messages.keyword_before + messages.keyword_after
-    abbreviation, window = known(conversations.abbreviation), known(conversations.window)
     return (
         Signals(
             fused.messages,
             messages.keyword,
             messages.keyword + 0.5 * beside[0] + 0.25 * beside[1],
             messages.vector,
-            messages.window,
             is_foreign,
         ),
         Signals(
@@ -186,7 +182,6 @@ def signals_of(
             conversations.message_keyword,
             conversations.keyword,
             np.fmax(conversations.vector, conversations.abbreviation),
-            np.maximum(window, abbreviation),
             is_foreign,
         ),
     )
@@ -228,7 +223,7 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
         "only_stops": float(words.only_stops),
         "everyday": words.everyday,
         "vector": vector,
-        "window": float(known(signals.window).max()),
+        "nearest": float(known(signals.vector).max()),
         "few": few,
         "few_vector": few * vector,
         "few_rare": few * rare,

@@ -20,7 +20,7 @@ from recollect_server.storage.index.search import Messages
 from recollect_server.storage.index.words import QueryTerms
 
 KEYWORD_LEGS = ("keyword_messages", "keyword_conversations")
-VECTOR_LEGS = ("vector_messages", "vector_windows", "vector_abbreviations")
+VECTOR_LEGS = ("vector_messages", "vector_abbreviations")
 SIMILAR_WORDS = "similar_words"
 """Name of the words compared one by one, where scores are explained. It is no retriever: it finds
 nothing.
@@ -110,7 +110,6 @@ def legs_of_messages(candidates: Candidates) -> dict[str, Array]:
         "keyword_messages": share(legs.keyword),
         "keyword_conversations": share(above.keyword)[legs.conversation],
         "vector_messages": legs.vector,
-        "vector_windows": legs.window,
         "vector_abbreviations": above.abbreviation[legs.conversation],
     }
 
@@ -122,6 +121,5 @@ def legs_of_conversations(candidates: Candidates) -> dict[str, Array]:
         "keyword_messages": share(legs.message_keyword),
         "keyword_conversations": share(legs.keyword),
         "vector_messages": legs.vector,
-        "vector_windows": legs.window,
         "vector_abbreviations": legs.abbreviation,
     }

@@ -130,11 +130,9 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
     top = _top(legs.keyword)
     own, before, after = legs.keyword / top, legs.keyword_before / top, legs.keyword_after / top
     of = legs.conversation
-    vector, window = _expected(np.array([legs.vector, legs.window]), legs.keyword)
+    vector = _expected(legs.vector[None, :], legs.keyword)[0]
     vector_before, vector_after = z(np.array([legs.vector_before, legs.vector_after]), legs.vector)
-    conversation_vector, conversation_window = _expected(
-        np.array([above.vector, above.window]), above.keyword
-    )[:, of]
+    conversation_vector = _expected(above.vector[None, :], above.keyword)[0, of]
     agent = legs.role == ASSISTANT
     length, longer = _lengths(legs.tokens, agent)
     first = legs.sequence <= FIRST_LINE
@@ -147,15 +145,12 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
         "vector": vector,
         "vector_before": vector_before,
         "vector_after": vector_after,
-        "window": window,
         "conversation_keyword": share(above.keyword)[of],
         "conversation_vector": conversation_vector,
-        "conversation_window": conversation_window,
         "named": known(legs.named),  # the question names who said it
         "other": known(1 - legs.named) * (legs.named == 1).any(),  # it names someone else
         "length": length,  # log of the share of the median of its role
         "short": np.minimum(length, 0),
-        "answers": known(legs.answers_question),  # the message before it asks something
         "agent": agent * longer,
         "first": first.astype(float),
         "first_to_agent": first * longer,
@@ -179,18 +174,14 @@ def conversation_features(
     np.maximum.at(best, of, scores)
     dated = np.zeros(count)
     np.maximum.at(dated, of, dates)
-    vector, window, user_vector, mean = _expected(
-        np.array([legs.vector, legs.window, legs.user_vector, legs.vector_mean]), legs.keyword
-    )
+    vector, mean = _expected(np.array([legs.vector, legs.vector_mean]), legs.keyword)
     keyword, best_keyword = share(legs.keyword), share(legs.message_keyword)
     behind = (best - best.max(initial=-np.inf)) / 2 if count else best
-    near = _related(legs.mean_vector, mass, keyword + best_keyword + 0.3 * window + behind)
+    near = _related(legs.mean_vector, mass, keyword + best_keyword + 0.3 * vector + behind)
     return {
         "keyword": keyword,
         "best_keyword": best_keyword,
         "vector": vector,
-        "user_vector": user_vector,
-        "window": window,
         "vector_mean": mean,
         "abbreviation": _abbreviation(legs.abbreviation, keyword),
         "mass": np.log(mass + 1e-4),  # of its messages' chances, by their scores

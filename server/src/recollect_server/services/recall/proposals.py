@@ -291,13 +291,11 @@ def _by_notes(index: Index, query: Query, terms: list[Term]) -> Values:
 
 
 def _near(scans: Scans, hidden: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the messages that are near to the question by themselves or with their neighbours, and
-    conversations by their notes.
+    """Return the messages that are near to the question, and conversations by their notes.
 
     So many of the messages may be `hidden`.
     """
-    most = _MESSAGES + hidden
-    near = union(_fits(scans.messages.nearest(most)), _fits(scans.messages.nearest_windows(most)))
+    near = np.sort(_fits(scans.messages.nearest(_MESSAGES + hidden)))
     return near, union(_fits(scans.abbreviations.nearest(_ABBREVIATIONS)) >> SEQUENCE_BITS)
 
 

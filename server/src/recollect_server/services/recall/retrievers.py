@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.embedding import DIMENSIONS, asks, name_hash, names, roles
+from recollect_server.domain.embedding import DIMENSIONS, name_hash, names, roles
 from recollect_server.services.recall.dates import Mention
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.storage.index.conversations import Outline
@@ -60,8 +60,6 @@ class MessageLegs:
     """Of the message right before it."""
     vector_after: Array
     """Of the one right behind it."""
-    window: Array
-    """Cosine of the weighted mean of its vector and those of two messages before and two behind."""
     tokens: Array
     """About how long it is."""
     sequence: Array
@@ -70,8 +68,6 @@ class MessageLegs:
     """Time of the message, in milliseconds."""
     role: Array
     """Role: `domain.embedding.USER` and the others."""
-    answers_question: Array
-    """1 if the message before it has a question mark, else 0."""
     named: Array
     """1 if the question has its sender's first name, else 0."""
 
@@ -88,10 +84,6 @@ class ConversationLegs:
     """BM25 of its best message."""
     vector: Array
     """Cosine of its best message."""
-    user_vector: Array
-    """Cosine of its best message among those of users."""
-    window: Array
-    """Cosine of its best window."""
     vector_mean: Array
     """Mean cosine of all its pieces."""
     mean_vector: NDArray[np.float32]
@@ -151,14 +143,12 @@ def message_legs(
     ids = messages.ids
     words = Values(keyword.ids, keyword.scores).of(ids + _AROUND, 0)
     vectors = np.full((3, len(ids)), np.nan)
-    windows, marks = vectors[0], np.full((2, len(ids)), -1)
+    own = np.full(len(ids), -1)
     if scans:
         beside = ids + _AROUND[1:4]
         scores, marked = scans.messages.of(union(*beside))
         vectors = Values(scores.ids, scores.cosines).of(beside)
-        marks = Values(scores.ids, marked).of(beside[:2], -1).astype(np.int64)
-        windows = Values(*scans.messages.windows_of(ids)).of(ids)
-    before, own = marks
+        own = Values(scores.ids, marked).of(ids, -1).astype(np.int64)
     return MessageLegs(
         conversation=np.searchsorted(numbers, messages.numbers),
         keyword=words[2],
@@ -167,12 +157,10 @@ def message_legs(
         vector=vectors[1],
         vector_before=vectors[0],
         vector_after=vectors[2],
-        window=windows,
         tokens=messages.tokens.astype(np.float64),
         sequence=messages.sequences.astype(np.float64),
         time=messages.times.astype(np.float64),
         role=np.where(own < 0, np.nan, roles(own)),
-        answers_question=np.where(before < 0, np.nan, asks(before)),
         named=np.where(own < 0, np.nan, _named(own, query)),
     )
 
@@ -197,13 +185,13 @@ def conversation_legs(
     (`docs/decisions/ranking.md`).
     """
     unknown = np.full(len(numbers), np.nan)
-    best, of_users, window, mean, whitened, abbreviation = (unknown,) * 6
+    best, mean, whitened, abbreviation = (unknown,) * 4
     mean_vector = np.zeros((len(numbers), DIMENSIONS), np.float32)
     if scans:
         near = scans.messages.conversations(numbers)
-        best, of_users, window, mean, whitened = (
+        best, mean, whitened = (
             Values(near.numbers, values).of(numbers)
-            for values in (near.best, near.best_of_users, near.window, near.mean, near.whitened)
+            for values in (near.best, near.mean, near.whitened)
         )
         mean_vector[np.searchsorted(numbers, near.numbers)] = near.mean_vector
         abbreviation = Values(*scans.abbreviations.best_of(numbers)).of(numbers)
@@ -211,8 +199,6 @@ def conversation_legs(
         keyword=whole.of(numbers, 0),
         message_keyword=_best_of_messages(messages.conversation, messages.keyword, len(numbers)),
         vector=best,
-        user_vector=of_users,
-        window=window,
         vector_mean=mean,
         mean_vector=mean_vector,
         abbreviation=abbreviation,

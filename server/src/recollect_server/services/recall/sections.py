@@ -41,7 +41,7 @@ def by_sections(
     conversations; None if none is long. `cosines` returns those of the messages by which
     conversations are compared, if not their own.
 
-    Of the sections only what ranks messages is known: `keyword`, `vector`, `window` and `begin`.
+    Of the sections only what ranks messages is known: `keyword`, `vector` and `begin`.
     The neighbours of a message count only within its section: what was said last before a quiet
     hour says nothing of what came after it. Raises IndexUnavailable.
     """
@@ -84,7 +84,6 @@ def by_sections(
             of,
             np.concatenate([above.vector, unknown])[used],
         ),
-        window=_best(messages.window, of, np.concatenate([above.window, unknown])[used]),
         begin=np.concatenate([above.begin, *(it.begin for it in sections.values())])[used],
     )
     nearest = np.arange(2)[:, None]
@@ -97,7 +96,6 @@ def by_sections(
             keyword_after=np.where(behind > nearest, messages.keyword_after, 0),
             vector_before=np.where(before > 0, messages.vector_before, np.nan),
             vector_after=np.where(behind > 0, messages.vector_after, np.nan),
-            answers_question=np.where(before > 0, messages.answers_question, np.nan),
         ),
         legs,
     )

@@ -2,8 +2,7 @@
 
 A message has its vectors in the matrix of one model, or in both: then the mean of both counts. Each
 model has a factor that its cosines are multiplied by; the hyperbolic tangent of the product keeps
-their order and stays below 1. A factor of 1 is the model whose scale it is. Windows are those of
-each model's own entries.
+their order and stays below 1. A factor of 1 is the model whose scale it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,10 +25,6 @@ class JointScan:
         """Return the ids with the nearest vectors."""
         return self._best(lambda scan: scan.nearest(most), lambda ids: self.of(ids)[0], most)
 
-    def nearest_windows(self, most: int) -> Scores:
-        """Return the ids with the nearest windows."""
-        return self._best(lambda scan: scan.nearest_windows(most), self.windows_of, most)
-
     def nearest_of(self, start: int, end: int, most: int) -> Scores:
         """Return the nearest ids of those that were said in some time, `end` excluded."""
         return self._best(
@@ -48,10 +43,6 @@ class JointScan:
         for part, part_marks in answers:
             marks[np.searchsorted(scores.ids, part.ids)] = part_marks
         return scores, marks
-
-    def windows_of(self, ids: NDArray[np.int64]) -> Scores:
-        """Return the nearness of the windows of these ids, which ascend."""
-        return self._mean([scan.windows_of(ids) for scan, _ in self._parts])
 
     def best_piece(self, identity: int) -> tuple[int, int]:
         """Return which piece of a message is nearest, from 0, and how many pieces it has: (0, 1) of
@@ -83,9 +74,9 @@ class JointScan:
         """
         near = [scan.conversations(numbers) for scan, _ in self._parts]
         names = _union([it.numbers for it in near])
-        best, window, of_users, mean, whitened = (
+        best, mean, whitened = (
             self._spread(names, [(it.numbers, getattr(it, column)) for it in near])
-            for column in ("best", "window", "best_of_users", "mean", "whitened")
+            for column in ("best", "mean", "whitened")
         )
         nearest = np.where(np.isnan(best), -np.inf, best).argmax(axis=0)
         vectors = np.zeros((len(names), DIMENSIONS), np.float32)
@@ -96,8 +87,6 @@ class JointScan:
         return Near(
             names,
             np.fmax.reduce(best, axis=0),
-            np.fmax.reduce(window, axis=0),
-            np.fmax.reduce(of_users, axis=0),
             _known_mean(mean),
             vectors,
             np.fmax.reduce(whitened, axis=0),

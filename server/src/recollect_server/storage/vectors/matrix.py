@@ -1,12 +1,7 @@
 """The copy of the vectors that searches read: all in memory, some 480 bytes a vector.
 
-An entry is one piece of a message. Its window is the mean of its own vector and those of the two
-entries before and behind it in the conversation, weighted by `WEIGHTS`: so a window's cosine is a
-sum of its entries' cosines, and needs no vector of its own. On LoCoMo such windows alone find more
-than the embedded text of the same messages (any@10 60.5 to 55.9 %).
-
-A search compares the signs of all vectors with the question's (one bit a dimension), and works out
-the cosine of the best of those.
+An entry is one piece of a message. A search compares the signs of all vectors with the question's
+(one bit a dimension), and works out the cosine of the best of those.
 """
 
 import threading
@@ -21,14 +16,9 @@ from recollect_server.storage.ranking import starts
 from recollect_server.storage.vectors.rows import WORDS, Rows, grown, sign_words
 from recollect_server.storage.vectors.whitening import Basis, Whitening, whitening_of
 
-WEIGHTS = (0.5, 0.25)
-"""Of the entries next to the middle one of a window, and of those next to them."""
-AROUND = 2 * WEIGHTS
-"""Of all entries of a window but the middle one: of those before it, and of those behind it."""
 # entries behind those that are in order, which have an order of their own: beyond that, all are
 # sorted
 _TAIL = 16_384
-_CHUNK = 2048
 _SAMPLE, _RUN = 4096, 32  # entries that a whitening is of at most, in runs of neighbours
 
 Entries = NDArray[np.int64]
@@ -48,10 +38,6 @@ class View:
     signs: NDArray[np.uint64]
     scale: NDArray[np.float32]
     """One divided by the length of the vector."""
-    window: NDArray[np.float32]
-    """The length of the window's sum of unit vectors."""
-    links: NDArray[np.int32]
-    """The entries next to it in the conversation: before, behind; -1 for none. Shape [2, n]."""
     order: Entries
     """The entries by id, but for those of the tail."""
     ordered: NDArray[np.int64]
@@ -62,20 +48,6 @@ class View:
     """Their ids."""
     rows: Rows
 
-    def around(self, entries: Entries) -> Entries:
-        """Return the other entries of each window, as `AROUND` weighs them: of shape [4, n], -1 for
-        none.
-        """
-        near = np.full((2 * len(WEIGHTS), len(entries)), -1)
-        for side in (0, 1):
-            links = self.links[side]
-            at = entries
-            for step in range(len(WEIGHTS)):
-                beside = links.take(at, mode="wrap")  # of -1 anything
-                at = np.where((at >= 0) & (beside < self.count), beside, -1)
-                near[side * len(WEIGHTS) + step] = at
-        return near
-
 
 class Matrix:
     """Vectors of one kind, by id. The ids' upper bits are the conversation's number. Safe to call
@@ -85,7 +57,6 @@ class Matrix:
     def __init__(self, sequence_bits: int) -> None:
         self._bits = sequence_bits
         self._guard = threading.Lock()  # guards what is written below; readers take a view
-        self._last: dict[int, int] = {}  # the last entry of each conversation
         self.whitening: Whitening | None = None
         """Map of questions, without what all entries have in common; None of few."""
         self._basis = Basis()  # of the whitening
@@ -94,7 +65,7 @@ class Matrix:
         none = np.zeros(0, np.int64)
         self._view = View(
             0, none, none, none, np.zeros(0, np.bool_), np.zeros((WORDS, 0), np.uint64), np.zeros(0, np.float32),
-            np.zeros(0, np.float32), np.zeros((2, 0), np.int32), none, none, none, none, Rows(),
+            none, none, none, none, Rows(),
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -132,8 +103,6 @@ class Matrix:
             self._basis.add(times)
             self.message_count += len(starts(ids))
             self._set(view, np.arange(start, stop), vectors)
-            touched = self._link(view, start, stop)
-            self._measure(view, stop, touched)
             self._view = self._ordered(view, stop)
 
     def load(
@@ -159,26 +128,17 @@ class Matrix:
             self.message_count += len(starts(ids))
             for entries, vectors in parts:
                 self._set(view, entries, vectors)
-            numbers = ids >> self._bits
-            same = numbers[1:] == numbers[:-1]
-            entries = np.arange(count)
-            view.links[:, :count] = -1
-            view.links[0, 1:count][same] = entries[:-1][same]
-            view.links[1, : count - 1][same] = entries[1:][same]
-            ends = np.flatnonzero(np.append(~same, True)) if count else entries
-            self._last = dict(zip(numbers[ends].tolist(), ends.tolist(), strict=True))
-            self._measure(view, count, entries)
             self._view = self._ordered(view, count)
 
     def remove(self, number: int, identity: int | None = None) -> None:
         """Remove a conversation's entries, or only those of one id."""
         with self._guard:
             view = self._view
-            if identity is None:
-                removed = self.of_conversations(view, np.array([number]))
-                self._last.pop(number, None)
-            else:
-                removed = self.of(view, np.array([identity]))
+            removed = (
+                self.of_conversations(view, np.array([number]))
+                if identity is None
+                else self.of(view, np.array([identity]))
+            )
             self._basis.remove(view.times[removed])
             self.message_count -= len(np.unique(view.ids[removed]))
             view.alive[removed] = False
@@ -258,8 +218,6 @@ class Matrix:
             alive=grown(view.alive, size),
             signs=grown(view.signs, size),
             scale=grown(view.scale, size),
-            window=grown(view.window, size),
-            links=grown(view.links, size),
         )
 
     def _set(self, view: View, entries: Entries, vectors: NDArray[np.int8]) -> None:
@@ -267,63 +225,6 @@ class Matrix:
         view.signs[:, entries] = sign_words(vectors)
         lengths = np.sqrt(np.square(vectors, dtype=np.float32).sum(axis=1))
         view.scale[entries] = 1 / np.where(lengths > 0, lengths, 1)
-
-    def _link(self, view: View, start: int, stop: int) -> Entries:
-        """Link the new entries to those before and behind them, and return all entries whose
-        windows changed.
-        """
-        touched: set[int] = set()
-        placed: dict[int, int] = {}  # the last new entry that stands before others, by conversation
-        for entry, identity in enumerate(view.ids[start:stop].tolist(), start):
-            number = identity >> self._bits
-            before, behind = self._last.get(number, -1), -1
-            if before >= 0 and view.ids[before] > identity:
-                before, behind = self._gap(view, identity, placed.get(number, -1))
-                placed[number] = entry
-            else:
-                self._last[number] = entry
-            view.links[:, entry] = (before, behind)
-            for side, neighbour in ((0, before), (1, behind)):
-                if neighbour >= 0:
-                    view.links[1 - side, neighbour] = entry
-                    touched.add(neighbour)
-                    touched.add(int(view.links[side, neighbour]))
-        old = [entry for entry in touched if 0 <= entry < start]
-        return np.concatenate([np.unique(np.array(old, np.int64)), np.arange(start, stop)])
-
-    def _gap(self, view: View, identity: int, newest: int) -> tuple[int, int]:
-        """Return the entries between which an id belongs that comes after higher ones; -1 for
-        none. `newest` was put in its place just now.
-        """
-        first = identity >> self._bits << self._bits
-        entries = self._entries_between(view, np.array([first]), np.array([identity + 1]))
-        if len(entries) or newest >= 0:
-            below = [newest, *entries.tolist()] if newest >= 0 else entries.tolist()
-            before = max(below, key=lambda entry: (view.ids[entry], entry))
-            return before, int(view.links[1, before])
-        behind = self._entries_between(
-            view, np.array([first]), np.array([first + (1 << self._bits)])
-        )
-        # none of them may be in order yet: those that came in the same call
-        return -1, int(behind[np.argmin(view.ids[behind])]) if len(behind) else -1
-
-    def _measure(self, view: View, stop: int, entries: Entries) -> None:
-        """Compute the lengths of the windows' sums."""
-        shown = replace(view, count=stop)
-        for first in range(0, len(entries), _CHUNK):
-            part = entries[first : first + _CHUNK]
-            around = shown.around(part)
-            needed, places = np.unique(np.append(part, around), return_inverse=True)
-            unit = (
-                view.rows.get(np.maximum(needed, 0))
-                * np.where(needed >= 0, view.scale[needed], 0)[:, None]
-            )
-            own, *others = places.reshape(-1, len(part))
-            total = unit[own]
-            for weight, place in zip(AROUND, others, strict=True):
-                total += np.float32(weight) * unit[place]
-            lengths = np.linalg.norm(total, axis=1)
-            view.window[part] = np.where(lengths > 0, lengths, 1)
 
     def _ordered(self, view: View, count: int) -> View:
         """Return a view of so many entries, all of them sorted or in the tail."""

@@ -1,8 +1,8 @@
-"""One question to a matrix: the nearest entries, the nearest windows, and how near any other is.
+"""One question to a matrix: the nearest entries, and how near any other is.
 
-Only the entries whose signs fit best are looked at closely (`RESCORED`, `SHARE`), and the windows
-that these are part of. On 13,033 real messages the first one per cent by signs had 99 % of the ten
-nearest, two per cent 99.6 %. The filters come before that choice.
+Only the entries whose signs fit best are looked at closely (`RESCORED`, `SHARE`). On 13,033 real
+messages the first one per cent by signs had 99 % of the ten nearest, two per cent 99.6 %. The
+filters come before that choice.
 
 A cosine is the same wherever its vector lies in the matrix, to the last bit: the question is
 rounded to two digits of base 128, so that sums of products are whole numbers, which floats add
@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.embedding import DIMENSIONS, USER, roles
+from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.storage.ranking import highest, starts
-from recollect_server.storage.vectors.matrix import AROUND, Entries, Matrix, View
+from recollect_server.storage.vectors.matrix import Entries, Matrix, View
 from recollect_server.storage.vectors.rows import WORDS, sign_words
 from recollect_server.storage.vectors.whitening import Whitened
 
@@ -44,14 +44,11 @@ class Scores(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Nearness of conversations: cosines of their pieces, but for `window`. Arrays of shape [n]."""
+    """Nearness of conversations: cosines of their pieces. Arrays of shape [n]."""
 
     numbers: NDArray[np.int64]
     """The conversations, ascending."""
     best: Cosines
-    window: Cosines
-    best_of_users: Cosines
-    """nan: of none by a user."""
     mean: Cosines
     mean_vector: NDArray[np.float32]
     """The directions of the sums of all their pieces' unit vectors: [n, 384]."""
@@ -82,18 +79,14 @@ class Scan:
         self._matrix = matrix
         self._view = view = matrix.view()
         self._allowed = _allowed(view, matrix.sequence_bits, numbers, start, end)
-        self._cosines_by_entry = np.full(
-            view.count + 1, np.nan
-        )  # cosines, as far as they were worked out
-        self._cosines_by_entry[-1] = 0  # of an entry that is not there, -1
-        self._known_windows = np.full(view.count, np.nan)  # likewise those of windows
-        self._there = np.zeros(view.count + 1, np.bool_)  # used by `_each_once`, all False between
+        # cosines, as far as they were worked out
+        self._cosines_by_entry = np.full(view.count, np.nan)
         self._most = max(RESCORED, int(SHARE * view.count))
         count = int(np.count_nonzero(self._allowed))
         self._about = _about(view, question) if count > self._most else None
         if self._about is not None and count == view.count:
             # without a filter neither entries nor scores are copied
-            self._looked_at = _highest(self._about[:-1], self._most)
+            self._looked_at = _highest(self._about, self._most)
         else:
             entries = np.flatnonzero(self._allowed)
             self._looked_at = (
@@ -102,22 +95,11 @@ class Scan:
         self._whole = view.count <= self._most
         # one pass over all costs less than to look up what is missing, again and again
         if self._whole:
-            every = np.arange(view.count)
-            self._cosines_by_entry[:-1] = self._cosines_of(every)
-            self._known_windows[:] = self._sums(every, self._cosines_by_entry)
+            self._cosines_by_entry[:] = self._cosines_of(np.arange(view.count))
 
     def nearest(self, most: int) -> Scores:
         """Return the ids with the nearest vectors."""
         return self._first(self._looked_at, self._cosines(self._looked_at), most)
-
-    def nearest_windows(self, most: int) -> Scores:
-        """Return the ids with the nearest windows."""
-        entries = self._looked_at
-        if self._about is not None:
-            near = self._each_once(np.append(entries, self._view.around(entries)))
-            near = near[self._allowed[near]]
-            entries = _best(near, self._sums(near, self._about), self._most)
-        return self._first(entries, self._windows(entries), most)
 
     def nearest_of(self, start: int, end: int, most: int) -> Scores:
         """Return the nearest ids of those that were said in some time, `end` excluded."""
@@ -147,11 +129,6 @@ class Scan:
         """
         entries = np.sort(self._matrix.of(self._view, np.array([identity])))
         return (int(self._cosines(entries).argmax()), len(entries)) if len(entries) else (0, 1)
-
-    def windows_of(self, ids: NDArray[np.int64]) -> Scores:
-        """Return the nearness of the windows of these ids, which ascend."""
-        entries = self._matrix.of(self._view, ids)
-        return self._by_id(entries, self._windows(entries))
 
     def best_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cosines]:
         """Return the conversations, ascending, that have a vector, and the cosine of the best piece
@@ -202,12 +179,8 @@ class Scan:
         if not len(entries):
             none = np.zeros(0)
             vectors = np.zeros((0, DIMENSIONS), np.float32)
-            return Near(np.zeros(0, np.int64), none, none, none, none, vectors, none)
+            return Near(np.zeros(0, np.int64), none, none, vectors, none)
         cosines, first = self._cosines(entries), starts(owners)
-        users = np.where(roles(self._view.marks[entries]) == USER, cosines, -2)
-        windows, of_users = np.maximum.reduceat(
-            np.array([self._windows(entries), users]), first, axis=1
-        )
         averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
         question = self._question_whitened
         digits = self._digits[:, :0] if question is None else _digits(question.vector)
@@ -220,8 +193,6 @@ class Scan:
         return Near(
             owners[first],
             cosines[first],
-            windows,
-            np.where(of_users > -2, of_users, np.nan),
             averages,
             sums / lengths,
             np.maximum.reduceat(whitened, first),
@@ -234,15 +205,6 @@ class Scan:
         if self._about is not None:
             entries = _best(entries, self._about[entries], self._most)
         return self._first(entries, self._cosines(entries), most)
-
-    def _each_once(self, entries: Entries) -> Entries:
-        """Return the entries, ascending and without -1 for missing ones. Faster than
-        `np.unique`.
-        """
-        self._there[entries] = True
-        once = np.flatnonzero(self._there[:-1])
-        self._there[entries] = False
-        return once
 
     def _by_id(self, entries: Entries, scores: Cosines) -> Scores:
         """Return the highest score of each id, ascending by id."""
@@ -287,25 +249,6 @@ class Scan:
         cosines: Cosines = (high * _BASE + low) / (_BASE * _BASE) * self._view.scale[entries]
         return cosines
 
-    def _windows(self, entries: Entries) -> Cosines:
-        if not self._whole:
-            missing = entries[np.isnan(self._known_windows[entries])]
-            if len(missing):
-                self._cosines(self._each_once(np.append(missing, self._view.around(missing))))
-                self._known_windows[missing] = self._sums(missing, self._cosines_by_entry)
-        windows: Cosines = self._known_windows[entries]
-        return windows
-
-    def _sums(self, entries: Entries, cosines: NDArray[np.floating]) -> Cosines:
-        """Return the windows' cosines, from those of all entries, behind which stands that of an
-        entry that is not there.
-        """
-        total = cosines[entries].astype(np.float64)
-        for weight, near in zip(AROUND, self._view.around(entries), strict=True):
-            total += weight * cosines[near]
-        sums: Cosines = total / self._view.window[entries]
-        return sums
-
 
 def _digits(question: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return a question in two digits of base 128: shape [384, 2]."""
@@ -343,13 +286,11 @@ def _highest(scores: NDArray[np.floating], most: int) -> Entries:
 
 
 def _about(view: View, question: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return about the cosine of every entry, by the signs alone, and behind them 0, of an entry
-    that is not there.
-    """
+    """Return about the cosine of every entry, by the signs alone."""
     words = sign_words(question[None, :])[:, 0]
     different, counted = np.empty(_CHUNK, np.uint64), np.empty(_CHUNK, np.uint8)
     total = np.zeros(_CHUNK, np.uint16)
-    about = np.zeros(view.count + 1, np.float32)
+    about = np.zeros(view.count, np.float32)
     for start in range(0, view.count, _CHUNK):
         size = min(_CHUNK, view.count - start)
         total[:size] = 0

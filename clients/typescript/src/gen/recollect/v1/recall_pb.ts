@@ -85,7 +85,6 @@ export type LegScore = Message<"recollect.v1.LegScore"> & {
   /**
    * The retriever: `keyword_messages`, `keyword_conversations` (all words of a conversation, with
    * those of its title, topics and abbreviation), `vector_messages` (a message by its meaning),
-   * `vector_windows` (the message with two messages before and two after it),
    * `vector_abbreviations`. `SearchResponse.legs_run` names those that ran. `similar_words` is no
    * retriever: where people talk, it compares each word of the best messages with the question's.
    *
