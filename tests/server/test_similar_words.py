@@ -12,6 +12,7 @@ from recollect_server.services.recall.word_matches import COMPARED
 from tests.conftest import RunningServer, Start
 from tests.postgres import Postgres
 from tests.server.conftest import Connect, Service, user
+from tests.server.searching import marked
 from tests.waiting import until, until_embedded
 
 QUESTION = "Which doctor does Nora know?"
@@ -53,8 +54,13 @@ def test_a_message_with_words_like_those_of_the_question_scores_higher(
 ) -> None:
     talk = talk_of_people(service)
     until_embedded(service, server)
-    scores = compared(service.search(QUESTION, explain=True))
+    answer = service.search(QUESTION, explain=True)
+    scores = compared(answer)
     assert scores[talk, 2] > scores[talk, 4] > 0
+    # shown as words found by their letters are, and not what comes near to no rare word
+    marks = {it.sequence: marked(it.snippet) for it in answer.hits}
+    assert "physician" in marks[2]
+    assert "tired" not in marks[4]
 
 
 def test_with_both_models_for_english_words_are_compared_too(

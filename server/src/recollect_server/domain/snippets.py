@@ -7,7 +7,7 @@ a budget is spent.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from recollect_server.domain.conversation import opening_of
@@ -91,13 +91,14 @@ class Passages:
         lengths = map(len, self._beginnings)
         self._reads_all = sum(_EFFORT.get(length, 1) for length in lengths) > _MOST_EFFORT
 
-    def best(self, text: str) -> Passage | None:
-        """Return the passage with the most different words; None if no word was found.
+    def best(self, text: str, met: Sequence[Span] = ()) -> Passage | None:
+        """Return the passage with the most different words; None if no word was found. The words
+        that `met` some by their meaning, in order, count as well.
 
         Of a very long text the part that the budget allows is read. Raises CallerGone,
         DeadlineExceeded.
         """
-        most = len(self.stems) + len(self.prefixes)
+        most = len(self.stems) + len(self.prefixes) + len(met)
         language = ENGLISH if self.only_english else guess_language(normal_form(text))
         # how many words, the chunk's matches, which is the first one shown
         best: tuple[int, list[Match], int] | None = None
@@ -108,7 +109,8 @@ class Passages:
             # margins.
             start, end = max(0, first - LENGTH), min(len(text), last + 2 * LENGTH)
             part = text[start:end]
-            if not self._may_match(part, language):
+            others = [(*it, f"\0{it[0]}") for it in met if start <= it[0] and it[1] <= end]
+            if not others and not self._may_match(part, language):
                 continue
             if own <= 0:
                 if self._left <= 0:
@@ -119,6 +121,7 @@ class Passages:
                 (begin + start, stop + start, stem)
                 for begin, stop, stem in self._matches(part, language)
             ]
+            matches = _apart([*matches, *others]) if others else matches
             count, at = _densest(matches, first, last)
             if count > (best[0] if best else 0):
                 best = count, matches, at
@@ -157,13 +160,7 @@ class Passages:
                     length = len(pair) if pair in self.stems else 1
                     first = run.start() + index
                     matches.append((places[first], places[first + length], pair))
-        apart: list[Match] = []
-        for first, last, stem in sorted(matches):
-            if apart and first < apart[-1][1]:
-                apart[-1] = (apart[-1][0], max(last, apart[-1][1]), apart[-1][2])
-            else:
-                apart.append((first, last, stem))
-        return apart
+        return _apart(matches)
 
     def _likely(self, text: str) -> Iterator[Match]:
         """Yield the words of an ASCII text that begin as one that is searched for. Of the others no
@@ -216,6 +213,18 @@ def passage_at(text: str, position: int) -> str:
         start = space + 1
     shown = opening_of(plain(text[start:].lstrip()[: 8 * LENGTH]))
     return f"…{shown}" if shown else opening_of(plain(text))
+
+
+def _apart(matches: list[Match]) -> list[Match]:
+    """Return the matches in order, those that overlap as one."""
+    apart: list[Match] = []
+    for first, last, stem in sorted(matches):
+        if apart and first < apart[-1][1]:
+            first_before, last_before, before = apart[-1]
+            apart[-1] = (first_before, max(last, last_before), max(before, stem))
+        else:
+            apart.append((first, last, stem))
+    return apart
 
 
 def _chunks(length: int) -> Iterator[Span]:

@@ -312,8 +312,14 @@ class Embedder:
             states = answer[1][0, len(model.question_marks) : -1] if model.words else vector[:0]
         if model.words is None:
             return AskedWith(vector, None)
-        words = _words_of(model.tokenizer, text, len(states))
+        words = [text[first:last].lower() for first, last in _spans(model, text, len(states))]
         return AskedWith(vector, model.words.question(words, states))
+
+    def word_spans(self, text: str, count: int) -> list[tuple[int, int]]:
+        """Return where the word is that each of the first pieces of a text is of; (0, 0) of a sign.
+        Raises CannotEmbed.
+        """
+        return _spans(self._loaded(), text, count)
 
     def _run(
         self, model: _Model, ids: NDArray[np.int64], mask: NDArray[np.int64]
@@ -339,18 +345,16 @@ def _output(name: str) -> bytes:
     return of(_GRAPH, of(_OUTPUT, value))
 
 
-def _words_of(tokenizer: Any, text: str, count: int) -> list[str]:
-    """Return the word that each of the first pieces of a text is of, in small letters; empty of a
-    sign.
-    """
-    offsets = tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets[:count]
-    spans = [(it.start(), it.end(), it.group().lower()) for it in _WORD.finditer(text)]
-    words, at = [], 0
+def _spans(model: _Model, text: str, count: int) -> list[tuple[int, int]]:
+    """Return where the word is that each of the first pieces of a text is of; (0, 0) of a sign."""
+    offsets = model.tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets[:count]
+    words = [it.span() for it in _WORD.finditer(text)]
+    spans, at = [], 0
     for start, end in offsets:
-        while at < len(spans) and spans[at][1] <= start:
+        while at < len(words) and words[at][1] <= start:
             at += 1
-        words.append(spans[at][2] if at < len(spans) and spans[at][0] < end else "")
-    return words
+        spans.append(words[at] if at < len(words) and words[at][0] < end else (0, 0))
+    return spans
 
 
 def _return_freed_memory() -> None:

@@ -115,6 +115,7 @@ class AskedWords:
     question: QuestionWords
     store: VectorStore
     model: int
+    embedder: Embedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,7 @@ class Meaning:
             abbreviations = Scan(it.abbreviations, prepared.vector, within)
             store = self._store
             if prepared.words and self.compares_words(it.embedder) and it is copy and store:
-                words = AskedWords(prepared.words, store, it.model)
+                words = AskedWords(prepared.words, store, it.model, it.embedder)
             parts.append((messages, abbreviations, factor))
         if not parts:
             raise MeaningUnavailable(self._unasked)

@@ -9,8 +9,10 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
-from recollect_server.domain.snippets import LENGTH, Passages, passage_at, plain
+from recollect_server.domain.snippets import CHUNK, LENGTH, Passages, passage_at, plain
+from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.recall.meaning import Scans
+from recollect_server.services.recall.word_matches import met_words
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
 from recollect_server.storage.index.index import Index
@@ -24,14 +26,24 @@ class Showing:
     """Reads what one answer shows, and makes its snippets."""
 
     def __init__(
-        self, space: Space, index: Index, query: QueryTerms, scans: Scans | None, deadline: Deadline
+        self,
+        space: Space,
+        index: Index,
+        query: QueryTerms,
+        scans: Scans | None,
+        deadline: Deadline,
+        *,
+        compared: bool = False,
     ) -> None:
+        """Show words that met the question's by their meaning where such are `compared`."""
         terms = query.chosen
         self.unread: set[str] = set()
         """Conversations whose transcripts cannot be read now."""
         self._space = space
         self._index = index
         self._scans = scans
+        self._words = scans.words if scans and compared else None
+        self._rarities = query.rarities
         self._deadline = deadline
         stems, prefixes = (
             {term.stem for term in terms if term.prefix == prefix} for prefix in (False, True)
@@ -90,7 +102,10 @@ class Showing:
         """
         name = (conversation_id, message.sequence)
         if name not in self._shown:
-            self._shown[name] = self._snippet(message_id(number, message.sequence), message.content)
+            met = self._met(conversation_id, message)
+            self._shown[name] = self._snippet(
+                message_id(number, message.sequence), message.content, met
+            )
         return self._shown[name]
 
     def notes(self, conversation: Conversation) -> str:
@@ -103,8 +118,17 @@ class Showing:
                 return passage.rendered(text)
         return opening_of(plain(texts[0] or texts[1]))
 
-    def _snippet(self, identity: int, content: str) -> str:
-        if passage := self._passages.best(content):
+    def _met(self, conversation_id: str, message: Message) -> list[tuple[int, int]]:
+        """Return the words of a message that met those of the question by their meaning."""
+        text = text_of(message)
+        if self._words is None or len(text) > CHUNK:
+            return []
+        before = len(text) - len(message.content)
+        met = met_words(self._words, self._rarities, conversation_id, message.sequence, text)
+        return [(first - before, last - before) for first, last in met if first >= before]
+
+    def _snippet(self, identity: int, content: str, met: list[tuple[int, int]]) -> str:
+        if passage := self._passages.best(content, met):
             return passage.rendered(content)
         if self._scans is None or len(content) <= LENGTH:
             return opening_of(plain(content))

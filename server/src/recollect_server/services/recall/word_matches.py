@@ -18,6 +18,8 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect_server.domain.languages import STOP_WORDS
+from recollect_server.inference.embedder import CannotEmbed
 from recollect_server.inference.word_codes import WIDTH, QuestionWords
 from recollect_server.services.recall.candidates import best_first
 from recollect_server.services.recall.meaning import AskedWords
@@ -34,6 +36,9 @@ NEIGHBOUR = 0.7
 """Factor of a piece that stands in the message right before or behind."""
 PASSAGE, STEP = 32, 16
 """Word pieces of a passage, and of which the next one begins behind it."""
+MET = 0.5
+"""Cosine from which on a word of a message is shown as one that met a word of the question."""
+_UNSHOWN = STOP_WORDS | {""}
 _COMMON = 0.1  # weight of a piece whose word is in every message, beside its rarity
 _NOTHING = -0.2  # cosine of a piece to a message that has none
 _DIGITS = 9  # of a score: sums that were added up in another order are equal
@@ -77,6 +82,27 @@ def word_matches(
     nearest[beside[is_known & is_best]] = near[is_known & is_best]
     lacking[beside[is_best & ~is_known]] = True
     return Matches(nearest, lacking)
+
+
+def met_words(
+    words: AskedWords, rarities: Mapping[str, float], name: str, line: int, text: str
+) -> list[tuple[int, int]]:
+    """Return where the words of a message are that come nearest to the rare words of the question,
+    in order; none of a message without codes. `text` is the one that was embedded.
+    """
+    codes = b""
+    with suppress(VectorsUnavailable):
+        codes = words.store.codes_of(words.model, {name: [line]}).get((name, line), b"")
+    asked = [at for at, it in enumerate(words.question.words) if it in rarities]
+    if not codes or not asked:
+        return []
+    cosines = words.question.cosines(np.frombuffer(codes, np.uint8).reshape(-1, WIDTH))[:, asked]
+    with suppress(CannotEmbed):
+        spans = words.embedder.word_spans(text, len(cosines))
+        nearest = zip(cosines.argmax(axis=0).tolist(), cosines.max(axis=0).tolist(), strict=True)
+        met = {spans[at] for at, cosine in nearest if cosine >= MET and at < len(spans)}
+        return sorted(it for it in met if text[slice(*it)].lower() not in _UNSHOWN)
+    return []
 
 
 def weights(question: QuestionWords, rarities: Mapping[str, float]) -> Array:
