@@ -93,10 +93,10 @@ def met_words(
     codes = b""
     with suppress(VectorsUnavailable):
         codes = words.store.codes_of(words.model, {name: [line]}).get((name, line), b"")
-    asked = [at for at, it in enumerate(words.question.words) if it in rarities]
-    if not codes or not asked:
+    rare = [at for at, it in enumerate(words.question.words) if it in rarities]
+    if not codes or not rare:
         return []
-    cosines = words.question.cosines(np.frombuffer(codes, np.uint8).reshape(-1, WIDTH))[:, asked]
+    cosines = words.question.cosines(np.frombuffer(codes, np.uint8).reshape(-1, WIDTH))[:, rare]
     with suppress(CannotEmbed):
         spans = words.embedder.word_spans(text, len(cosines))
         nearest = zip(cosines.argmax(axis=0).tolist(), cosines.max(axis=0).tolist(), strict=True)

@@ -242,8 +242,8 @@ def choose_terms(
             frequency > _MAX_COMMON * total_messages and total_messages > 1000
         )
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
-    said = [it for it in chosen if not it.is_near]
-    weighed, rarities = _weighed(words, said, occurring, total_messages, is_whole)
+    as_written = [it for it in chosen if not it.is_near]
+    weighed, rarities = _weighed(words, as_written, occurring, total_messages, is_whole)
     weighed = replace(weighed, telling=weighed.telling + len({it.word for it in near}))
     return QueryTerms(chosen, weighed, rarities, only_english=not languages)
 
@@ -263,8 +263,8 @@ def _near_spellings(
             f" (SELECT 1 FROM {tables.occurrences} WHERE term = value)"
         )
         rows = connection.execute(query, (orjson.dumps([*stems]).decode(),)).fetchall()
-        found = [str(stem) for (stem,) in rows[:_MOST_NEAR]]
-        near += [Term(word, stem, stems[stem], is_near=True) for stem in found]
+        near_stems = [str(stem) for (stem,) in rows[:_MOST_NEAR]]
+        near += [Term(word, stem, stems[stem], is_near=True) for stem in near_stems]
     return near
 
 
