@@ -64,8 +64,8 @@ const (
 	ErrorReason_ERROR_REASON_STORAGE_UNAVAILABLE ErrorReason = 7
 	// DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is
 	// another one's: repeating the call does not help, and nothing was changed. If a part can be read
-	// it is answered, and `damaged_lines` counts the rest. Metadata: `conversation_id`; `name` of an
-	// external communication or a thread.
+	// it is answered, and `damaged_lines` counts the rest. An external communication or a thread has
+	// its `name` instead. Metadata: `conversation_id`.
 	ErrorReason_ERROR_REASON_DATA_DAMAGED ErrorReason = 8
 	// UNAVAILABLE. The index cannot answer. The transcripts are intact, and the next start rebuilds
 	// the index from them if it is damaged. RetryInfo gives the time to retry.
@@ -95,7 +95,7 @@ const (
 	// UNAUTHENTICATED. The call brought no token, or one that is wrong, has expired or was revoked. A
 	// stream ends with it when its token does.
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 17
-	// DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting
+	// DEADLINE_EXCEEDED. A search took longer than the server allows (setting
 	// `search_timeout`). A call that takes longer than its caller waits ends with gRPC's own
 	// DEADLINE_EXCEEDED, without a reason.
 	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 18

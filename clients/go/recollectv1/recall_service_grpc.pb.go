@@ -25,8 +25,9 @@ type RecallServiceClient interface {
 	FetchContext(ctx context.Context, in *FetchContextRequest, opts ...grpc.CallOption) (*FetchContextResponse, error)
 	// List conversations by time, for browsing.
 	Recent(ctx context.Context, in *RecentRequest, opts ...grpc.CallOption) (*RecentResponse, error)
-	// Return what an agent's model should see before it answers a message. Limited in time as Search
-	// is.
+	// Return what an agent's model should see before it answers a message. Recall is limited in time
+	// as Search is, and by most of the time that the caller has: if it takes longer, the context has
+	// none, and `degraded` names `cold`.
 	BuildContext(ctx context.Context, in *BuildContextRequest, opts ...grpc.CallOption) (*BuildContextResponse, error)
 	// List the moves of conversations between tiers, newest first.
 	ListTierTransitions(ctx context.Context, in *ListTierTransitionsRequest, opts ...grpc.CallOption) (*ListTierTransitionsResponse, error)
@@ -132,8 +133,9 @@ type RecallServiceServer interface {
 	FetchContext(context.Context, *FetchContextRequest) (*FetchContextResponse, error)
 	// List conversations by time, for browsing.
 	Recent(context.Context, *RecentRequest) (*RecentResponse, error)
-	// Return what an agent's model should see before it answers a message. Limited in time as Search
-	// is.
+	// Return what an agent's model should see before it answers a message. Recall is limited in time
+	// as Search is, and by most of the time that the caller has: if it takes longer, the context has
+	// none, and `degraded` names `cold`.
 	BuildContext(context.Context, *BuildContextRequest) (*BuildContextResponse, error)
 	// List the moves of conversations between tiers, newest first.
 	ListTierTransitions(context.Context, *ListTierTransitionsRequest) (*ListTierTransitionsResponse, error)

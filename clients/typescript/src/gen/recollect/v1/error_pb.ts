@@ -98,8 +98,8 @@ export enum ErrorReason {
   /**
    * DATA_LOSS. The conversation exists, and no line of its transcript can be read, or the file is
    * another one's: repeating the call does not help, and nothing was changed. If a part can be read
-   * it is answered, and `damaged_lines` counts the rest. Metadata: `conversation_id`; `name` of an
-   * external communication or a thread.
+   * it is answered, and `damaged_lines` counts the rest. An external communication or a thread has
+   * its `name` instead. Metadata: `conversation_id`.
    *
    * @generated from enum value: ERROR_REASON_DATA_DAMAGED = 8;
    */
@@ -179,7 +179,7 @@ export enum ErrorReason {
   UNAUTHENTICATED = 17,
 
   /**
-   * DEADLINE_EXCEEDED. A search or a context took longer than the server allows (setting
+   * DEADLINE_EXCEEDED. A search took longer than the server allows (setting
    * `search_timeout`). A call that takes longer than its caller waits ends with gRPC's own
    * DEADLINE_EXCEEDED, without a reason.
    *
