@@ -27,6 +27,7 @@ from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, ha
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, answers, delete_index, moment, user
+from tests.server.searching import marked
 from tests.server.test_redact import redact
 from tests.waiting import until, until_embedded
 
@@ -180,7 +181,7 @@ def test_of_a_long_message_without_the_words_the_part_nearest_in_meaning_is_show
         result.conversation_id: result.snippet
         for result in service.search("repairing instruments for an orchestra").results
     }
-    assert snippets[short].startswith("Thanks for the long call today.")
+    assert "violin" in marked(snippets[short])  # of a shorter one its nearest words say which
 
 
 def test_a_search_runs_the_model_once_whatever_it_shows(
@@ -204,7 +205,8 @@ def test_a_search_runs_the_model_once_whatever_it_shows(
 
     monkeypatch.setattr(Embedder, "_run", counted)
     hits = service.search("repairing some musical instruments").hits
-    assert [hit.snippet[3:9] for hit in hits] == ["Thanks"] * 5
+    assert len(hits) == 5
+    assert "violin" in marked(hits[0].snippet)
     assert ran == [1]
 
 
