@@ -403,7 +403,9 @@ def test_turns_on_different_days_are_two_sources() -> None:
     ("given_", "settled"),
     [
         (Budget(), Budget(1500, 2000, 900, 4400)),
-        (Budget(total=500), Budget(170, 227, 103, 500)),
+        (Budget(total=500), Budget(250, 50, 200, 500)),
+        (Budget(total=2000), Budget(400, 320, 1280, 2000)),
+        (Budget(total=4399), Budget(1499, 1999, 901, 4399)),
         (Budget(hot=100), Budget(100, 2000, 900, 4400)),
         (Budget(hot=100, total=50), Budget(50, 22, 11, 50)),
         (Budget(5000, 5000, 5000), Budget(5000, 5000, 5000, 15000)),

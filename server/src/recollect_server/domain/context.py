@@ -21,6 +21,10 @@ from recollect_server.domain.repetition import (
 from recollect_server.domain.time import DAY
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
+_SMALL, _SMALL_HOT, _SMALL_WARM = 2000, 400, 0.2
+"""A total up to which the newest turns have so many tokens, at most half, and earlier ones this
+share of the rest: where answers are long, recall needs what is left.
+"""
 MAX_DROPPED = 100
 """Messages that were left out and are named; of more the first ones, and the tier's note says how
 many there were.
@@ -50,15 +54,21 @@ class Budget:
 
     def settled(self, usual: "Budget | None" = None) -> "Budget":
         """Return the budget with every default filled in, of which `usual` has each. A total alone
-        is shared by their ratio; tiers alone add up to the total, at most.
+        is shared by their ratio, one smaller than ours more and more by that of a small one; tiers
+        alone add up to the total, at most.
         """
         usual = usual or USUAL_BUDGET
         defaults = (usual.hot, usual.warm, usual.cold)
         parts = (self.hot, self.warm, self.cold)
         most = usual.total or sum(defaults)
         total = self.total or (most if not any(parts) else max(most, sum(parts)))
-        shares = [total * part // sum(defaults) for part in defaults[:2]]
-        shares.append(total - sum(shares))
+        hot, warm = (total * part // sum(defaults) for part in defaults[:2])
+        if usual == USUAL_BUDGET and total < most and not any(parts):
+            small = max(0.0, (most - max(total, _SMALL)) / (most - _SMALL))
+            least = min(_SMALL_HOT, total // 2)
+            hot = round(hot + small * (least - hot))
+            warm = round(warm + small * (_SMALL_WARM * (total - least) - warm))
+        shares = (hot, warm, total - hot - warm)
         hot, warm, cold = (own or share for own, share in zip(parts, shares, strict=True))
         return Budget(min(hot, total), warm, cold, total, is_hot_set=self.hot > 0)
 

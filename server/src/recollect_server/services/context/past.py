@@ -44,8 +44,8 @@ _POOL = 1.1
 where a longer one does not.
 """
 _STRONG = 3
-"""Turns that rank first, and bring those behind them where the question is likely to be answered:
-what came of something is often said there.
+"""Turns that rank first, and bring those behind them where the question is likely to be answered,
+else the best one alone: what came of something is often said there.
 """
 _FOLLOWING = 2
 _SAME = 0.4
@@ -121,7 +121,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         )
     trust = BY_MEANING if candidates.scans else BY_WORDS
     granted = inquiry.rules.budget(best, inquiry.own_budget, inquiry.budget, trust)
-    strong = _STRONG if best > trust.doubtful else 0
+    strong = _STRONG if best > trust.doubtful else 1
     chosen = choose(candidates, ranked[:_RANKED], inquiry, granted, strong)
     turns = RecalledTurns(
         space,
