@@ -23,7 +23,9 @@ def test_the_second_conversation_remembers_the_first(server: RunningServer, clie
     assert (result.returncode, result.stderr) == (0, "")
     anchors_line, name, before, source, quote, *_, answer = result.stdout.splitlines()
     assert (anchors_line, name) == ("What is known about the user:", "- name: Alex")
-    assert before == "What was said before and may help:"
+    assert re.fullmatch(
+        r"What was said before and may help \(now it is 20[\d-]{8}T[\d:]{5}Z, \w+day\):", before
+    )
     assert re.fullmatch(r"\[1\] [\d-]{10}, conv-\w+, turn 1:", source)
     assert quote == "  user: The backup of the photo server runs every night at three."
     assert answer.startswith("(a model's answer to ")

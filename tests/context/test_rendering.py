@@ -252,7 +252,9 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
         Message(Role.ASSISTANT, "There are two.", timestamp=4, sequence=5, turn_number=1),
         anchors=[Anchor("name", "Alex", 0.95, 1)],
     )
-    about = '<context>\n<anchors>\n<anchor key="name" confidence="0.95">Alex</anchor>\n</anchors>\n</context>'
+    now = '<context now="1970-01-01T00:00Z, Thursday">'
+    known = '<anchors>\n<anchor key="name" confidence="0.95">Alex</anchor>\n</anchors>'
+    about = f"{now}\n{known}\n</context>"
     assert orjson.loads(FORMS[OPENAI].render(context, "And now?")) == [
         {"role": "system", "content": about},
         {"role": "user", "content": "Look."},
@@ -456,6 +458,28 @@ def test_a_display_name_stands_before_the_address_that_proves_who_speaks() -> No
     context = Context(Packed(Tier.HOT), Packed(Tier.WARM), cold, about=about)
     assert f"Hanan ({hanan}): Hi" in FORMS[RECALL].render(context, "")
     assert f'sender="Hanan ({hanan})"' in FORMS[XML].render(context, "")
+
+
+def test_each_form_says_when_something_was_said_and_what_now_is() -> None:
+    day = 86_400_000
+    messages = [
+        Message(Role.USER, text, timestamp=at * day // 3, sequence=at + 2, turn_number=at + 1)
+        for at, text in enumerate(("Hi", "Ho", "Ha", "Hu"))
+    ]
+    cold = Packed(Tier.COLD, 9_000, [Candidate(THERE, it, 0.5, "made up") for it in messages])
+    about = {THERE: About("", "web", 1, 2, "")}
+    context = Context(Packed(Tier.HOT), Packed(Tier.WARM), cold, about=about, now=2 * day)
+    xml = FORMS[XML].render(context, "")
+    assert '<context now="1970-01-03T00:00Z, Saturday">' in xml
+    assert 'role="user" date="1970-01-01">Ha<' in xml
+    assert 'role="user" date="1970-01-02">Hu<' in xml
+    lines = FORMS[RECALL].render(context, "").splitlines()
+    assert "(now it is 1970-01-03T00:00Z, Saturday)" in lines[0]
+    assert lines[-2:] == ["  1970-01-01, user: Ha", "  1970-01-02, user: Hu"]
+    own = replace(conversation(*messages), now=day)
+    assert [it["content"] for it in orjson.loads(FORMS[OPENAI].render(own, "And now?"))] == [
+        "[1970-01-01] Hi", "Ho", "Ha", "[1970-01-02] Hu", "And now?"
+    ]  # fmt: skip
 
 
 def test_senders_are_named_where_several_speak() -> None:

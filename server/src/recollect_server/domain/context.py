@@ -171,6 +171,12 @@ class Source:
         return min(times), max(times)
 
     @property
+    def spans_days(self) -> bool:
+        """Whether its messages are of more than one day: each has its own then."""
+        first, last = self.times
+        return bool(self.messages) and first // DAY != last // DAY
+
+    @property
     def score(self) -> float:
         """The score of the best message."""
         return max((it.score for it in self.messages), default=0.0)
@@ -308,6 +314,8 @@ class Context:
     """The conversation before this one, where this one is in its first turns: its abbreviation
     alone.
     """
+    now: int = 0
+    """When it was built, in milliseconds."""
     condensed: int = 0
     """Number of earlier messages that the summary stands for."""
     begins: int = 1

@@ -17,6 +17,7 @@ from recollect_server.domain.rendering.spoken import (
     NOT_SHOWN,
     Called,
     Step,
+    dated,
     left_out,
     said_by,
     steps,
@@ -58,7 +59,7 @@ class MessagesForm(XmlForm):
         rendered: list[RenderedMessage] = []
         if about := preface(context):
             rendered += self._preface(about)
-        for step in steps(context.own, context.begins):
+        for step in steps(context.own, context.begins, context.now):
             if not rendered and self.begins_with_user and step.role is not Role.USER:
                 rendered += self.messages_of(Step(Role.USER, _BEFORE))
             rendered += self.messages_of(step)
@@ -107,7 +108,10 @@ class MessagesForm(XmlForm):
         calls = tuple(
             Called(_ID, tool_name(call), call.arguments, "") for call in message.tool_calls
         )
-        return _tokens(self.messages_of(Step(message.role, said_by(message), calls))[:1])
+        text = said_by(message)
+        if text and message.role is Role.USER:
+            text = dated(text, message.timestamp)
+        return _tokens(self.messages_of(Step(message.role, text, calls))[:1])
 
     def _preface(self, about: str) -> list[RenderedMessage]:
         messages = self.messages_of(Step(Role.USER, about))

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from recollect_server.domain.context import pair_results
 from recollect_server.domain.message import Message, Role, ToolCall
@@ -66,13 +67,13 @@ class Step:
     calls: tuple[Called, ...] = ()
 
 
-def steps(messages: Sequence[Message], begins: int = 1) -> Iterator[Step]:
+def steps(messages: Sequence[Message], begins: int = 1, now: int = 0) -> Iterator[Step]:
     """Give the conversation in its order, each result with its call. What says nothing is left out.
 
     A call without a result has a text that says so in its place: the APIs take no call without a
     result, and a model that does not see the call makes it again. A result whose call is not shown
     has one that says so. Where turns are left out, from turn `begins` on, the user's side says how
-    many.
+    many; the first message of each day but that of `now` says which day.
     """
     several = several_speak(messages)
     results = {call: messages[at] for at, call in pair_results(messages).items()}
@@ -80,6 +81,7 @@ def steps(messages: Sequence[Message], begins: int = 1) -> Iterator[Step]:
     last_question = max((at for at, it in enumerate(messages) if it.role is Role.USER), default=-1)
     number = 0
     turn = begins - 1
+    day = day_text(now)
     for at, message in enumerate(messages):
         if (missing := message.turn_number - turn - 1) > 0:
             yield Step(Role.USER, left_out(missing))
@@ -107,14 +109,33 @@ def steps(messages: Sequence[Message], begins: int = 1) -> Iterator[Step]:
                 )
             )
         text = said_by(message) if several else text_of(message)
+        if text and message.role is Role.USER and day_text(message.timestamp) != day:
+            day = day_text(message.timestamp)
+            text = dated(text, message.timestamp)
         if text or calls:
             yield Step(message.role, text, tuple(calls))
 
 
 def days_text(times: tuple[int, int]) -> str:
     """Return the day, or the first and the last day, of two times."""
-    first, last = (to_text(time)[:10] for time in times)
+    first, last = map(day_text, times)
     return first if first == last else f"{first} to {last}"
+
+
+def day_text(time: int) -> str:
+    """Return the day of a time."""
+    return to_text(time)[:10]
+
+
+def now_text(now: int) -> str:
+    """Return what now is, to the minute, with the day of the week."""
+    weekday = datetime.fromtimestamp(now / 1000, UTC).strftime("%A")
+    return f"{to_text(now)[:16]}Z, {weekday}"
+
+
+def dated(text: str, time: int) -> str:
+    """Return a text behind the day on which it was said."""
+    return f"[{day_text(time)}] {text}"
 
 
 def turns_text(turns: tuple[int, int]) -> str:

@@ -147,6 +147,7 @@ class ContextBuilder:
             group=group,
             conversation_id=conversation_id,
             last=last,
+            now=weighing.now,
             condensed=self._own.condensed(task, head) if tiers.summary else 0,
             begins=head.conversation.compressed_through + 1 if head else 1,
             split=head.conversation.split if head else NO_SPLIT,
