@@ -1,4 +1,4 @@
-"""Contexts for one person who talks with an assistant: what was told is asked for again.
+"""Contexts for one person who talks with an assistant: what was said is asked for again.
 
 `python -m bench.assistant [--by words meaning] [--vectors FILE.npz] [--show]`
 
@@ -34,7 +34,7 @@ _TALK = Path(__file__).with_name("assistant.txt")
 _TURNS = 160
 _MINUTE = 60_000
 _BEGIN = 1_772_409_600_000  # 2 March 2026
-_EMPTY = "I don't know that. You have not told me."
+_EMPTY = "I don't know that. You have not said so."
 _REPLIES = ("Noted.", "I see. Tell me when there is news about it.", "Good to know, I'll keep it.")
 _STRANGERS = (
     "When did Caroline join the support group?", "What kind of guitar does Evan restore?",
@@ -90,7 +90,7 @@ class Talk:
 
     def tell(self, facts: Sequence[Sequence[str]], turns: int) -> None:
         """Append facts; what came of one is said two turns after it; small talk fills the rest."""
-        begun = self._told
+        before = self._turns
         for pair in (facts[at : at + 2] for at in range(0, len(facts), 2)):
             for first, *_ in pair:
                 self.say(first)
@@ -98,10 +98,10 @@ class Talk:
                 if second != "-":
                     self.say(second)
             self.chat(1)
-        self.chat(turns - (self._told - begun))
+        self.chat(turns - (self._turns - before))
 
     @property
-    def _told(self) -> int:
+    def _turns(self) -> int:
         return self.client.conversations.get(self.here).turn_count
 
     def elsewhere(self) -> None:
@@ -113,7 +113,7 @@ class Talk:
         self._settle()
         return whole(lambda: self.client.recall.build_context(self.here, question, format=form))
 
-    def found(self, question: str, gold: str) -> bool:
+    def finds(self, question: str, gold: str) -> bool:
         """Return whether the answer's turn is among the first ten messages of Search."""
         self._settle()
         texts = []
@@ -166,7 +166,7 @@ def measure(way: str, *, show: bool) -> list[Figure]:
         apart = [talk.build(question) for _, _, question, _ in facts]
         figure("facts, in a new one", sum(map(holds, apart, (it[3] for it in facts))), 40, goal=37)
         figure("tokens of recall for them", statistics.fmean(map(recall_of, apart)))
-        figure("found by Search among ten", sum(talk.found(it[2], it[3]) for it in facts), 40)
+        figure("found by Search among ten", sum(talk.finds(it[2], it[3]) for it in facts), 40)
         for kind, texts in (
             ("small talk", [it for several in SMALL_TALK.values() for it in several]),
             ("another's questions", list(_STRANGERS)),
@@ -182,8 +182,8 @@ def measure(way: str, *, show: bool) -> list[Figure]:
             for fact in facts:
                 talk.say(fact[2], _EMPTY)
         talk.elsewhere()
-        found = sum(holds(talk.build(it[2]), it[3]) for it in facts)
-        figure("facts, after three askings", found, 40, goal=26)
+        count = sum(holds(talk.build(it[2]), it[3]) for it in facts)
+        figure("facts, after three askings", count, 40, goal=26)
     with talking(way, small) as talk:
         for step in range(3):
             for correction in corrections:
@@ -200,13 +200,13 @@ def measure(way: str, *, show: bool) -> list[Figure]:
         for it in follow_ups:
             talk.say(it[0])
             talk.chat(6)
-        found = 0
+        count = 0
         for at, it in enumerate(follow_ups):
             talk.elsewhere()
             talk.say(it[1], it[2])
-            found += holds(talk.build(it[3]), it[4])
+            count += holds(talk.build(it[3]), it[4])
             shown(talk, it[3], at)
-        figure("follow-ups", found, 10, goal=9)
+        figure("follow-ups", count, 10, goal=9)
     return made
 
 

@@ -92,10 +92,10 @@ def test_that_a_question_was_asked_before_is_no_answer_to_it(service: Service) -
     question = "What is my blood type?"
     for _ in range(3):
         there = service.create().id
-        service.append(there, user(question), agent("I don't know that. You have not told me."))
-    told = service.create().id
-    service.append(told, user(question), agent("Your donor card said AB."))
-    service.append(told, user("Please, what is my blood type?"), agent("I don't know."))
+        service.append(there, user(question), agent("I don't know that. You have not said so."))
+    donor = service.create().id
+    service.append(donor, user(question), agent("Your donor card said AB."))
+    service.append(donor, user("Please, what is my blood type?"), agent("I don't know."))
     answer = built(service, service.create().id, f"{question} ", explain=True)
     recalled = ["My blood type is AB negative.", "Noted.", question, "Your donor card said AB."]
     assert sorted(said(answer.cold)) == sorted(recalled)

@@ -253,8 +253,8 @@ def test_a_whole_conversation_is_what_the_apis_expect() -> None:
         anchors=[Anchor("name", "Alex", 0.95, 1)],
     )
     now = '<context now="1970-01-01T00:00Z, Thursday">'
-    known = '<anchors>\n<anchor key="name" confidence="0.95">Alex</anchor>\n</anchors>'
-    about = f"{now}\n{known}\n</context>"
+    anchors = '<anchors>\n<anchor key="name" confidence="0.95">Alex</anchor>\n</anchors>'
+    about = f"{now}\n{anchors}\n</context>"
     assert orjson.loads(FORMS[OPENAI].render(context, "And now?")) == [
         {"role": "system", "content": about},
         {"role": "user", "content": "Look."},
