@@ -61,11 +61,11 @@ def test_the_budgets_of_a_call_that_gives_none_are_settings(
         answer = built(service, conversation, "turn", **given)
         return [allocation(answer, tier).budget for tier in (HOT, WARM, COLD)]
 
-    assert budgets() == [100, 160, 200]  # what a tier leaves, the next one has
-    assert budgets(total=400) == [200, 320, 400]
+    assert budgets() == [100, 200, 200]  # what a tier leaves, others have
+    assert budgets(total=400) == [200, 400, 400]
     with Client(server.target) as client:
         client.admin.set_setting("context_tokens", "150")
-    assert budgets() == [75, 120, 150]
+    assert budgets() == [75, 150, 150]
 
 
 def test_an_empty_conversation_has_an_empty_context(service: Service) -> None:
