@@ -15,9 +15,7 @@ from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log, ring
 from recollect_server.services.streaming.log import UpdateLog
-from recollect_server.services.streaming.shared import SharedLog
 from recollect_server.services.streaming.watching import NewUpdates
-from recollect_server.settings.values import FOLDER
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.transport import streams
 
@@ -139,8 +137,7 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
     one, stays = subscribe().ready(), subscribe().ready()
     one.drop()
     waits, go_on = threading.Event(), threading.Event()
-    kind: Any = UpdateLog if server.settings.store == FOLDER else SharedLog
-    advance = kind.advance
+    advance = UpdateLog.advance
 
     def late(log: Any) -> NewUpdates:
         waits.set()
@@ -148,7 +145,7 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
         new: NewUpdates = advance(log)
         return new
 
-    monkeypatch.setattr(kind, "advance", late)
+    monkeypatch.setattr(UpdateLog, "advance", late)
     first = service.create().id  # ends what was under way
     assert waits.wait()
     deleted, other = (
@@ -374,7 +371,7 @@ def test_the_log_is_pruned_now_and_then(
     service = record(server)
     cursor = service.turn(service.create().id, "One").cursor
     service.conversation_of("Two", "Three")
-    until(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0, (), ()).whole)
+    until(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0).whole)
     assert subscribe(server.target, cursor=cursor).ready().updates[0].reset
 
 

@@ -384,7 +384,7 @@ class OpenSpace:
         encode_update = partial(encode_communication_update, seal)
         communication_updates = (
             SharedCommunications(communications, space.order, encode_update)
-            if space.order
+            if space.is_shared
             else LiveCommunications(communications, encode_update)
         )
         self._watched = updates, communication_updates

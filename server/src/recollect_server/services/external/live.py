@@ -26,7 +26,6 @@ from recollect_server.services.external.panel import (
 )
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import CommunicationChanged
-from recollect_server.services.streaming.log import Position
 from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
 from recollect_server.storage.index.external import ExternalChanges
 from recollect_server.storage.index.external_rows import ExternalRow, ExternalUpdate
@@ -53,7 +52,7 @@ class LiveCommunications:
         self._delivered = 0  # how many of them `advance` returned
         self._epoch = store.space.index.log.epoch
         # the last one
-        self._answered: tuple[tuple[Position, int, int], tuple[Batch, Position]] | None = None
+        self._answered: tuple[tuple[Mark, int, int], tuple[Batch, Mark]] | None = None
         store.space.subscribe(CommunicationChanged, lambda _: self._note())
 
     def subscribe(self, cursor: str) -> CommunicationWatcher:
@@ -93,7 +92,7 @@ class LiveCommunications:
         if self.store.space.index.log.epoch != self._epoch and self._signal is not None:
             self._signal()
 
-    def behind(self, position: Position, most: int) -> tuple[Batch, Position]:
+    def behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
         """Return the oldest updates behind a position, and the position behind them.
 
         Raises Renewed, IndexUnavailable, StorageUnavailable.
@@ -109,25 +108,27 @@ class LiveCommunications:
             )  # what was changed before this is in the index
             if self._answered and self._answered[0] == question:
                 return self._answered[1]
-        changes = index.external.changes(position.cursor, min(most, _PART), _PART_BYTES)
+        changes = index.external.changes(position.key.transaction, min(most, _PART), _PART_BYTES)
         if not changes.whole:
             raise Renewed
         updates = [self.encode(self._update(index, row, changes)) for row in changes.rows]
         answer = (
             Batch(updates),
-            Position(index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last),
+            Mark.numbered(
+                index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last
+            ),
         )
         with self._guard:
             self._answered = question, answer
         return answer
 
-    def snapshot(self, *, reset: bool) -> tuple[bytes, Position]:
+    def snapshot(self, *, reset: bool) -> tuple[bytes, Mark]:
         """Return the newest communications, and the position in the log that they belong to. Raises
         IndexUnavailable.
         """
         index = self.store.space.index
         last, communications = index.external.newest(LISTED)
-        position = Position(index.log.epoch, last)
+        position = Mark.numbered(index.log.epoch, last)
         now = self.store.space.clock()
         return self.encode(
             CommunicationUpdate(
@@ -135,18 +136,18 @@ class LiveCommunications:
             )
         ), position
 
-    def position_of(self, cursor: str) -> Position | None:
+    def position_of(self, cursor: str) -> Mark | None:
         """Return the position that a cursor names; None if this log does not have it. Raises
         InvalidField, IndexUnavailable.
         """
         text = cursor.removeprefix(OURS) if cursor.startswith(OURS) else ""
-        position = Position.of(text)
-        if position is None and Mark.of(text) is None:
+        position = Mark.of(text)
+        if position is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
         index = self.store.space.index
-        if position is None or position.epoch != index.log.epoch:
+        if position.epoch != index.log.epoch:
             return None
-        if position.cursor > index.external.newest(0)[0]:
+        if position.key.transaction > index.external.newest(0)[0]:
             return None
         return position
 
@@ -171,5 +172,8 @@ class LiveCommunications:
         ):
             kind = Escalated(escalation)
         return CommunicationUpdate(
-            cursor_text(Position(index.log.epoch, row.cursor)), communication.id, row.time, kind
+            cursor_text(Mark.numbered(index.log.epoch, row.cursor)),
+            communication.id,
+            row.time,
+            kind,
         )

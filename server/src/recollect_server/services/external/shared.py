@@ -1,6 +1,6 @@
 """Updates for panels of external communications whose store several processes share.
 
-As `services.streaming.shared` for conversations: the changes are read in the order that all
+As `services.streaming.log` for conversations: the changes are read in the order that all
 processes agree on, and what came with each from the lines that it wrote. They are few, so every
 watcher reads them by its position, and the last answer is kept for those who ask the same.
 """
@@ -34,7 +34,6 @@ from recollect_server.services.external.panel import (
     cursor_text,
 )
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.streaming.log import Position
 from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
 from recollect_server.storage.index.external_rows import update_of
@@ -98,7 +97,9 @@ class SharedCommunications:
         """
         with self._begins:
             if self._following is None:
-                following = self._order.follow(Kind.COMMUNICATION, self._take, self._lost)
+                following = self._order.follow(
+                    Kind.COMMUNICATION, self._take, self._lost, lambda: None
+                )
                 with self._guard:
                     self._following, self._horizon = following, 0
                 following.start()
@@ -202,7 +203,7 @@ class SharedCommunications:
 
     def _missed(self, position: Mark, horizon: int, most: int) -> tuple[Batch, Mark]:
         """Read the oldest updates of transactions that had not ended when a cursor was given out,
-        and have now (see `SharedLog`).
+        and have now (see `UpdateLog`).
         """
         ended = position.ended(horizon)
         if not ended:
@@ -300,9 +301,9 @@ class SharedCommunications:
         """
         text = cursor.removeprefix(OURS) if cursor.startswith(OURS) else ""
         mark = Mark.of(text)
-        if mark is None and Position.of(text) is None:
+        if mark is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
-        if mark is None or not self._order.reaches(mark):
+        if not self._order.reaches(mark):
             return None
         end = self._order.now().key.transaction
         until = time.monotonic() + _LONGEST_WAIT

@@ -26,6 +26,7 @@ from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
+    CursorsLost,
     IndexReplaced,
     Reloaded,
     Subscribers,
@@ -42,6 +43,7 @@ from recollect_server.services.space.upkeep import Upkeep
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.order import IndexOrder
 from recollect_server.storage.logs.lines import Line, Place, contents_of
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import (
@@ -133,6 +135,9 @@ class Space:
         self.subscribe(Reloaded, lambda event: self.requests.forget(event.conversation_id))
         self.subscribe(CaughtUp, self._index_changed)
         self.subscribe(IndexReplaced, self._index_changed)
+        self._index_order = IndexOrder(index, store.read)
+        self.subscribe(IndexReplaced, lambda event: self._index_order.replace(event.index))
+        self.subscribe(CursorsLost, lambda _: self._index_order.renew())
 
     @property
     def index(self) -> Index:
@@ -140,9 +145,9 @@ class Space:
         return self._projection.index
 
     @property
-    def order(self) -> Order | None:
-        """Return the order of changes that all processes agree on; None if there is one process."""
-        return self._store.order
+    def order(self) -> Order:
+        """Return the order of its changes: that of the store where processes share it."""
+        return self._store.order or self._index_order
 
     # Locks and events ---------------------------------------------------------------------------
 
@@ -295,9 +300,9 @@ class Space:
         """Return the position of what a request wrote in the live updates; empty if it is not known
         any more. Raises StorageUnavailable.
         """
-        if (order := self.order) is None:
+        if not self.is_shared:
             return self.index.log.cursor_text(request.cursor)
-        return str(order.of_line(request.conversation_id, request.last_sequence) or "")
+        return str(self.order.of_line(request.conversation_id, request.last_sequence) or "")
 
     # Writing ------------------------------------------------------------------------------------
 

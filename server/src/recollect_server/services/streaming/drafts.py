@@ -100,9 +100,10 @@ class Drafts:
         self.version = 0
         """Grows with every change."""
 
-    def any(self) -> bool:
-        """Return whether there is a draft."""
-        return bool(self._drafts)
+    def about(self) -> set[tuple[str, str]]:
+        """Return the conversation and the channel of each draft."""
+        with self._guard:
+            return {(key[0], draft.channel) for key, draft in self._drafts.items()}
 
     def publish(
         self,

@@ -8,10 +8,9 @@ from recollect_server.domain.live import Live
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.log import UpdateLog
-from recollect_server.services.streaming.shared import SharedLog
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.streaming.subscription import Subscription
-from recollect_server.services.streaming.watching import Encode, Interest, Log, NewUpdates
+from recollect_server.services.streaming.watching import Encode, Interest, NewUpdates
 from recollect_server.services.working_context import Limits
 from recollect_server.storage.logs.order import Part
 
@@ -35,12 +34,7 @@ class LiveUpdates:
         """
         self._space = space
         self._drafts = Drafts(space.clock, timeout=draft_timeout, max_length=max_draft)
-        order = space.order
-        self._log: Log = (
-            SharedLog(space, order, self._drafts, encode)
-            if order
-            else UpdateLog(space, self._drafts, encode)
-        )
+        self._log = UpdateLog(space, space.order, self._drafts, encode)
         self._snapshots = Snapshots(self._log, limits)
 
     def subscribe(

@@ -1,25 +1,29 @@
-"""Update log that watchers read: the newest updates in memory, encoded once for all, and before
-them the index's log.
+"""Update log of a space: its changes in their order (`storage.logs.order`), the newest of them in
+memory, encoded once for all who watch.
 
-The index passes on its changes in its writer's thread, after they are committed, in the order of
-their cursors. Here they only wait in an inbox; `advance` makes updates of them. So no watcher
-receives a change before it is in the index, and a change that a watcher received is found behind
-every earlier cursor.
+Where several processes share a store, the index of each takes in what is committed as soon as it
+sees it, so its numbers are in an order that no other process has. Streams read the changes of the
+order below its horizon, where nothing can come in between any more, and the lines that these wrote.
+No watcher receives a change before that, and a change that a watcher received is found behind every
+earlier cursor.
 """
 
-import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.update import Deleted, Redacted, Update, Updated
-from recollect_server.services.space.events import CursorsLost, IndexReplaced, Suspended
+from recollect_server.services.space import events
+from recollect_server.services.space.events import Appended, Suspended
 from recollect_server.services.space.space import Space
-from recollect_server.services.streaming.drafts import Drafts
-from recollect_server.services.streaming.reading import Placed, placed_updates, read
+from recollect_server.services.streaming.drafts import Drafts, Growth
+from recollect_server.services.streaming.reading import kind_of
+from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.ring import Entry, Ring
 from recollect_server.services.streaming.watching import (
     About,
@@ -29,31 +33,42 @@ from recollect_server.services.streaming.watching import (
     NewUpdates,
     Renewed,
 )
-from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.columns import UpdateRow
+from recollect_server.storage.index.incoming import updates_of
 from recollect_server.storage.index.log import Newest
-from recollect_server.storage.logs.order import Mark, Part
+from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.order import (
+    Following,
+    Key,
+    Mark,
+    Order,
+    OrderedChange,
+    OrderedChanges,
+    Part,
+)
 
-_POSITION = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
-_PART = 500  # changes read from the index at once
-_PART_BYTES = 4 << 20  # of their messages: a watcher that missed much gets a part at a time
-_LONGEST_REST = 1.0  # seconds: the caller of `advance` rests less between two calls
+_PART = 500  # changes read from the store at once
+_PART_BYTES = 4 << 20  # of their lines
+_LONGEST_WAIT = 1.0  # seconds that a subscriber which comes back waits for the horizon
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A place in the log of one index."""
+class Placed:
+    """An update with its place in the order, and what filters ask for."""
 
-    epoch: str
-    cursor: int
+    mark: Mark
+    channel: str
+    update: Update
 
-    def __str__(self) -> str:
-        return f"{self.epoch}-{self.cursor}"
 
-    @classmethod
-    def of(cls, text: str) -> "Position | None":
-        """Return the position that a text names in the form of `str`; None if it names none."""
-        match = _POSITION.fullmatch(text)
-        return cls(match[1], int(match[2])) if match else None
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """Updates that wait for `advance`, up to a mark."""
+
+    placed: list[Placed]
+    entries: list[Entry]
+    latest: Mark
+    horizon: int
 
 
 class UpdateLog:
@@ -61,50 +76,121 @@ class UpdateLog:
     calls.
     """
 
-    def __init__(self, space: Space, drafts: Drafts, encode: Encode) -> None:
+    def __init__(self, space: Space, order: Order, drafts: Drafts, encode: Encode) -> None:
         self.space = space
         self.encode = encode
         self.drafts = drafts
-        guard = threading.RLock()  # guards everything below; nothing slow happens under it
-        self._guard = guard
-        self._signal: Callable[[], None] = _ignore
-        self._grown = threading.Condition(guard)  # what `settle` waits for
-        self._inbox: deque[tuple[int, object]] = deque()
-        self._touched: set[About] = set()  # drafts that grew or ended
-        self._renewed = False
         self.resets = 0
-        """Number of times that every watcher had to begin again with the same index."""
+        """Number of times that every watcher had to begin again."""
+        self._order = order
+        self._makes = threading.Lock()  # guards `_states`; held while lines are read
+        self._states: Replaying[Conversation] = Replaying(
+            space, space.transcripts.folded, self._indexed
+        )
+        self._begins = threading.Lock()  # held while the following begins or ends
+        self._guard = threading.RLock()  # guards everything below; nothing slow happens under it
+        self._grown = threading.Condition(self._guard)  # what `_settle` waits for
+        self._signal: Callable[[], None] = _ignore
+        self._following: Following | None = None
         self._watchers = 0
-        # the last one
-        self._answered: (
-            tuple[tuple[Position, Interest, int, int], tuple[Batch, Position]] | None
-        ) = None
-        self._waiting = False  # whether the caller of `advance` waits for a signal
-        self._ring: Ring[int] = Ring(0)
-        self._attach(space.index)
-        space.subscribe(IndexReplaced, lambda event: self._attach(event.index))
-        space.subscribe(CursorsLost, lambda _: self._reset())
+        self._inbox: deque[_Incoming] = deque()
+        self._touched: set[About] = set()  # drafts that grew or ended
+        self._shown: set[About] = set()  # those that may be shown now
+        self._waiting: dict[About, int] = {}  # grown ones, until the horizon reaches this
+        self._is_awaited = False  # whether the caller of `advance` waits for a signal
+        self._is_collecting = False  # whether it will see what comes, without a signal
+        self._answered: tuple[tuple[Mark, Interest, int, Mark], tuple[Batch, Mark]] | None = None
+        """The last answer from memory: many ask for the same in turn."""
+        self._renewed = False
+        self._timeline = 0
+        self._latest = Mark("", 0, Key(), 0)
+        self._horizon = 0  # everything below it can be read here
+        self._reached = 0  # and below this, once `advance` was called
+        self._ring: Ring = Ring(Key())
         space.subscribe(Suspended, lambda _: self._shrink())
+        space.subscribe(Appended, self._appended)
+        space.subscribe(events.Deleted, self._deleted)
+
+    # Watchers -------------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Count one watcher more. Call `unwatch` once at its end."""
-        with self._guard:
-            self._watchers += 1
-            self._hurry()
+        """Count one watcher more, and follow the changes from the first one on. Raises
+        StorageUnavailable.
+        """
+        with self._begins:
+            if self._following is None:
+                self._follow()
+            with self._guard:
+                self._watchers += 1
+                self._await()
 
     def unwatch(self) -> None:
-        """Count one watcher less."""
+        """Count one watcher less. It waits for nothing: the end of a call calls it."""
         with self._guard:
             self._watchers -= 1
-            self._hurry()
+            self._await()
+
+    def tick(self) -> None:
+        """Follow nothing if nobody watches."""
+        if self._following is not None and not self._watchers:
+            self._rest()
+
+    def _follow(self) -> None:
+        following = self._order.follow(Kind.CONVERSATION, self._take, self._lost, self._ready)
+        with self._guard:
+            self._following = following
+            self._inbox.clear()
+            self._waiting.clear()
+            self._latest = following.mark
+            self._timeline = following.mark.timeline
+            self._horizon = self._reached = 0
+            self._ring.clear(self._latest.key)
+            self._waiting = dict.fromkeys(self.drafts.about(), 0)
+        if self._order.keeps_drafts:
+            parts, ceiling = self._order.parts()
+            self.drafts.retain({(part.conversation_id, part.draft_id) for part in parts})
+            self._add(parts, ceiling)
+        following.start()
+
+    def _rest(self) -> None:
+        with self._begins:
+            if self._watchers or self._following is None:
+                return
+            following, self._following = self._following, None
+            following.close()
+            with self._makes:
+                self._states.clear()
+            with self._guard:
+                self._inbox.clear()
+                self._ring.clear(self._latest.key)
+
+    # Drafts ---------------------------------------------------------------------------------------
 
     def publish(self, part: Part) -> None:
-        """Add a part to a draft. Raises InvalidField."""
-        name, draft_id, channel, offset, text, done = part
-        self.drafts.publish(name, channel, draft_id, offset, text, done=done)
+        """Add a part to a draft, here and on the other processes. Raises InvalidField,
+        StorageUnavailable.
+        """
+        try:
+            growth = self._grown_by(part)
+        except InvalidField:
+            # It may have begun on another process.
+            parts, ceiling = self._order.parts(part.conversation_id, part.draft_id)
+            if not parts:
+                raise
+            self._add(parts, ceiling)
+            growth = self._grown_by(part)
+        if growth is not Growth.NONE:
+            ceiling = self._order.publish(
+                part,
+                lambda: self.drafts.text_of(part.conversation_id, part.draft_id),
+                begins=growth is Growth.BEGAN,
+            )
+            self._wait(part, ceiling)
 
     def expired(self, conversation_id: str, draft_id: str) -> None:
-        """Do nothing: the drafts were here alone."""
+        """Let the other processes have no more of a draft, which did not grow for too long."""
+        if self._following is not None:  # else it may have grown on another one
+            self._end(conversation_id, draft_id)
 
     def touch(self, about: About) -> None:
         """Note that a draft of this conversation grew or ended."""
@@ -112,10 +198,53 @@ class UpdateLog:
             self._touched.add(about)
             self._signal()
 
+    def _grown_by(self, part: Part) -> Growth:
+        name, draft_id, channel, offset, text, done = part
+        return self.drafts.publish(name, channel, draft_id, offset, text, done=done)
+
+    def _add(self, parts: Sequence[Part], ceiling: int) -> None:
+        """Add parts that other processes published. One that came twice changes nothing."""
+        for part in parts:
+            with suppress(InvalidField):  # its messages are stored, or its beginning is gone
+                self._grown_by(part)
+                self._wait(part, ceiling)
+
+    def _wait(self, part: Part, ceiling: int) -> None:
+        """Show a draft once everything that was written before it is delivered."""
+        about = (part.conversation_id, part.channel)
+        with self._guard:
+            self._waiting[about] = max(ceiling, self._waiting.get(about, 0))
+            self._release(self._reached)
+        self._order.hurry()
+
+    def _release(self, horizon: int) -> None:
+        for about in [it for it, ceiling in self._waiting.items() if ceiling <= horizon]:
+            del self._waiting[about]
+            self._shown.add(about)
+            self._touched.add(about)
+
+    def _appended(self, event: Appended) -> None:
+        """Remove the drafts that an append here completes. Streams learn it from its update."""
+        for line in event.lines:
+            if line.entry is not None and (draft_id := line.entry.stamp.draft_id):
+                self._end(event.conversation_id, draft_id)
+                if self._following is None:
+                    self.drafts.land(event.conversation_id, draft_id)
+                else:
+                    self.drafts.complete(event.conversation_id, draft_id)
+                break
+
+    def _deleted(self, event: events.Deleted) -> None:
+        if self._following is None:
+            self.drafts.forget(event.conversation_id)
+        self._end(event.conversation_id)
+
+    def _end(self, conversation_id: str, draft_id: str = "") -> None:
+        with suppress(StorageUnavailable):  # it is not given after an hour
+            self._order.end(conversation_id, draft_id)
+
     def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal` when `advance` has something to do, and now if it has. It must return at
-        once.
-        """
+        """Call `signal` when `advance` has something to do, and now if it has."""
         with self._guard:
             self._signal = signal
         signal()
@@ -123,190 +252,276 @@ class UpdateLog:
     def expect(self) -> None:
         """Note that the caller of `advance` waits for the next signal from now on."""
         with self._guard:
-            self._waiting = True
-            self._hurry()
+            self._is_awaited = True
+            self._await()
             if self._inbox or self._touched or self._renewed:
                 self._signal()
 
-    def settle(self) -> None:
-        """Wait until every acknowledged change is behind a position of this log. Raises
-        IndexUnavailable.
-        """
-        index = self._index
-        end = index.log.last_cursor()
+    def _await(self) -> None:
+        if self._following is not None:
+            self._following.await_next(awaited=self._is_awaited and self._watchers > 0)
+
+    def _ready(self) -> None:
+        """Have the caller of `advance` collect what came."""
         with self._guard:
-            self._grown.wait_for(
-                lambda: self._ring.latest >= end or self._index is not index, _LONGEST_REST
-            )
-
-    def tick(self) -> None:
-        """Do nothing: the index follows itself."""
-
-    def advance(self) -> NewUpdates:
-        """Make updates of the changes that came, and return a summary of them."""
-        with self._guard:
-            self._waiting = False
-            self._hurry()
-            epoch, taken = self._index.log.epoch, list(self._inbox)
-            self._inbox.clear()
-            everyone, self._renewed = self._renewed, False
-            about, self._touched = self._touched, set()
-        entries: list[Entry[int]] = []
-        deleted: dict[str, int] = {}
-        redacted = False
-        for cursor, notice in taken:
-            for placed in placed_updates(epoch, cursor, notice):
-                entries.append(self._entry(placed))
-                end_drafts(self.drafts, placed.update)
-                if isinstance(placed.update.kind, Deleted):
-                    deleted[placed.update.conversation_id] = placed.cursor
-                redacted = redacted or isinstance(placed.update.kind, Redacted)
-        with self._guard:
-            if epoch == self._index.log.epoch:
-                self._extend(entries, deleted)
-                if redacted:
-                    # The ring may have the text. Watchers that are behind read the transcript.
-                    self._shrink()
-        if about:
-            self.drafts.show({conversation_id for conversation_id, _ in about})
-        about.update(entry.about for entry in entries)
-        return NewUpdates(about, len(entries), everyone)
-
-    def behind(self, position: Position, interest: Interest, most: int) -> tuple[Batch, Position]:
-        """Return the oldest wanted updates behind a position, and the position behind all that were
-        examined.
-
-        The last answer is cached, because many streams ask for the same in turn. Raises Renewed if
-        the log does not reach back to the position; IndexUnavailable, StorageUnavailable.
-        """
-        with self._guard:
-            if position.epoch != self._index.log.epoch:
-                raise Renewed
-            index = self._index
-            if position.cursor >= self._ring.latest:
-                return Batch([]), position
-            question = (position, interest, most, self._ring.latest)
-            if self._answered and self._answered[0] == question:
-                return self._answered[1]
-            newest = self._ring.run(position.cursor, most)
-        if newest is None:
-            return self._older(index, position, interest, min(most, _PART))
-        run, last = newest
-        batch = Batch([entry.data for entry in run if interest.wants(entry.about)])
-        answer = batch, Position(position.epoch, last)
-        with self._guard:
-            if question[-1] == self._ring.latest:  # else it may hold what was deleted since
-                self._answered = question, answer
-        return answer
-
-    def _older(
-        self, index: Index, position: Position, interest: Interest, most: int
-    ) -> tuple[Batch, Position]:
-        changes = index.log.changes(
-            position.cursor, most, interest.conversation_ids, interest.channels, _PART_BYTES
-        )
-        if not changes.whole:
-            raise Renewed
-        placed = read(index.log.epoch, self.space.lines, changes)
-        entries = [entry for entry in map(self._entry, placed) if interest.wants(entry.about)]
-        last = changes.rows[-1].cursor if changes.more else changes.last
-        return Batch([entry.data for entry in entries]), Position(position.epoch, last)
-
-    def _entry(self, placed: Placed) -> Entry[int]:
-        return Entry(
-            placed.cursor,
-            (placed.update.conversation_id, placed.channel),
-            self.encode(placed.update),
-        )
-
-    def _extend(self, entries: list[Entry[int]], deleted: dict[str, int]) -> None:
-        """Append new entries (see `Ring.extend`)."""
-        new = [entry for entry in entries if entry.cursor > self._ring.latest]
-        if not new:
-            return
-        self._ring.extend(new, deleted, new[-1].cursor)
-        self._grown.notify_all()
-        if deleted:
-            self._answered = None
-
-    # The index ------------------------------------------------------------------------------------
-
-    def _attach(self, index: Index) -> None:
-        """Attach another index, while nothing is written."""
-        latest = index.log.last_cursor()
-        with self._guard:
-            self._index = index
-            self._inbox.clear()
-            self._ring.clear(latest)
-            self._answered = None
-            self._renewed = True
-            self._hurry()
             self._signal()
-            self._grown.notify_all()
-        index.log.listen(partial(self._receive, index))
 
-    def _reset(self) -> None:
-        """Report that acknowledged cursors will never be delivered: their streams start again."""
+    # What comes -----------------------------------------------------------------------------------
+
+    def _take(self, changes: OrderedChanges) -> None:
+        """Make updates of the next changes, in the thread of the store. Raises
+        StorageUnavailable.
+        """
+        following = self._following
+        if following is None:
+            return
+        if following.mark.timeline != self._timeline:
+            # A copy of the store took over. The states may be of the index, which may have more.
+            self.space.follow()
+            with self._makes:
+                self._states.clear()
+            self._timeline = following.mark.timeline
+        with self._makes:
+            placed, mark = self._updates(following.mark, changes.rows)
+        entries = [self._entry(it) for it in placed]
+        self._add(changes.parts, changes.ceiling)
+        with self._guard:
+            self._inbox.append(_Incoming(placed, entries, mark, changes.complete_before))
+            self._reached = changes.complete_before
+            self._release(changes.complete_before)
+            if not self._is_collecting:
+                self._signal()
+
+    def _lost(self) -> None:
+        """Begin again: a copy of the store lacks some delivered changes, or there is another
+        index.
+        """
+        with self._makes:
+            self._states.clear()
         with self._guard:
             self.resets += 1
             self._renewed = True
+            self._inbox.clear()
+            if self._following is not None:
+                self._latest = self._following.mark
+            self._ring.clear(self._latest.key)
+            self._answered = None
+            self._grown.notify_all()
             self._signal()
 
-    def _hurry(self) -> None:
-        """Let the index know whether a watcher waits for changes. If none does, it takes in more
-        at a time, at a lower cost per change.
-        """
-        self._index.log.set_watched(self._waiting and self._watchers > 0)
-
-    def _receive(self, index: Index, notices: Sequence[tuple[int, object]]) -> None:
+    def advance(self) -> NewUpdates:
+        """Make the updates that came readable, and return a summary of them."""
         with self._guard:
-            if index is not self._index:
-                return
-            if self._watchers or self._inbox or self.drafts.any():
-                self._inbox += notices
-                self._signal()
-                return
-            # Without watchers nothing is kept: a new one reads the index's log.
-            cursor, last = notices[-1]
-            self._shrink(cursor + len(getattr(last, "updates", (last,))))
-
-    def _shrink(self, latest: int | None = None) -> None:
-        """Keep no updates in memory: they are read from the index's log again."""
+            self._is_awaited, self._is_collecting = False, True
+            self._await()
+            following = self._following
+        if following is not None:
+            following.collect()
         with self._guard:
-            self._ring.clear(self._ring.latest if latest is None else latest)
+            self._is_collecting = False
+            taken = list(self._inbox)
+            self._inbox.clear()
+            everyone, self._renewed = self._renewed, False
+            about, self._touched = self._touched, set()
+            shown, self._shown = self._shown, set()
+            count = 0
+            for incoming in taken:
+                count += len(incoming.entries)
+                about.update(entry.about for entry in incoming.entries)
+                for it in incoming.placed:
+                    end_drafts(self.drafts, it.update)
+                deleted = {
+                    it.update.conversation_id: it.mark.key
+                    for it in incoming.placed
+                    if isinstance(it.update.kind, Deleted)
+                }
+                if deleted:
+                    self._answered = None
+                self._latest, self._horizon = incoming.latest, incoming.horizon
+                self._ring.extend(incoming.entries, deleted, incoming.latest.key)
+                if any(isinstance(it.update.kind, Redacted) for it in incoming.placed):
+                    # The ring may have the text. Watchers that are behind read the log.
+                    self._shrink()
+            if taken:
+                self._grown.notify_all()
+        if shown:
+            self.drafts.show({conversation_id for conversation_id, _ in shown})
+        return NewUpdates(about, count, everyone)
+
+    def _shrink(self) -> None:
+        """Keep no updates in memory: they are read from the store again."""
+        with self._guard:
+            self._ring.clear(self._ring.latest)
             self._answered = None
 
-    def position_of(self, cursor: str) -> Position | None:
-        """Return the position that a cursor names; None if the log does not reach back to it.
-        Raises InvalidField, IndexUnavailable.
+    # What is read ---------------------------------------------------------------------------------
+
+    def behind(self, position: Mark, interest: Interest, most: int) -> tuple[Batch, Mark]:
+        """Return the oldest wanted updates behind a position, and the position behind all that were
+        examined. Raises Renewed, StorageUnavailable.
         """
-        position = Position.of(cursor)
-        if position is None and Mark.of(cursor) is None:
-            raise InvalidField.of("cursor", "is not a cursor that this service gave out")
-        index = self._index
-        if position is None or position.epoch != index.log.epoch:
+        with self._guard:
+            latest, horizon = self._latest, self._horizon
+            if latest.epoch != position.epoch:
+                raise Renewed
+        if position.timeline != latest.timeline:
+            # One of the two is from before a takeover.
+            if not self._order.reaches(position):
+                raise Renewed
+            if self._order.timeline() != latest.timeline:
+                return Batch([]), position  # until what took over is followed
+            position = replace(position, timeline=latest.timeline)
+        with self._guard:
+            if not position.missing:
+                if position.key >= latest.key:
+                    return Batch([]), position
+                question = (position, interest, most, latest)
+                if self._answered and self._answered[0] == question:
+                    return self._answered[1]
+                if newest := self._ring.run(position.key, most):
+                    run, key = newest
+                    data = [entry.data for entry in run if interest.wants(entry.about)]
+                    end = latest if key == latest.key or not run else run[-1].mark
+                    self._answered = question, (Batch(data), end)
+                    return self._answered[1]
+        if position.missing:
+            return self._missed(position, interest, horizon, min(most, _PART))
+        return self._older(position, latest, interest, min(most, _PART))
+
+    def _older(
+        self, position: Mark, latest: Mark, interest: Interest, most: int
+    ) -> tuple[Batch, Mark]:
+        """Read updates from the store, up to what is in memory."""
+        changes = self._order.after(position.key, Kind.CONVERSATION, most, _PART_BYTES)
+        self._check(position)
+        rows = [row for row in changes.rows if row.transaction <= latest.key.transaction]
+        with self._makes:
+            placed, mark = self._updates(position, rows)
+        entries = [self._entry(it) for it in placed if it.mark.key > position.key]
+        end = mark if changes.more and len(rows) == len(changes.rows) else latest
+        return Batch([it.data for it in entries if interest.wants(it.about)]), end
+
+    def _missed(
+        self, position: Mark, interest: Interest, horizon: int, most: int
+    ) -> tuple[Batch, Mark]:
+        """Read the oldest updates of transactions that had not ended when a cursor was given out,
+        and have now. Each brings a cursor that says so.
+        """
+        ended = position.ended(horizon)
+        if not ended:
+            return Batch([]), position
+        only = [it.transaction for it in ended]
+        changes = self._order.after(ended[0], Kind.CONVERSATION, most, _PART_BYTES, only)
+        self._check(position)
+        with self._makes:
+            placed, _ = self._updates(position, changes.rows)
+        data: list[bytes] = []
+        for it in placed:
+            if position.lacks(it.mark.key):
+                cursor = str(position.without(it.mark.key))
+                entry = self._entry(replace(it, update=replace(it.update, cursor=cursor)))
+                if interest.wants(entry.about):
+                    data.append(entry.data)
+        end = changes.rows[-1].end if changes.more else Key(horizon)
+        return Batch(data), position.without(end)
+
+    def _check(self, position: Mark) -> None:
+        """Raise Renewed if changes behind a position were pruned before they were read."""
+        if not self._order.reaches(position):
+            raise Renewed
+
+    def _updates(self, before: Mark, changes: Sequence[OrderedChange]) -> tuple[list[Placed], Mark]:
+        """Return the updates of changes, and the mark behind them. `before` is one before them."""
+        placed: list[Placed] = []
+        mark = before
+        for change in changes:
+            mark = Mark(before.epoch, before.timeline, change.end, change.tag)
+            if change.kind != Kind.CONVERSATION:
+                continue
+            if change.action is Action.DELETE:
+                self._states.forget(change.log)
+                update = Update(str(mark), change.log, change.time, Deleted())
+                placed.append(Placed(mark, change.channel, update))
+            elif change.lines and (state := self._state(change)) is not None:
+                placed += _updates_of(change, state, mark)
+        return placed, mark
+
+    def _entry(self, placed: Placed) -> Entry:
+        return Entry(
+            placed.mark.key,
+            (placed.update.conversation_id, placed.channel),
+            self.encode(placed.update),
+            placed.mark,
+        )
+
+    def _state(self, change: OrderedChange) -> Conversation | None:
+        return change.state or self._states.behind(change)
+
+    def _indexed(self, conversation_id: str) -> tuple[int, Conversation] | None:
+        """Return what the index has of a conversation."""
+        try:
+            stored = self.space.index.conversations.find(conversation_id)
+        except IndexUnavailable:
             return None
-        if position.cursor > index.log.given_out():
-            return None  # this log lost its end: an older copy of it was put back
-        self.settle()  # else it would count as having missed nothing
-        return position if index.log.changes(position.cursor, 0, (), ()).whole else None
+        return (stored.bytes, stored.conversation) if stored and not stored.calls_unknown else None
 
-    def begin(self) -> Position:
-        """Return the position behind everything that is acknowledged. A snapshot of the index that
-        is taken from here on has all of it. Raises IndexUnavailable.
-        """
-        return Position(self._index.log.epoch, self._index.log.last_cursor())
+    # Positions ------------------------------------------------------------------------------------
 
-    def placed(
-        self,
-        start: Position,  # noqa: ARG002 - of a shared log
-        index: Index,
-        newest: Newest,
-    ) -> tuple[Position, dict[str, int]]:
-        """Return the position of a snapshot of an index, and what of it comes behind that position
-        (see `SharedLog.placed`): here nothing.
+    def position_of(self, cursor: str) -> Mark | None:
+        """Return the position that a cursor names; None if the store does not reach back to it.
+        Raises InvalidField, IndexUnavailable, StorageUnavailable.
         """
-        return Position(index.log.epoch, newest.cursor), {}
+        mark = Mark.of(cursor)
+        if mark is None:
+            raise InvalidField.of("cursor", "is not a cursor that this service gave out")
+        if not self._order.reaches(mark):
+            return None  # it is too old, or of another store or index
+        self._settle()  # else it would count as having missed nothing
+        return mark
+
+    def _settle(self) -> None:
+        """Wait until everything that is visible now is delivered, but not for a transaction that
+        stays open.
+        """
+        end = self._order.now().key.transaction
+        until = time.monotonic() + _LONGEST_WAIT
+        self._order.hurry()
+        with self._guard:
+            self._grown.wait_for(
+                lambda: self._latest.key.transaction >= end or self._horizon > end or self._renewed,
+                until - time.monotonic(),
+            )
+
+    def begin(self) -> Mark:
+        """Return the position behind everything that is visible now, and let the index have that.
+        Raises StorageUnavailable, IndexUnavailable.
+        """
+        mark = self._order.now()
+        self.space.follow()
+        return mark
+
+    def placed(self, start: Mark, newest: Newest) -> tuple[Mark, dict[str, int]]:
+        """Return the position of a snapshot of the index, taken after `start`, and what of it comes
+        behind that: the byte at which it begins, by conversation. Raises StorageUnavailable.
+        """
+        return self._order.placed(start, newest.cursor)
+
+
+def _updates_of(change: OrderedChange, state: Conversation, end: Mark) -> list[Placed]:
+    """Return the updates of a change of a conversation. That of its last line has the mark of its
+    end; another one has its own, though it may be the last since lines behind it were redacted.
+    """
+    entries = {line.sequence: line.entry for line in change.lines if line.entry is not None}
+    rows = updates_of(change.lines, change.time)
+    placed: list[Placed] = []
+    for kind, at_time, first, last in rows:
+        mark = end
+        if last < change.lines[-1].sequence:
+            mark = replace(end, key=Key(change.transaction, change.number, last))
+        row = UpdateRow(0, 0, kind, at_time, first, last, "")
+        update = Update(str(mark), change.log, at_time, kind_of(row, state, entries))
+        placed.append(Placed(mark, state.channel, update))
+    return placed
 
 
 def end_drafts(drafts: Drafts, update: Update) -> None:

@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Generic, TypeVar
 
 from recollect_server.services.streaming.watching import About
 from recollect_server.storage.logs.order import Key, Mark
@@ -11,32 +10,29 @@ from recollect_server.storage.logs.order import Key, Mark
 _RING_BYTES = 32 << 20
 _RING_ENTRIES = 50_000
 
-C = TypeVar("C", int, Key)
-"""A place in a log."""
-
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[C]):
+class Entry:
     """An update as it is sent."""
 
-    cursor: C
+    cursor: Key
     about: About
     data: bytes
-    mark: Mark | None = None
-    """The cursor as a position in an order that processes share."""
+    mark: Mark
+    """The cursor, with what was missing at it."""
 
 
-class Ring(Generic[C]):
+class Ring:
     """The newest updates of a log, in memory. Its owner guards it with a lock."""
 
-    def __init__(self, latest: C) -> None:
-        self._entries: list[Entry[C]] = []
+    def __init__(self, latest: Key) -> None:
+        self._entries: list[Entry] = []
         self._bytes = 0
-        self.after: C = latest
+        self.after: Key = latest
         """It has everything behind this cursor up to `latest`."""
-        self.latest: C = latest
+        self.latest: Key = latest
 
-    def run(self, cursor: C, most: int) -> tuple[list[Entry[C]], C] | None:
+    def run(self, cursor: Key, most: int) -> tuple[list[Entry], Key] | None:
         """Return the oldest entries behind a cursor, and the cursor behind them; None if it does
         not reach back to it.
         """
@@ -46,7 +42,7 @@ class Ring(Generic[C]):
         run = self._entries[start : start + most]
         return run, run[-1].cursor if start + most < len(self._entries) else self.latest
 
-    def extend(self, new: list[Entry[C]], deleted: dict[str, C], latest: C) -> None:
+    def extend(self, new: list[Entry], deleted: dict[str, Key], latest: Key) -> None:
         """Append new entries up to a cursor. `deleted`: the cursor of the deletion of each deleted
         conversation.
         """
@@ -67,7 +63,7 @@ class Ring(Generic[C]):
             self._bytes -= sum(len(entry.data) for entry in half)
             self.after = half[-1].cursor
 
-    def clear(self, latest: C) -> None:
+    def clear(self, latest: Key) -> None:
         """Keep nothing, and go on behind a cursor."""
         self._entries.clear()
         self._bytes = 0

@@ -11,9 +11,11 @@ from recollect_server.domain.errors import ConversationNotFound, StorageUnavaila
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
-from recollect_server.services.streaming.watching import Interest, Log, Place
+from recollect_server.services.streaming.log import UpdateLog
+from recollect_server.services.streaming.watching import Interest
 from recollect_server.services.turns import read_places
 from recollect_server.services.working_context import Limits, WorkingContext
+from recollect_server.storage.logs.order import Mark
 from recollect_server.storage.logs.store import START
 
 _CONVERSATIONS = 50
@@ -38,14 +40,14 @@ class Choice:
 class Snapshot:
     """The two parts, encoded, and the place in the log that they are of."""
 
-    position: Place
+    position: Mark
     parts: tuple[bytes, bytes]
 
 
 class Snapshots:
     """Takes snapshots. Safe to call from any thread."""
 
-    def __init__(self, log: Log, limits: Live[Limits]) -> None:
+    def __init__(self, log: UpdateLog, limits: Live[Limits]) -> None:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_cache`; nothing slow happens under it
@@ -96,7 +98,7 @@ class Snapshots:
             max_tokens=limits.max_tokens,
             max_bytes=limits.max_bytes,
         )
-        position, behind = self._log.placed(start, index, newest)
+        position, behind = self._log.placed(start, newest)
         loaded = ConversationLoaded()
         if newest.loaded is not None and space.is_lagging(newest.loaded.id):
             window = WorkingContext(space, self._limits).load(

@@ -4,8 +4,9 @@ no update.
 
 from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.streaming.drafts import Key, Sent
+from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
-from recollect_server.services.streaming.watching import Batch, Interest, Log, NewUpdates, Renewed
+from recollect_server.services.streaming.watching import Batch, Interest, NewUpdates, Renewed
 
 
 class Subscription:
@@ -26,7 +27,7 @@ class Subscription:
 
     def __init__(
         self,
-        log: Log,
+        log: UpdateLog,
         snapshots: Snapshots,
         interest: Interest,
         choice: Choice,

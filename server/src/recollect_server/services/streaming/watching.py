@@ -8,11 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from recollect_server.domain.update import Update
-from recollect_server.services.space.space import Space
-from recollect_server.services.streaming.drafts import Drafts
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.log import Newest
-from recollect_server.storage.logs.order import Part
 
 Place = Any
 """A place in an update log, which alone knows what it is. Its text is the cursor."""
@@ -66,67 +61,6 @@ class NewUpdates:
 
 class Renewed(Exception):
     """The index is another one, or its log no longer reaches back: begin again."""
-
-
-class Log(Protocol):
-    """The update log of a space: that of its index (`log`), or one that several processes share
-    (`shared`). Safe to call from any thread, but for `advance`, which one thread calls.
-    """
-
-    space: Space
-    drafts: Drafts
-    encode: Encode
-    resets: int
-    """Number of times that every watcher had to begin again."""
-
-    def watch(self) -> None:
-        """Count one watcher more. Raises StorageUnavailable."""
-
-    def unwatch(self) -> None:
-        """Count one watcher less."""
-
-    def publish(self, part: Part) -> None:
-        """Add a part to a draft. Raises InvalidField, StorageUnavailable. The conversation's lock
-        is held.
-        """
-
-    def expired(self, conversation_id: str, draft_id: str) -> None:
-        """Note that a draft was dropped, which did not grow for too long."""
-
-    def touch(self, about: About) -> None:
-        """Note that a draft of this conversation grew or ended."""
-
-    def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal`, which returns at once, when `advance` has something to do."""
-
-    def expect(self) -> None:
-        """Note that the caller of `advance` waits for the next signal from now on."""
-
-    def tick(self) -> None:
-        """Do the periodic work."""
-
-    def advance(self) -> NewUpdates:
-        """Make updates of the changes that came, and return a summary of them."""
-
-    def behind(self, position: Place, interest: Interest, most: int) -> tuple[Batch, Place]:
-        """Return the oldest wanted updates behind a position, and the position behind all that were
-        examined. Raises Renewed, IndexUnavailable, StorageUnavailable.
-        """
-
-    def position_of(self, cursor: str) -> Place | None:
-        """Return the position that a cursor names; None if the log does not reach back to it.
-        Raises InvalidField, IndexUnavailable, StorageUnavailable.
-        """
-
-    def begin(self) -> Place:
-        """Return the position behind everything that is acknowledged, which a snapshot of the index
-        has that is taken from here on. Raises IndexUnavailable, StorageUnavailable.
-        """
-
-    def placed(self, start: Place, index: Index, newest: Newest) -> tuple[Place, dict[str, int]]:
-        """Return the position of a snapshot of an index, taken after `start`; and what of it comes
-        behind that position: the byte at which it begins, by conversation.
-        """
 
 
 class Watcher(Protocol):

@@ -3,7 +3,7 @@ bounds.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import apsw
@@ -15,6 +15,7 @@ from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import ConversationTable
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import MessageTable, Place
+from recollect_server.storage.logs.order import Mark
 
 Listener = Callable[[Sequence[tuple[int, object]]], None]
 """Called with what the log got, in its order: the cursor before it, and an `Added` or the
@@ -100,9 +101,14 @@ class IndexLog:
         with self._database.reading() as connection:
             self._read_epoch(connection)
 
+    def reaches_back_to(self, cursor: int) -> bool:
+        """Return whether everything behind a cursor is still here."""
+        with self._database.reading(settled=False) as connection:
+            return updates.reaches_back_to(connection, cursor)
+
     def cursor_text(self, cursor: int) -> str:
         """Return a position in the log in the form that callers see, bound to this index."""
-        return f"{self.epoch}-{cursor}" if cursor else ""
+        return str(Mark.numbered(self.epoch, cursor)) if cursor else ""
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` from here on with everything that the log gets."""
@@ -150,12 +156,9 @@ class IndexLog:
         self,
         cursor: int,
         limit: int,
-        conversation_ids: Collection[str],
-        channels: Collection[str],
         max_bytes: int = 0,
     ) -> Changes:
-        """Return the oldest changes behind a cursor, of these conversations and channels (none: of
-        all); see `Changes`.
+        """Return the oldest changes behind a cursor (see `Changes`).
 
         Their messages have `max_bytes` together (0: any number), unless those of the first change
         have more.
@@ -164,11 +167,7 @@ class IndexLog:
         """
         with self._database.moment() as connection:
             whole, last = updates.reaches_back_to(connection, cursor), updates.last(connection)
-            rows = (
-                updates.after(connection, cursor, limit, conversation_ids, channels)
-                if whole
-                else []
-            )
+            rows = updates.after(connection, cursor, limit) if whole else []
             conversations = self._conversations.by_number({row.number for row in rows})
             more = len(rows) == limit
             if max_bytes and len(fitting := self._within(rows, max_bytes)) < len(rows):

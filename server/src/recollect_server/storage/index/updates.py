@@ -8,7 +8,6 @@ what a deleted conversation had.
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import apsw
 import orjson
@@ -52,28 +51,11 @@ class UpdateKind(StrEnum):
     REDACTED = "redacted"
 
 
-def after(
-    connection: apsw.Connection,
-    cursor: int,
-    limit: int,
-    conversation_ids: Collection[str],
-    channels: Collection[str],
-) -> list[UpdateRow]:
-    """Return the oldest changes behind a cursor, of these conversations and channels (none: of
-    all); deletions always.
-    """
-    conditions: list[str] = []
-    values: list[Any] = [cursor]
-    for column, chosen in (("id", conversation_ids), ("channel", channels)):
-        if chosen:
-            conditions.append(f"{column} IN (SELECT value FROM json_each(?))")
-            values.append(orjson.dumps(list(chosen)).decode())
-    where = ""
-    if conditions:
-        where = f"AND (kind = 'deleted' OR number IN (SELECT number FROM conversations WHERE {' AND '.join(conditions)}))"
+def after(connection: apsw.Connection, cursor: int, limit: int) -> list[UpdateRow]:
+    """Return the oldest changes behind a cursor."""
     rows = connection.execute(
-        f"SELECT {UPDATES.list} FROM updates WHERE cursor > ? {where} ORDER BY cursor LIMIT ?",
-        (*values, limit),
+        f"SELECT {UPDATES.list} FROM updates WHERE cursor > ? ORDER BY cursor LIMIT ?",
+        (cursor, limit),
     )
     return [_row_of(row) for row in rows]
 

@@ -1,11 +1,12 @@
-"""The order of changes that all processes of a shared store agree on.
+"""The order of the changes of a space, which streams follow.
 
 Processes that share a store commit at the same time, so no process can number the changes as they
-come. The store orders them by the transactions that wrote them, and tells a horizon: below it
-nothing can come any more, so a reader up to it sees what every other process sees there.
+come. The store orders them by the transactions that wrote them (`storage.postgres.order`), and
+tells a horizon: below it nothing can come any more, so a reader up to it sees what every other
+process sees there. A folder has one process, whose index numbers the changes
+(`storage.index.order`): a number counts as a transaction with one change.
 
-A `Mark` is a position in that order, as cursors have it. A folder has one process, whose index
-numbers the changes, and no order of this kind.
+A `Mark` is a position in that order, as cursors have it.
 """
 
 import re
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from recollect_server.domain.conversation import Conversation
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line
 
@@ -26,6 +28,7 @@ _MARK = re.compile(
     r"(?:\.(\d{1,19})\.(\d{1,19}))?((?:~\d{1,20}(?:\.\d{1,19}\.\d{1,19})?){0,500})",
     re.ASCII,
 )
+_NUMBERED = re.compile(r"([0-9a-f]{12})-(\d{1,19})", re.ASCII)
 
 
 class Key(NamedTuple):
@@ -41,9 +44,9 @@ class Mark:
     """A position in the order: behind a key, but for some transactions."""
 
     epoch: str
-    """Names the store. Transactions of another one mean nothing here."""
+    """Names the store, or the index. Transactions of another one mean nothing here."""
     timeline: int
-    """Another one each time that a copy of the store takes over from it."""
+    """Another one each time that a copy of the store takes over from it; 0: of an index."""
     key: Key
     tag: int
     """Random number of the change at the key: a copy that lost it may use the key for another."""
@@ -52,8 +55,15 @@ class Mark:
     these keys is still to come.
     """
 
+    @classmethod
+    def numbered(cls, epoch: str, number: int) -> "Mark":
+        """Return the position behind a change that an index numbers."""
+        return cls(epoch, 0, Key(number, END, END), 0)
+
     def __str__(self) -> str:
         transaction, change, line = self.key
+        if not self.timeline:
+            return f"{self.epoch}-{transaction}"
         text = f"{self.epoch}-{self.timeline:x}-{transaction}.{self.tag:x}"
         if (change, line) != (END, END):
             text += f".{change}.{line}"
@@ -65,6 +75,8 @@ class Mark:
     @classmethod
     def of(cls, text: str) -> "Mark | None":
         """Return the mark that a text names in the form of `str`; None if it names none."""
+        if match := _NUMBERED.fullmatch(text):
+            return cls.numbered(match[1], int(match[2]))
         match = _MARK.fullmatch(text)
         if match is None:
             return None
@@ -113,6 +125,8 @@ class OrderedChange:
     """Empty if the log was deleted since, or is of another kind than was asked for."""
     is_last: bool
     """True for the last change of its transaction."""
+    state: Conversation | None = None
+    """State of the conversation behind the change or a later one; None: it is not known."""
 
     @property
     def end(self) -> Key:
@@ -165,12 +179,21 @@ class Following(Protocol):
     def start(self) -> None:
         """Give changes from here on."""
 
+    def collect(self) -> None:
+        """Give what waits for it, where no thread of the store gives it."""
+
+    def await_next(self, *, awaited: bool) -> None:
+        """Note whether somebody waits for the next change."""
+
     def close(self) -> None:
         """Give no more changes. Waits for the one who is just given some."""
 
 
 class Order(Protocol):
     """The order of the changes of one space. Every method raises LogUnavailable."""
+
+    keeps_drafts: bool
+    """True if other processes have drafts too, and learn of those of this one."""
 
     def now(self) -> Mark:
         """Return the position behind everything that is visible now."""
@@ -191,9 +214,10 @@ class Order(Protocol):
         those of the first change have more.
         """
 
-    def beyond(self, mark: Mark) -> dict[str, int]:
-        """Return the logs that were changed behind a mark, each with the byte at which that
-        begins. -1: the log was deleted.
+    def placed(self, start: Mark, cursor: int) -> tuple[Mark, dict[str, int]]:
+        """Return the position of a snapshot of the index, taken after `start`, which took in its
+        own changes up to a cursor; and what of it comes behind that position: the byte at which
+        that begins, by log. -1: the log was deleted.
         """
 
     def of_line(self, log: str, sequence: int) -> Mark | None:
@@ -202,10 +226,13 @@ class Order(Protocol):
     def settled(self) -> Mark:
         """Return the position of the newest change below the horizon."""
 
-    def follow(self, kind: Kind, take: Take, lost: Callable[[], None]) -> Following:
-        """Give the changes from now on, those below the horizon, in their order, from a thread of
-        the store, once it is started; none, too, where the horizon alone has moved. `lost` is
-        called if a copy of the store took over which lacks some of those that were given.
+    def follow(
+        self, kind: Kind, take: Take, lost: Callable[[], None], ready: Callable[[], None]
+    ) -> Following:
+        """Give the changes from now on, those below the horizon, in their order, once it is
+        started: from a thread of the store, or by `collect`, after `ready` was called. None, too,
+        where the horizon alone has moved. `lost` is called if a copy of the store took over which
+        lacks some of those that were given, or another index.
         """
 
     def publish(self, part: Part, whole: Callable[[], str], *, begins: bool) -> int:

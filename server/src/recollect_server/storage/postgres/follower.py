@@ -147,6 +147,12 @@ class Followed:
         """Give changes from here on."""
         self._follower.add(self)
 
+    def collect(self) -> None:
+        """Do nothing: the follower gives the changes."""
+
+    def await_next(self, *, awaited: bool) -> None:
+        """Do nothing: the follower looks for changes all the time."""
+
     def close(self) -> None:
         """Give no more changes."""
         self._follower.remove(self)

@@ -29,6 +29,8 @@ T = TypeVar("T")
 class PostgresOrder:
     """The order of the changes of one space in a database."""
 
+    keeps_drafts = True
+
     def __init__(self, database: Database, space: str) -> None:
         self._database = database
         self._follower = database.follower
@@ -111,8 +113,13 @@ class PostgresOrder:
 
         return self._run(work)
 
-    def beyond(self, mark: Mark) -> dict[str, int]:
-        """Return the logs that were changed behind a mark, and where."""
+    def placed(self, start: Mark, cursor: int) -> tuple[Mark, dict[str, int]]:  # noqa: ARG002
+        """Return `start`, and the logs that were changed behind it, and where: the index may have
+        had that already.
+        """
+        return start, self._beyond(start)
+
+    def _beyond(self, mark: Mark) -> dict[str, int]:
         rows = self._rows(
             "SELECT log, CASE WHEN bool_or(action = 'delete') THEN -1 ELSE min(\"from\") END"
             " FROM recollect.changes WHERE space = %s"
@@ -159,7 +166,13 @@ class PostgresOrder:
         xid, tag, visible = text.split(" ")
         return self._mark(int(xid), int(tag), Snapshot.of(visible), self._follower.timeline)
 
-    def follow(self, kind: Kind, take: Take, lost: Callable[[], None]) -> Following:
+    def follow(
+        self,
+        kind: Kind,
+        take: Take,
+        lost: Callable[[], None],
+        ready: Callable[[], None],  # noqa: ARG002
+    ) -> Following:
         """Give the changes from now on from the thread of the follower."""
         return Followed(self._follower, self, self._space, kind, take, lost)
 

@@ -1,0 +1,293 @@
+"""The order of the changes of a folder, which its index numbers (see `storage.logs.order`).
+
+One process writes a folder, and its index takes in one change after the other: a change's number
+is its place, and everything below the last one that was taken in is complete. The numbers are the
+index's own: another index has another order.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from recollect_server.domain.conversation import Conversation
+from recollect_server.storage.index.columns import UpdateRow
+from recollect_server.storage.index.incoming import Added
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.log import Changes
+from recollect_server.storage.index.updates import UpdateKind
+from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.order import (
+    Following,
+    Key,
+    Mark,
+    OrderedChange,
+    OrderedChanges,
+    Part,
+    Take,
+)
+from recollect_server.storage.logs.store import LogNotFound, Position
+
+ReadLines = Callable[[str, Position], Iterator[Line]]
+"""Yields the lines of a log behind a position, as `LogStore.read`."""
+
+
+class IndexOrder:
+    """The order of the conversations' changes in a folder. Methods raise IndexUnavailable too."""
+
+    keeps_drafts = False
+
+    def __init__(self, index: Index, lines: ReadLines) -> None:
+        self._index = index
+        self._lines = lines
+        self._following: _FollowedIndex | None = None
+
+    def replace(self, index: Index) -> None:
+        """Go on with another index. Nothing is written meanwhile."""
+        self._index = index
+        if self._following is not None:
+            self._following.begin_again(index)
+
+    def renew(self) -> None:
+        """Begin again: numbers were given out for changes that never come."""
+        if self._following is not None:
+            self._following.begin_again(self._index)
+
+    def now(self) -> Mark:
+        """Return the position behind everything that is acknowledged."""
+        return _mark(self._index, self._index.log.last_cursor())
+
+    def reaches(self, mark: Mark) -> bool:
+        """Return whether everything behind a mark is still here, and what is before it was never
+        lost: an older copy of the index may have been put back.
+        """
+        log = self._index.log
+        number = mark.key.transaction
+        return mark.epoch == log.epoch and number <= log.given_out() and log.reaches_back_to(number)
+
+    def timeline(self) -> int:
+        """Return the number of the only history."""
+        return 0
+
+    def after(
+        self,
+        key: Key,
+        kind: Kind,  # noqa: ARG002 - it has conversations alone
+        limit: int,
+        max_bytes: int,
+        only: Sequence[int] = (),  # noqa: ARG002 - nothing is ever missing below the last one
+    ) -> OrderedChanges:
+        """Return the oldest changes behind a key. Those of a conversation that is being deleted are
+        left out, because its deletion follows.
+        """
+        changes = self._index.log.changes(key.transaction, limit, max_bytes)
+        lines = {number: self._read(changes, number) for number in changes.conversations}
+        rows: list[OrderedChange] = []
+        for row in changes.rows:
+            if row.kind == UpdateKind.DELETED:
+                rows.append(_deleted(row))
+            elif (of_log := lines.get(row.number)) is not None:
+                own = [it for it in of_log if row.first <= it.sequence <= row.last]
+                rows.append(_change(row, changes.conversations[row.number], own))
+        end = changes.last + 1
+        if changes.more and changes.rows:
+            end = changes.rows[-1].cursor + 1
+        return OrderedChanges(rows, changes.more, end, end)
+
+    def _read(self, changes: Changes, number: int) -> list[Line] | None:
+        """Return the lines that a conversation's rows name, and those between; None if it is
+        gone.
+        """
+        last = max(row.last for row in changes.rows if row.number == number)
+        sequence, offset, _ = changes.starts.get(number, (1, 0, 0))
+        lines: list[Line] = []
+        try:
+            for line in self._lines(
+                changes.conversations[number].id, Position(sequence - 1, offset)
+            ):
+                lines.append(line)
+                if line.sequence >= last:
+                    break
+        except LogNotFound:
+            return None
+        return lines
+
+    def placed(self, start: Mark, cursor: int) -> tuple[Mark, dict[str, int]]:
+        """Return the position of a snapshot of the index whose log ended at a cursor; nothing of it
+        comes behind that.
+        """
+        return Mark.numbered(start.epoch, cursor), {}
+
+    def of_line(self, log: str, sequence: int) -> Mark | None:  # noqa: ARG002
+        """Return None: the index has the position of each request."""
+        return None
+
+    def settled(self) -> Mark:
+        """Return the position of the newest change that was taken in."""
+        return self.now()
+
+    def follow(
+        self,
+        kind: Kind,  # noqa: ARG002 - it has conversations alone
+        take: Take,
+        lost: Callable[[], None],
+        ready: Callable[[], None],
+    ) -> Following:
+        """Give the changes from now on, when `collect` is called. One follows at a time."""
+        self._following = _FollowedIndex(self._index, take, lost, ready)
+        return self._following
+
+    def publish(
+        self,
+        part: Part,  # noqa: ARG002 - no other process asks for it
+        whole: Callable[[], str],  # noqa: ARG002
+        *,
+        begins: bool,  # noqa: ARG002
+    ) -> int:
+        """Return the ceiling: everything that was written before has a lower number."""
+        return self._index.log.given_out() + 1
+
+    def parts(
+        self,
+        conversation_id: str = "",  # noqa: ARG002
+        draft_id: str = "",  # noqa: ARG002
+    ) -> tuple[list[Part], int]:
+        """Return nothing: drafts are in this process alone."""
+        return [], 0
+
+    def end(self, conversation_id: str, draft_id: str = "") -> None:
+        """Do nothing: drafts are in this process alone."""
+
+    def hurry(self) -> None:
+        """Do nothing: the index takes in what was added before it is read."""
+
+
+class _FollowedIndex:
+    """What an index takes in, from its beginning until it is closed."""
+
+    def __init__(
+        self, index: Index, take: Take, lost: Callable[[], None], ready: Callable[[], None]
+    ) -> None:
+        self._take = take
+        self._lost = lost
+        self._ready = ready
+        self._gives = threading.Lock()  # guards `mark`; held while changes are given
+        self._guard = threading.Lock()  # guards the next two; nothing slow happens under it
+        self._index = index
+        self._notices: list[tuple[int, object]] = []
+        self._attach(index)  # before its end is read: nothing comes between
+        self.mark = _mark(index, index.log.last_cursor())
+
+    def _attach(self, index: Index) -> None:
+        def receive(notices: Sequence[tuple[int, object]]) -> None:
+            with self._guard:
+                if index is not self._index:
+                    return
+                self._notices += notices
+            self._ready()
+
+        with self._guard:
+            self._index = index
+            self._notices.clear()
+        index.log.listen(receive)
+
+    def start(self) -> None:
+        """Say how far everything is complete."""
+        with self._gives:
+            self._give([])
+
+    def begin_again(self, index: Index) -> None:
+        """Begin behind everything that an index has or will take in by now. Who watches begins with
+        a snapshot, which has all of that.
+        """
+        with self._gives:
+            self._attach(index)
+            self.mark = _mark(index, index.log.given_out())
+            self._lost()
+            self._give([])
+
+    def await_next(self, *, awaited: bool) -> None:
+        """Let the index take in each change at once while somebody waits for it. Else it takes in
+        more at a time, at a lower cost per change.
+        """
+        self._index.log.set_watched(awaited)
+
+    def collect(self) -> None:
+        """Give what the index took in since, in the caller's thread."""
+        with self._gives:
+            with self._guard:
+                notices, self._notices = self._notices, []
+            rows = [
+                change
+                for cursor, notice in notices
+                for change in _changes(cursor, notice)
+                if change.transaction > self.mark.key.transaction
+            ]
+            if rows:
+                self._give(rows)
+
+    def _give(self, rows: list[OrderedChange]) -> None:
+        last = rows[-1].transaction if rows else self.mark.key.transaction
+        self._take(OrderedChanges(rows, more=False, horizon=last + 1, ceiling=last + 1))
+        self.mark = Mark.numbered(self.mark.epoch, last)
+
+    def close(self) -> None:
+        """Give no more changes."""
+        self._index.log.set_watched(False)
+        self._index.log.listen(_ignore)
+
+
+def _mark(index: Index, number: int) -> Mark:
+    return Mark.numbered(index.log.epoch, number)
+
+
+def _changes(cursor: int, notice: object) -> list[OrderedChange]:
+    """Return the changes that an index has just taken in behind a cursor."""
+    if isinstance(notice, UpdateRow):
+        return [_deleted(notice)]
+    assert isinstance(notice, Added)
+    changes: list[OrderedChange] = []
+    for at, (kind, time, first, last) in enumerate(notice.updates, start=cursor + 1):
+        row = UpdateRow(at, notice.number, kind, time, first, last, "")
+        lines = [line for line in notice.lines if first <= line.sequence <= last]
+        changes.append(_change(row, notice.conversation, lines))
+    return changes
+
+
+def _change(row: UpdateRow, conversation: Conversation, lines: list[Line]) -> OrderedChange:
+    return OrderedChange(
+        transaction=row.cursor,
+        number=0,
+        tag=0,
+        log=conversation.id,
+        kind=Kind.CONVERSATION,
+        action=Action.APPEND,
+        start=lines[0].offset if lines else 0,
+        until=lines[-1].end if lines else 0,
+        time=row.time,
+        channel=conversation.channel,
+        lines=lines,
+        is_last=True,
+        state=conversation,
+    )
+
+
+def _deleted(row: UpdateRow) -> OrderedChange:
+    conversation_id, _, channel = row.detail.partition(" ")
+    return OrderedChange(
+        transaction=row.cursor,
+        number=0,
+        tag=0,
+        log=conversation_id,
+        kind=Kind.CONVERSATION,
+        action=Action.DELETE,
+        start=0,
+        until=0,
+        time=row.time,
+        channel=channel,
+        lines=[],
+        is_last=True,
+    )
+
+
+def _ignore(_: Sequence[tuple[int, object]]) -> None:
+    """Ignore notices."""
