@@ -14,7 +14,6 @@ from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
 from recollect_server.app.reading import Reading, ReadingSpace
 from recollect_server.app.space_handlers import (
-    AnyLiveCommunications,
     SearchServices,
     SpaceServices,
     recall_handlers,
@@ -42,7 +41,6 @@ from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
-from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.limits import Limiter, Quota, Rate, Stored
 from recollect_server.services.recall.embedding import Embedding
@@ -371,7 +369,7 @@ class OpenSpace:
 
     def _watch_updates(
         self, space: Space, communications: CommunicationStore, seal: Seal
-    ) -> tuple[LiveUpdates, AnyLiveCommunications]:
+    ) -> tuple[LiveUpdates, LiveCommunications]:
         """Let the streams watch the updates of conversations and of communications."""
         settings = self._shared.live.now
         updates = LiveUpdates(
@@ -382,11 +380,8 @@ class OpenSpace:
             max_draft=settings.max_message_bytes,
         )
         encode_update = partial(encode_communication_update, seal)
-        communication_updates = (
-            SharedCommunications(communications, space.order, encode_update)
-            if space.is_shared
-            else LiveCommunications(communications, encode_update)
-        )
+        order = space.communication_order
+        communication_updates = LiveCommunications(communications, order, encode_update)
         self._watched = updates, communication_updates
         self._watch()
         self._stops.append(self._unwatch)

@@ -19,7 +19,6 @@ from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
-from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.services.insight import Insight
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.recall import Recall
@@ -46,8 +45,6 @@ from recollect_server.transport.pages import Seal
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.streams import Streams
 
-AnyLiveCommunications = LiveCommunications | SharedCommunications
-
 
 @dataclass(frozen=True, slots=True)
 class SearchServices:
@@ -72,7 +69,7 @@ class SpaceServices:
     updates: LiveUpdates
     receiving: Receiving
     identities: Identities
-    communication_updates: AnyLiveCommunications
+    communication_updates: LiveCommunications
     checkpoints: Checkpoints
     search: SearchServices
 

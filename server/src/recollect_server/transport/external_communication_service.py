@@ -10,7 +10,6 @@ from recollect_server.domain.filters import CommunicationFilter, CommunicationSe
 from recollect_server.domain.live import Live
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
-from recollect_server.services.external.shared import SharedCommunications
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.checks import MAX_ADDRESS, Checks, Limits
 from recollect_server.transport.checks_channel import check_declared
@@ -39,7 +38,7 @@ class ExternalCommunicationHandlers:
     def __init__(
         self,
         external: External,
-        live: LiveCommunications | SharedCommunications,
+        live: LiveCommunications,
         streams: Streams,
         limits: Limits,
         answers: Answers,

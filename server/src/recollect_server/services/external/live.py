@@ -1,21 +1,30 @@
-"""Updates for panels of external communications: a snapshot, then every change in its order.
+"""Changes of external communications for panels: a snapshot, then every change in its order.
 
-Their log is a table of its own, and changes are few beside those of conversations: every watcher
-reads the index by its position, and the last answer is kept for those who ask the same. So a
-watcher holds nothing but its place, and one that is slow falls behind.
+As `services.streaming.log` for conversations: the changes are read in the order of the space, and
+what came with each from the lines that it wrote. They are few, so every watcher reads them by its
+position, and the last answer is kept for those who ask the same.
 """
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
 from recollect_server.domain.external import (
     Changed,
+    Communication,
     CommunicationUpdate,
     Escalated,
+    Escalation,
+    EscalationOpened,
+    EscalationResolved,
     Exchanged,
+    ExternalMessage,
     Listed,
+    Trust,
 )
 from recollect_server.services.external.panel import (
     LISTED,
@@ -25,44 +34,87 @@ from recollect_server.services.external.panel import (
     cursor_text,
 )
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.space.events import CommunicationChanged
+from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
-from recollect_server.storage.index.external import ExternalChanges
-from recollect_server.storage.index.external_rows import ExternalRow, ExternalUpdate
-from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.order import Mark
+from recollect_server.storage.index.external_rows import update_of
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.order import (
+    Following,
+    Key,
+    Mark,
+    Order,
+    OrderedChange,
+    OrderedChanges,
+)
 
 _PART = 200  # changes that are read at once
-# of their messages: a watcher that missed much is caught up a part at a time, as `StreamUpdates`
-# does
-_PART_BYTES = 4 << 20
+_PART_BYTES = 4 << 20  # of their lines
+_LONGEST_WAIT = 1.0  # seconds that a panel which comes back waits for the horizon
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A communication with its escalations, those that are answered too."""
+
+    communication: Communication
+    escalations: dict[str, Escalation]
+    trusts: tuple[tuple[int, Trust], ...] = ()
+    """Each line that changed the trust, and what it set."""
+
+    def at(self, sequence: int) -> Communication:
+        """Return the communication with the trust that held at a line."""
+        trust = Trust.UNTRUSTED
+        for line, it in self.trusts:
+            trust = it if line <= sequence else trust
+        return replace(self.communication, trust=trust)
 
 
 class LiveCommunications:
     """Changes of external communications, for watchers. Safe to call from any thread."""
 
-    def __init__(self, store: CommunicationStore, encode: EncodeChange) -> None:
+    def __init__(self, store: CommunicationStore, order: Order, encode: EncodeChange) -> None:
         """`encode` makes what is sent."""
         self.store = store
         self.encode = encode
+        self._order = order
+        self._makes = threading.Lock()  # guards `_states`; held while lines are read
+        self._states: Replaying[_State] = Replaying(store.space, self._folded, lambda _: None)
+        self._begins = threading.Lock()  # held while the following begins or ends
         # guards everything below; nothing slow happens under it
-        self._guard = threading.Lock()
+        self._guard = threading.Condition()
+        self._following: Following | None = None
+        self._watchers = 0
         self._signal: Callable[[], None] | None = None
-        self._changes = 0
-        self._delivered = 0  # how many of them `advance` returned
-        self._epoch = store.space.index.log.epoch
+        self._changes = self._delivered = 0
+        self._horizon = 0
         # the last one
         self._answered: tuple[tuple[Mark, int, int], tuple[Batch, Mark]] | None = None
-        store.space.subscribe(CommunicationChanged, lambda _: self._note())
 
     def subscribe(self, cursor: str) -> CommunicationWatcher:
         """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
-        IndexUnavailable.
+        IndexUnavailable, StorageUnavailable.
         """
-        return CommunicationWatcher(self, cursor)
+        with self._begins:
+            if self._following is None:
+                following = self._order.follow(
+                    Kind.COMMUNICATION, self._take, self._lost, lambda: None
+                )
+                with self._guard:
+                    self._following, self._horizon = following, 0
+                following.start()
+            with self._guard:
+                self._watchers += 1
+        try:
+            return CommunicationWatcher(self, cursor)
+        except BaseException:
+            self.unsubscribe()
+            raise
 
     def unsubscribe(self) -> None:
         """Count one watcher less."""
+        with self._guard:
+            self._watchers -= 1
 
     def listen(self, signal: Callable[[], None]) -> None:
         """Call `signal`, which returns at once, when `advance` has something to do."""
@@ -74,106 +126,188 @@ class LiveCommunications:
         if self._changes != self._delivered and self._signal is not None:
             self._signal()
 
+    def _take(self, changes: OrderedChanges) -> None:
+        count = sum(it.kind == Kind.COMMUNICATION for it in changes.rows)
+        with self._guard:
+            self._horizon = changes.complete_before
+            self._changes += max(count, 1)  # a horizon that moved lets earlier ones be read
+            signal = self._signal
+            self._guard.notify_all()
+        if signal is not None:
+            signal()
+
+    def _lost(self) -> None:
+        """Let every watcher begin again: a copy of the store took over which lacks some changes."""
+        with self._makes:
+            self._states.clear()
+        with self._guard:
+            self._changes += 1
+            self._answered = None
+
     def advance(self) -> NewUpdates:
-        """Take the changes that came, or another index."""
+        """Take the changes that came."""
         with self._guard:
             count = self._changes - self._delivered
             self._delivered = self._changes
-        epoch = self.store.space.index.log.epoch
-        renewed, self._epoch = epoch != self._epoch, epoch
-        return NewUpdates((), count, everyone=renewed or count > 0)
+        return NewUpdates((), count, everyone=count > 0)
 
     def tick(self) -> None:
-        """Try again what the index refused, and look for another index."""
+        """Try again what the index refused, and follow nothing if nobody watches."""
+        if self._following is not None and not self._watchers:
+            self._rest()
         if self.store.behind:
             # it was logged when it was refused
             with suppress(IndexUnavailable, StorageUnavailable):
                 self.store.catch_up()
-        if self.store.space.index.log.epoch != self._epoch and self._signal is not None:
-            self._signal()
+
+    def _rest(self) -> None:
+        with self._begins:
+            if self._watchers or self._following is None:
+                return
+            following, self._following = self._following, None
+            following.close()
+            with self._makes:
+                self._states.clear()
 
     def behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
         """Return the oldest updates behind a position, and the position behind them.
 
-        Raises Renewed, IndexUnavailable, StorageUnavailable.
+        Raises Renewed, StorageUnavailable.
         """
-        index = self.store.space.index
-        if position.epoch != index.log.epoch:
-            raise Renewed
         with self._guard:
-            question = (
-                position,
-                most,
-                self._changes,
-            )  # what was changed before this is in the index
+            question = (position, most, self._changes)
             if self._answered and self._answered[0] == question:
                 return self._answered[1]
-        changes = index.external.changes(position.key.transaction, min(most, _PART), _PART_BYTES)
-        if not changes.whole:
+            horizon = self._horizon
+        if position.missing:
+            answer = self._missed(position, horizon, min(most, _PART))
+        else:
+            changes = self._order.after(
+                position.key, Kind.COMMUNICATION, min(most, _PART), _PART_BYTES
+            )
+            updates, end = self._updates(position, changes.rows)
+            data = [self.encode(it) for mark, it in updates if mark.key > position.key]
+            answer = Batch(data), end
+        # Asked behind the read: they may be pruned, or lost with a server of PostgreSQL.
+        if not self._order.reaches(position):
             raise Renewed
-        updates = [self.encode(self._update(index, row, changes)) for row in changes.rows]
-        answer = (
-            Batch(updates),
-            Mark.numbered(
-                index.log.epoch, changes.rows[-1].cursor if changes.rows else changes.last
-            ),
-        )
+        answer = answer[0], replace(answer[1], timeline=self._timeline())
         with self._guard:
             self._answered = question, answer
         return answer
 
-    def snapshot(self, *, reset: bool) -> tuple[bytes, Mark]:
-        """Return the newest communications, and the position in the log that they belong to. Raises
-        IndexUnavailable.
+    def _timeline(self) -> int:
+        """Return the timeline of what is delivered now."""
+        following = self._following
+        return following.mark.timeline if following else self._order.timeline()
+
+    def _missed(self, position: Mark, horizon: int, most: int) -> tuple[Batch, Mark]:
+        """Read the oldest updates of transactions that had not ended when a cursor was given out,
+        and have now (see `UpdateLog`).
         """
-        index = self.store.space.index
-        last, communications = index.external.newest(LISTED)
-        position = Mark.numbered(index.log.epoch, last)
-        now = self.store.space.clock()
-        return self.encode(
-            CommunicationUpdate(
-                cursor_text(position), "", now, Listed(tuple(communications)), reset=reset
-            )
-        ), position
+        ended = position.ended(horizon)
+        if not ended:
+            return Batch([]), position
+        only = [it.transaction for it in ended]
+        changes = self._order.after(ended[0], Kind.COMMUNICATION, most, _PART_BYTES, only)
+        data: list[bytes] = []
+        for mark, update in self._updates(position, changes.rows)[0]:
+            if position.lacks(mark.key):
+                rest = position.without(mark.key)
+                data.append(self.encode(replace(update, cursor=cursor_text(rest))))
+        end = changes.rows[-1].end if changes.more else Key(horizon)
+        return Batch(data), position.without(end)
+
+    def _updates(
+        self, before: Mark, changes: Sequence[OrderedChange]
+    ) -> tuple[list[tuple[Mark, CommunicationUpdate]], Mark]:
+        """Return the updates of changes with their marks, and the mark behind all."""
+        updates: list[tuple[Mark, CommunicationUpdate]] = []
+        end = before
+        with self._makes:
+            for change in changes:
+                end = Mark(before.epoch, before.timeline, change.end, change.tag)
+                if change.kind == Kind.COMMUNICATION and change.lines:
+                    state = self._states.behind(change)
+                    if state is not None:
+                        updates += self._updates_of(change, state, end)
+        return updates, end
+
+    def _updates_of(
+        self, change: OrderedChange, state: _State, end: Mark
+    ) -> list[tuple[Mark, CommunicationUpdate]]:
+        kinds: list[tuple[int, Any]] = []
+        now = state.communication
+        for line in change.lines:
+            row = update_of(line, state.at(line.sequence))
+            if row is None or line.entry is None:
+                continue
+            content, escalation = line.entry.content, state.escalations.get(row[1])
+            if isinstance(content, ExternalMessage):
+                kinds.append((line.sequence, Exchanged(now, content)))
+            elif escalation is not None:
+                kinds.append((line.sequence, Escalated(escalation)))
+            else:
+                kinds.append((line.sequence, Changed(now)))
+        updates: list[tuple[Mark, CommunicationUpdate]] = []
+        for at, (sequence, kind) in enumerate(kinds, start=1):
+            mark = end
+            if at < len(kinds):
+                mark = replace(end, key=Key(change.transaction, change.number, sequence))
+            update = CommunicationUpdate(cursor_text(mark), change.log, change.time, kind)
+            updates.append((mark, update))
+        return updates
+
+    def _folded(self, before: _State | None, line: Line, name: str) -> _State | None:
+        """Return the state behind a line."""
+        logs = self.store.space.communications
+        after = logs.folded(before.communication if before else None, line, name)
+        if after is None:
+            return None
+        escalations = before.escalations if before else {}
+        match line.entry.content if line.entry else None:
+            case EscalationOpened() as it:
+                opened = Escalation(it.id, name, it.sequence, it.question, it.time)
+                escalations = escalations | {it.id: opened}
+            case EscalationResolved() as it if it.id in escalations:
+                closed = replace(escalations[it.id], answer=it.answer, resolve_time=it.time)
+                escalations = escalations | {it.id: closed}
+            case _:
+                pass
+        trusts = before.trusts if before else ()
+        if before is None or before.communication.trust is not after.trust:
+            trusts = (*trusts, (line.sequence, after.trust))
+        return _State(after, escalations, trusts)
+
+    def snapshot(self, *, reset: bool) -> tuple[bytes, Mark]:
+        """Return the newest communications, and the position that they belong to. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        mark = self._order.now()
+        self.store.space.follow()
+        communications = self.store.space.index.external.newest(LISTED)
+        update = CommunicationUpdate(
+            cursor_text(mark),
+            "",
+            self.store.space.clock(),
+            Listed(tuple(communications)),
+            reset=reset,
+        )
+        return self.encode(update), mark
 
     def position_of(self, cursor: str) -> Mark | None:
-        """Return the position that a cursor names; None if this log does not have it. Raises
-        InvalidField, IndexUnavailable.
+        """Return the position that a cursor names; None if the store does not reach back to it.
+        Raises InvalidField, StorageUnavailable.
         """
         text = cursor.removeprefix(OURS) if cursor.startswith(OURS) else ""
-        position = Mark.of(text)
-        if position is None:
+        mark = Mark.of(text)
+        if mark is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
-        index = self.store.space.index
-        if position.epoch != index.log.epoch:
+        if not self._order.reaches(mark):
             return None
-        if position.key.transaction > index.external.newest(0)[0]:
-            return None
-        return position
-
-    def _note(self) -> None:
-        with self._guard:
-            self._changes += 1
-            signal = self._signal
-        if signal is not None:
-            signal()
-
-    def _update(
-        self, index: Index, row: ExternalRow, changes: ExternalChanges
-    ) -> CommunicationUpdate:
-        communication = changes.communications[row.number]
-        kind: Exchanged | Changed | Escalated = Changed(communication)
-        if row.kind == ExternalUpdate.MESSAGE:
-            place = changes.places.get(row.cursor)
-            messages = self.store.messages(communication.id, [place]) if place else []
-            kind = Exchanged(communication, messages[0] if messages else None)
-        elif row.kind == ExternalUpdate.ESCALATED and (
-            escalation := changes.escalations.get(row.escalation_id)
-        ):
-            kind = Escalated(escalation)
-        return CommunicationUpdate(
-            cursor_text(Mark.numbered(index.log.epoch, row.cursor)),
-            communication.id,
-            row.time,
-            kind,
-        )
+        end = self._order.now().key.transaction
+        until = time.monotonic() + _LONGEST_WAIT
+        self._order.hurry()
+        with self._guard:  # else it would count as having missed nothing
+            self._guard.wait_for(lambda: self._horizon > end, until - time.monotonic())
+        return mark

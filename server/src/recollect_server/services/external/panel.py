@@ -1,6 +1,4 @@
-"""Panel of external communications: a watcher's place in their log, which is that of an index
-(`live`) or one that several processes share (`shared`).
-"""
+"""Panel of external communications: a watcher's place in their log (`live`)."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,7 +6,8 @@ from typing import Protocol
 from recollect_server.domain.external import CommunicationUpdate
 from recollect_server.domain.update import Heartbeat
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.streaming.watching import Batch, NewUpdates, Place, Renewed
+from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
+from recollect_server.storage.logs.order import Mark
 
 LISTED = 50  # communications in a snapshot
 OURS = "x"  # before a position: a cursor of this stream is never one of the conversations' updates
@@ -22,17 +21,17 @@ class CommunicationLog(Protocol):
     store: CommunicationStore
     encode: EncodeChange
 
-    def behind(self, position: Place, most: int) -> tuple[Batch, Place]:
+    def behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
         """Return the oldest updates behind a position, and the position behind them. Raises
         Renewed, IndexUnavailable, StorageUnavailable.
         """
 
-    def snapshot(self, *, reset: bool) -> tuple[bytes, Place]:
+    def snapshot(self, *, reset: bool) -> tuple[bytes, Mark]:
         """Return the newest communications, and the position that they belong to. Raises
         IndexUnavailable, StorageUnavailable.
         """
 
-    def position_of(self, cursor: str) -> Place | None:
+    def position_of(self, cursor: str) -> Mark | None:
         """Return the position that a cursor names; None if the log does not have it. Raises
         InvalidField, IndexUnavailable, StorageUnavailable.
         """
@@ -46,7 +45,7 @@ class CommunicationWatcher:
     def __init__(self, live: CommunicationLog, cursor: str) -> None:
         self._live = live
         self._first: bytes | None = None
-        self._position: Place
+        self._position: Mark
         position = live.position_of(cursor) if cursor else None
         if position is None:
             self._begin(reset=bool(cursor))
@@ -87,6 +86,6 @@ class CommunicationWatcher:
         self._first, self._position = self._live.snapshot(reset=reset)
 
 
-def cursor_text(position: Place) -> str:
+def cursor_text(position: Mark) -> str:
     """Return a position in the log in the form that callers see."""
     return f"{OURS}{position}"

@@ -26,6 +26,7 @@ from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
+    CommunicationChanged,
     CursorsLost,
     IndexReplaced,
     Reloaded,
@@ -43,7 +44,7 @@ from recollect_server.services.space.upkeep import Upkeep
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.order import IndexOrder
+from recollect_server.storage.index.order import CommunicationOrder, IndexOrder
 from recollect_server.storage.logs.lines import Line, Place, contents_of
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import (
@@ -136,7 +137,10 @@ class Space:
         self.subscribe(CaughtUp, self._index_changed)
         self.subscribe(IndexReplaced, self._index_changed)
         self._index_order = IndexOrder(index, store.read)
+        self._index_communications = CommunicationOrder(index, store.read)
         self.subscribe(IndexReplaced, lambda event: self._index_order.replace(event.index))
+        self.subscribe(IndexReplaced, lambda event: self._index_communications.replace(event.index))
+        self.subscribe(CommunicationChanged, lambda _: self._index_communications.note())
         self.subscribe(CursorsLost, lambda _: self._index_order.renew())
 
     @property
@@ -148,6 +152,11 @@ class Space:
     def order(self) -> Order:
         """Return the order of its changes: that of the store where processes share it."""
         return self._store.order or self._index_order
+
+    @property
+    def communication_order(self) -> Order:
+        """Return the order of the changes of external communications."""
+        return self._store.order or self._index_communications
 
     # Locks and events ---------------------------------------------------------------------------
 

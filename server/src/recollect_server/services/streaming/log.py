@@ -46,6 +46,7 @@ from recollect_server.storage.logs.order import (
     OrderedChanges,
     Part,
 )
+from recollect_server.storage.logs.store import Position
 
 _PART = 500  # changes read from the store at once
 _PART_BYTES = 4 << 20  # of their lines
@@ -457,13 +458,15 @@ class UpdateLog:
     def _state(self, change: OrderedChange) -> Conversation | None:
         return change.state or self._states.behind(change)
 
-    def _indexed(self, conversation_id: str) -> tuple[int, Conversation] | None:
-        """Return what the index has of a conversation."""
+    def _indexed(self, conversation_id: str) -> tuple[Position, Conversation] | None:
+        """Return what the index has of a conversation, and up to where."""
         try:
             stored = self.space.index.conversations.find(conversation_id)
         except IndexUnavailable:
             return None
-        return (stored.bytes, stored.conversation) if stored and not stored.calls_unknown else None
+        if stored is None or stored.calls_unknown:
+            return None
+        return Position(stored.lines, stored.bytes), stored.conversation
 
     # Positions ------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """States of logs at a change that is delivered, folded from the lines of a shared store."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -9,7 +9,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.storage.logs.kinds import Action
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import OrderedChange
-from recollect_server.storage.logs.store import START, LogNotFound
+from recollect_server.storage.logs.store import START, LogNotFound, Position
 
 State = TypeVar("State")
 
@@ -18,9 +18,9 @@ _MAX_STATES = 2000
 
 @dataclass(frozen=True, slots=True)
 class _At(Generic[State]):
-    """A state, and how many bytes of its log are in it."""
+    """A state, and how much of its log is in it."""
 
-    bytes: int
+    end: Position
     state: State
 
 
@@ -34,10 +34,10 @@ class Replaying(Generic[State]):
         self,
         space: Space,
         folded: Callable[[State | None, Line, str], State | None],
-        indexed: Callable[[str], tuple[int, State] | None],
+        indexed: Callable[[str], tuple[Position, State] | None],
     ) -> None:
-        """`folded` returns the state behind a line; `indexed` what the index has of a log, with the
-        bytes of it: then the log need not be read from its top.
+        """`folded` returns the state behind a line; `indexed` what the index has of a log, and up
+        to where: then the log need not be read from its top.
         """
         self._space = space
         self._folded = folded
@@ -53,16 +53,18 @@ class Replaying(Generic[State]):
         if at is None and change.action is Action.APPEND and change.start:
             stored = self._indexed(name)
             at = _At(*stored) if stored else None
-        if at is None or at.bytes < change.until:
+        if at is None or at.end.bytes < change.until:
+            lines: Sequence[Line] = change.lines
+            if change.action is not Action.APPEND or change.start != (at.end.bytes if at else 0):
+                # lines between may have been no change of this kind
+                at = at if at and at.end.bytes < change.start else None
+                lines = self._read(change, at.end if at else START)
             state = at.state if at else None
-            lines: list[Line] | None = change.lines
-            if change.action is not Action.APPEND or change.start != (at.bytes if at else 0):
-                state, lines = None, self._read(change)
-            for line in lines or ():
+            for line in lines:
                 state = self._folded(state, line, name)
             if state is None:
                 return None
-            at = _At(change.until, state)
+            at = _At(Position(lines[-1].sequence, change.until), state)
         self._states[name] = at
         self._states.move_to_end(name)
         while len(self._states) > _MAX_STATES:
@@ -77,9 +79,9 @@ class Replaying(Generic[State]):
         """Drop every state."""
         self._states.clear()
 
-    def _read(self, change: OrderedChange) -> list[Line]:
-        """Return all lines of a log up to the end of a change."""
+    def _read(self, change: OrderedChange, after: Position) -> list[Line]:
+        """Return the lines of a log behind a position up to the end of a change."""
         try:
-            return list(self._space.lines(change.log, START, change.until))
+            return list(self._space.lines(change.log, after, change.until))
         except LogNotFound:
             return []

@@ -5,12 +5,10 @@ which. And the types they share: filters, summaries of new updates, batches of u
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from recollect_server.domain.update import Update
 
-Place = Any
-"""A place in an update log, which alone knows what it is. Its text is the cursor."""
 Encode = Callable[[Update], bytes]
 About = tuple[str, str]
 """Subject of an update: the conversation's id, and its channel (empty: not known any more)."""

@@ -57,12 +57,12 @@ class ExternalChanges:
     last: int
     """Nothing is behind this cursor, at that moment."""
     rows: list[ExternalRow]
-    communications: dict[int, Communication]
-    """Those of the rows, by number."""
-    escalations: dict[str, Escalation]
-    """Those of the rows, by id."""
-    places: dict[int, Place]
-    """Places of the rows' messages, by cursor."""
+    logs: dict[int, str]
+    """Ids of the rows' communications, by number."""
+    starts: dict[int, Place]
+    """By number, the message at or before the first of its rows: where to begin to read. None: at
+    the top.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,36 +233,46 @@ class ExternalIndex:
                 if whole
                 else []
             )
-            places: dict[int, Place] = {}
-            for row in rows:
-                values = (row.number, row.sequence)
-                if place := connection.execute(
-                    f"{_PLACE} WHERE number = ? AND sequence = ?", values
-                ).fetchone():
-                    places[row.cursor] = place
-            sizes = accumulate(places[row.cursor][2] if row.cursor in places else 0 for row in rows)
+            sizes = accumulate(
+                connection.execute(
+                    "SELECT length FROM external_messages WHERE number = ? AND sequence = ?",
+                    (row.number, row.sequence),
+                ).get
+                or 0
+                for row in rows
+            )
             rows = [
                 row
                 for at, (row, size) in enumerate(zip(rows, sizes, strict=True))
                 if at == 0 or size <= max_bytes
             ]
-            communications = _by_number(connection, {row.number for row in rows})
-            names = dump_json([row.escalation_id for row in rows if row.escalation_id])
-            escalations = [
-                _escalation_of(row)
-                for row in connection.execute(
-                    f"{_ESCALATIONS} WHERE e.id IN (SELECT value FROM json_each(?))", (names,)
-                )
-            ]
-            return ExternalChanges(
-                whole, last, rows, communications, {it.id: it for it in escalations}, places
+            first = {row.number: row.sequence for row in reversed(rows)}
+            starts: dict[int, Place] = {}
+            for number, sequence in first.items():
+                if place := connection.execute(
+                    f"{_PLACE} WHERE number = ? AND sequence <= ? ORDER BY sequence DESC LIMIT 1",
+                    (number, sequence),
+                ).fetchone():
+                    starts[number] = place
+            logs = {number: it.id for number, it in _by_number(connection, set(first)).items()}
+            return ExternalChanges(whole, last, rows, logs, starts)
+
+    def reaches_back_to(self, cursor: int) -> bool:
+        """Return whether everything behind a cursor is still here, and it was given out."""
+        with self._database.moment() as connection:
+            return cursor <= updates.last(connection, updates.EXTERNAL) and updates.reaches_back_to(
+                connection, cursor, updates.EXTERNAL
             )
 
-    def newest(self, limit: int) -> tuple[int, list[Communication]]:
-        """Return the newest communications, and the end of their log at that moment."""
+    def last(self) -> int:
+        """Return the end of the log."""
+        with self._database.reading() as connection:
+            return updates.last(connection, updates.EXTERNAL)
+
+    def newest(self, limit: int) -> list[Communication]:
+        """Return the newest communications."""
         with self._database.moment() as connection:
-            last = updates.last(connection, updates.EXTERNAL)
-            return last, _select(connection, CommunicationFilter(), limit, None)
+            return _select(connection, CommunicationFilter(), limit, None)
 
     def skip_cursors(self) -> None:
         """Skip the cursors that may have been given out for changes which a power failure took from

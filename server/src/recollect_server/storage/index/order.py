@@ -12,7 +12,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.log import Changes
+from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line
@@ -30,86 +30,23 @@ from recollect_server.storage.logs.store import LogNotFound, Position
 ReadLines = Callable[[str, Position], Iterator[Line]]
 """Yields the lines of a log behind a position, as `LogStore.read`."""
 
+_NO_END = 1 << 62  # everything that is in the index is complete
 
-class IndexOrder:
-    """The order of the conversations' changes in a folder. Methods raise IndexUnavailable too."""
+
+class Numbered:
+    """An order by the numbers of an index, of one kind of log. Methods raise IndexUnavailable
+    too.
+    """
 
     keeps_drafts = False
 
     def __init__(self, index: Index, lines: ReadLines) -> None:
         self._index = index
         self._lines = lines
-        self._following: _FollowedIndex | None = None
-
-    def replace(self, index: Index) -> None:
-        """Go on with another index. Nothing is written meanwhile."""
-        self._index = index
-        if self._following is not None:
-            self._following.begin_again(index)
-
-    def renew(self) -> None:
-        """Begin again: numbers were given out for changes that never come."""
-        if self._following is not None:
-            self._following.begin_again(self._index)
-
-    def now(self) -> Mark:
-        """Return the position behind everything that is acknowledged."""
-        return _mark(self._index, self._index.log.last_cursor())
-
-    def reaches(self, mark: Mark) -> bool:
-        """Return whether everything behind a mark is still here, and what is before it was never
-        lost: an older copy of the index may have been put back.
-        """
-        log = self._index.log
-        number = mark.key.transaction
-        return mark.epoch == log.epoch and number <= log.given_out() and log.reaches_back_to(number)
 
     def timeline(self) -> int:
         """Return the number of the only history."""
         return 0
-
-    def after(
-        self,
-        key: Key,
-        kind: Kind,  # noqa: ARG002 - it has conversations alone
-        limit: int,
-        max_bytes: int,
-        only: Sequence[int] = (),  # noqa: ARG002 - nothing is ever missing below the last one
-    ) -> OrderedChanges:
-        """Return the oldest changes behind a key. Those of a conversation that is being deleted are
-        left out, because its deletion follows.
-        """
-        changes = self._index.log.changes(key.transaction, limit, max_bytes)
-        lines = {number: self._read(changes, number) for number in changes.conversations}
-        rows: list[OrderedChange] = []
-        for row in changes.rows:
-            if row.kind == UpdateKind.DELETED:
-                rows.append(_deleted(row))
-            elif (of_log := lines.get(row.number)) is not None:
-                own = [it for it in of_log if row.first <= it.sequence <= row.last]
-                rows.append(_change(row, changes.conversations[row.number], own))
-        end = changes.last + 1
-        if changes.more and changes.rows:
-            end = changes.rows[-1].cursor + 1
-        return OrderedChanges(rows, changes.more, end, end)
-
-    def _read(self, changes: Changes, number: int) -> list[Line] | None:
-        """Return the lines that a conversation's rows name, and those between; None if it is
-        gone.
-        """
-        last = max(row.last for row in changes.rows if row.number == number)
-        sequence, offset, _ = changes.starts.get(number, (1, 0, 0))
-        lines: list[Line] = []
-        try:
-            for line in self._lines(
-                changes.conversations[number].id, Position(sequence - 1, offset)
-            ):
-                lines.append(line)
-                if line.sequence >= last:
-                    break
-        except LogNotFound:
-            return None
-        return lines
 
     def placed(self, start: Mark, cursor: int) -> tuple[Mark, dict[str, int]]:
         """Return the position of a snapshot of the index whose log ended at a cursor; nothing of it
@@ -120,21 +57,6 @@ class IndexOrder:
     def of_line(self, log: str, sequence: int) -> Mark | None:  # noqa: ARG002
         """Return None: the index has the position of each request."""
         return None
-
-    def settled(self) -> Mark:
-        """Return the position of the newest change that was taken in."""
-        return self.now()
-
-    def follow(
-        self,
-        kind: Kind,  # noqa: ARG002 - it has conversations alone
-        take: Take,
-        lost: Callable[[], None],
-        ready: Callable[[], None],
-    ) -> Following:
-        """Give the changes from now on, when `collect` is called. One follows at a time."""
-        self._following = _FollowedIndex(self._index, take, lost, ready)
-        return self._following
 
     def publish(
         self,
@@ -159,6 +81,198 @@ class IndexOrder:
 
     def hurry(self) -> None:
         """Do nothing: the index takes in what was added before it is read."""
+
+    def _read(self, log: str, start: Place | None, last: int) -> list[Line]:
+        """Return the lines of a log from a place (None: from its top) to one of a number; none if
+        it is gone.
+        """
+        sequence, offset, _ = start or (1, 0, 0)
+        lines: list[Line] = []
+        try:
+            for line in self._lines(log, Position(sequence - 1, offset)):
+                lines.append(line)
+                if line.sequence >= last:
+                    break
+        except LogNotFound:
+            return []
+        return lines
+
+
+class IndexOrder(Numbered):
+    """The order of the conversations' changes in a folder."""
+
+    def __init__(self, index: Index, lines: ReadLines) -> None:
+        super().__init__(index, lines)
+        self._following: _FollowedIndex | None = None
+
+    def replace(self, index: Index) -> None:
+        """Go on with another index. Nothing is written meanwhile."""
+        self._index = index
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin again: numbers were given out for changes that never come."""
+        if self._following is not None:
+            self._following.begin_again(self._index)
+
+    def now(self) -> Mark:
+        """Return the position behind everything that is acknowledged."""
+        return _mark(self._index, self._index.log.last_cursor())
+
+    settled = now
+
+    def reaches(self, mark: Mark) -> bool:
+        """Return whether everything behind a mark is still here, and what is before it was never
+        lost: an older copy of the index may have been put back.
+        """
+        log = self._index.log
+        number = mark.key.transaction
+        return mark.epoch == log.epoch and number <= log.given_out() and log.reaches_back_to(number)
+
+    def after(
+        self,
+        key: Key,
+        kind: Kind,  # noqa: ARG002 - it has conversations alone
+        limit: int,
+        max_bytes: int,
+        only: Sequence[int] = (),  # noqa: ARG002 - nothing is ever missing below the last one
+    ) -> OrderedChanges:
+        """Return the oldest changes behind a key. Those of a conversation that is being deleted
+        have no lines: its deletion follows.
+        """
+        changes = self._index.log.changes(key.transaction, limit, max_bytes)
+        last = {row.number: row.last for row in changes.rows}
+        lines = {
+            number: self._read(conversation.id, changes.starts.get(number), last[number])
+            for number, conversation in changes.conversations.items()
+        }
+        rows: list[OrderedChange] = []
+        for row in changes.rows:
+            if row.kind == UpdateKind.DELETED:
+                rows.append(_deleted(row))
+            elif (conversation := changes.conversations.get(row.number)) is not None:
+                own = [it for it in lines[row.number] if row.first <= it.sequence <= row.last]
+                rows.append(_change(row, conversation, own))
+        end = changes.last + 1
+        if changes.more and changes.rows:
+            end = changes.rows[-1].cursor + 1
+        return OrderedChanges(rows, changes.more, end, end)
+
+    def follow(
+        self,
+        kind: Kind,  # noqa: ARG002 - it has conversations alone
+        take: Take,
+        lost: Callable[[], None],
+        ready: Callable[[], None],
+    ) -> Following:
+        """Give the changes from now on, when `collect` is called. One follows at a time."""
+        self._following = _FollowedIndex(self._index, take, lost, ready)
+        return self._following
+
+
+class CommunicationOrder(Numbered):
+    """The order of the changes of external communications in a folder."""
+
+    def __init__(self, index: Index, lines: ReadLines) -> None:
+        super().__init__(index, lines)
+        self._following: _FollowedCommunications | None = None
+
+    def replace(self, index: Index) -> None:
+        """Go on with another index."""
+        self._index = index
+        if self._following is not None:
+            self._following.begin_again(self.now())
+
+    def note(self) -> None:
+        """Note that the index took in a change."""
+        if self._following is not None:
+            self._following.start()
+
+    def now(self) -> Mark:
+        """Return the position behind everything that is acknowledged."""
+        return _mark(self._index, self._index.external.last())
+
+    settled = now
+
+    def reaches(self, mark: Mark) -> bool:
+        """Return whether everything behind a mark is still here."""
+        return mark.epoch == self._index.log.epoch and self._index.external.reaches_back_to(
+            mark.key.transaction
+        )
+
+    def after(
+        self,
+        key: Key,
+        kind: Kind,  # noqa: ARG002 - it has communications alone
+        limit: int,
+        max_bytes: int,
+        only: Sequence[int] = (),  # noqa: ARG002 - nothing is ever missing below the last one
+    ) -> OrderedChanges:
+        """Return the oldest changes behind a key."""
+        changes = self._index.external.changes(key.transaction, limit, max_bytes)
+        last = {row.number: row.sequence for row in changes.rows}
+        lines = {
+            number: {
+                line.sequence: line
+                for line in self._read(log, changes.starts.get(number), last[number])
+            }
+            for number, log in changes.logs.items()
+        }
+        rows: list[OrderedChange] = []
+        for row in changes.rows:
+            line = lines[row.number].get(row.sequence)
+            rows.append(
+                _ordered(
+                    row.cursor,
+                    changes.logs[row.number],
+                    Kind.COMMUNICATION,
+                    row.time,
+                    lines=[line] if line else [],
+                )
+            )
+        return OrderedChanges(rows, more=False, horizon=_NO_END, ceiling=_NO_END)
+
+    def follow(
+        self,
+        kind: Kind,  # noqa: ARG002 - it has communications alone
+        take: Take,
+        lost: Callable[[], None],
+        ready: Callable[[], None],  # noqa: ARG002
+    ) -> Following:
+        """Say from now on that there are changes. One follows at a time."""
+        self._following = _FollowedCommunications(self.now(), take, lost)
+        return self._following
+
+
+class _FollowedCommunications:
+    """Who is told that there are changes: it reads them by `after`."""
+
+    def __init__(self, mark: Mark, take: Take, lost: Callable[[], None]) -> None:
+        self.mark = mark
+        self._take = take
+        self._lost = lost
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Say that there may be changes."""
+        if not self._is_closed:
+            self._take(OrderedChanges([], more=False, horizon=_NO_END, ceiling=_NO_END))
+
+    def begin_again(self, mark: Mark) -> None:
+        """Go on in another index."""
+        self.mark = mark
+        self._lost()
+        self.start()
+
+    def collect(self) -> None:
+        """Do nothing: changes are read."""
+
+    def await_next(self, *, awaited: bool) -> None:
+        """Do nothing: each change is taken in at once."""
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self._is_closed = True
 
 
 class _FollowedIndex:
@@ -254,38 +368,55 @@ def _changes(cursor: int, notice: object) -> list[OrderedChange]:
 
 
 def _change(row: UpdateRow, conversation: Conversation, lines: list[Line]) -> OrderedChange:
-    return OrderedChange(
-        transaction=row.cursor,
-        number=0,
-        tag=0,
-        log=conversation.id,
-        kind=Kind.CONVERSATION,
-        action=Action.APPEND,
-        start=lines[0].offset if lines else 0,
-        until=lines[-1].end if lines else 0,
-        time=row.time,
+    return _ordered(
+        row.cursor,
+        conversation.id,
+        Kind.CONVERSATION,
+        row.time,
         channel=conversation.channel,
         lines=lines,
-        is_last=True,
         state=conversation,
     )
 
 
 def _deleted(row: UpdateRow) -> OrderedChange:
     conversation_id, _, channel = row.detail.partition(" ")
+    return _ordered(
+        row.cursor,
+        conversation_id,
+        Kind.CONVERSATION,
+        row.time,
+        action=Action.DELETE,
+        channel=channel,
+    )
+
+
+def _ordered(
+    number: int,
+    log: str,
+    kind: Kind,
+    time: int,
+    *,
+    action: Action = Action.APPEND,
+    channel: str = "",
+    lines: Sequence[Line] = (),
+    state: Conversation | None = None,
+) -> OrderedChange:
+    start, until = (lines[0].offset, lines[-1].end) if lines else (0, 0)
     return OrderedChange(
-        transaction=row.cursor,
+        transaction=number,
         number=0,
         tag=0,
-        log=conversation_id,
-        kind=Kind.CONVERSATION,
-        action=Action.DELETE,
-        start=0,
-        until=0,
-        time=row.time,
+        log=log,
+        kind=kind,
+        action=action,
+        start=start,
+        until=until,
+        time=time,
         channel=channel,
-        lines=[],
+        lines=list(lines),
         is_last=True,
+        state=state,
     )
 
 
