@@ -46,7 +46,7 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.order import CommunicationOrder, IndexOrder
 from recollect_server.storage.logs.lines import Line, Place, contents_of
-from recollect_server.storage.logs.order import Order
+from recollect_server.storage.logs.order import Order, SharedOrder
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
@@ -149,8 +149,13 @@ class Space:
         return self._projection.index
 
     @property
+    def shared_order(self) -> SharedOrder | None:
+        """Return the order of changes that all processes agree on; None if there is one process."""
+        return self._store.order
+
+    @property
     def order(self) -> Order:
-        """Return the order of its changes: that of the store where processes share it."""
+        """Return the order of the changes of conversations."""
         return self._store.order or self._index_order
 
     @property
@@ -309,9 +314,9 @@ class Space:
         """Return the position of what a request wrote in the live updates; empty if it is not known
         any more. Raises StorageUnavailable.
         """
-        if not self.is_shared:
+        if (order := self.shared_order) is None:
             return self.index.log.cursor_text(request.cursor)
-        return str(self.order.of_line(request.conversation_id, request.last_sequence) or "")
+        return str(order.of_line(request.conversation_id, request.last_sequence) or "")
 
     # Writing ------------------------------------------------------------------------------------
 

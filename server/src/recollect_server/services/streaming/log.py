@@ -84,6 +84,7 @@ class UpdateLog:
         self.resets = 0
         """Number of times that every watcher had to begin again."""
         self._order = order
+        self._shared = space.shared_order
         self._makes = threading.Lock()  # guards `_states`; held while lines are read
         self._states: Replaying[Conversation] = Replaying(
             space, space.transcripts.folded, self._indexed
@@ -147,8 +148,8 @@ class UpdateLog:
             self._horizon = self._reached = 0
             self._ring.clear(self._latest.key)
             self._waiting = dict.fromkeys(self.drafts.about(), 0)
-        if self._order.keeps_drafts:
-            parts, ceiling = self._order.parts()
+        if self._shared:
+            parts, ceiling = self._shared.parts()
             self.drafts.retain({(part.conversation_id, part.draft_id) for part in parts})
             self._add(parts, ceiling)
         following.start()
@@ -175,18 +176,28 @@ class UpdateLog:
             growth = self._grown_by(part)
         except InvalidField:
             # It may have begun on another process.
-            parts, ceiling = self._order.parts(part.conversation_id, part.draft_id)
+            if self._shared is None:
+                raise
+            parts, ceiling = self._shared.parts(part.conversation_id, part.draft_id)
             if not parts:
                 raise
             self._add(parts, ceiling)
             growth = self._grown_by(part)
         if growth is not Growth.NONE:
-            ceiling = self._order.publish(
-                part,
-                lambda: self.drafts.text_of(part.conversation_id, part.draft_id),
-                begins=growth is Growth.BEGAN,
-            )
-            self._wait(part, ceiling)
+            self._wait(part, self._ceiling(part, begins=growth is Growth.BEGAN))
+
+    def _ceiling(self, part: Part, *, begins: bool) -> int:
+        """Let other processes have a part, and return the ceiling of what was written before."""
+        if self._shared is None:
+            try:
+                return self._order.now().key.transaction + 1
+            except IndexUnavailable:
+                return 0  # nothing of it is delivered before there is another one
+        return self._shared.publish(
+            part,
+            lambda: self.drafts.text_of(part.conversation_id, part.draft_id),
+            begins=begins,
+        )
 
     def expired(self, conversation_id: str, draft_id: str) -> None:
         """Let the other processes have no more of a draft, which did not grow for too long."""
@@ -241,8 +252,9 @@ class UpdateLog:
         self._end(event.conversation_id)
 
     def _end(self, conversation_id: str, draft_id: str = "") -> None:
-        with suppress(StorageUnavailable):  # it is not given after an hour
-            self._order.end(conversation_id, draft_id)
+        if self._shared:
+            with suppress(StorageUnavailable):  # it is not given after an hour
+                self._shared.end(conversation_id, draft_id)
 
     def listen(self, signal: Callable[[], None]) -> None:
         """Call `signal` when `advance` has something to do, and now if it has."""

@@ -22,7 +22,6 @@ from recollect_server.storage.logs.order import (
     Mark,
     OrderedChange,
     OrderedChanges,
-    Part,
     Take,
 )
 from recollect_server.storage.logs.store import LogNotFound, Position
@@ -38,8 +37,6 @@ class Numbered:
     too.
     """
 
-    keeps_drafts = False
-
     def __init__(self, index: Index, lines: ReadLines) -> None:
         self._index = index
         self._lines = lines
@@ -53,31 +50,6 @@ class Numbered:
         comes behind that.
         """
         return Mark.numbered(start.epoch, cursor), {}
-
-    def of_line(self, log: str, sequence: int) -> Mark | None:  # noqa: ARG002
-        """Return None: the index has the position of each request."""
-        return None
-
-    def publish(
-        self,
-        part: Part,  # noqa: ARG002 - no other process asks for it
-        whole: Callable[[], str],  # noqa: ARG002
-        *,
-        begins: bool,  # noqa: ARG002
-    ) -> int:
-        """Return the ceiling: everything that was written before has a lower number."""
-        return self._index.log.given_out() + 1
-
-    def parts(
-        self,
-        conversation_id: str = "",  # noqa: ARG002
-        draft_id: str = "",  # noqa: ARG002
-    ) -> tuple[list[Part], int]:
-        """Return nothing: drafts are in this process alone."""
-        return [], 0
-
-    def end(self, conversation_id: str, draft_id: str = "") -> None:
-        """Do nothing: drafts are in this process alone."""
 
     def hurry(self) -> None:
         """Do nothing: the index takes in what was added before it is read."""

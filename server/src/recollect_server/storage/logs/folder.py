@@ -30,7 +30,7 @@ from recollect_server.storage.logs.files import (
 )
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, Place, line_of
-from recollect_server.storage.logs.order import Order
+from recollect_server.storage.logs.order import SharedOrder
 from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
 from recollect_server.storage.logs.repair import look_through, repair_tail
 from recollect_server.storage.logs.store import (
@@ -82,7 +82,7 @@ class FolderStore:
         self.root = root
         """Folder of the conversations, where the index and the vectors are kept too."""
         self.sharing: Sharing | None = None
-        self.order: Order | None = None
+        self.order: SharedOrder | None = None
         """Both None: one process has the folder."""
         self._writer = LogWriter(sync=sync)
         # What is forgotten must not come back after a power failure, whatever `sync` says.

@@ -192,9 +192,6 @@ class Following(Protocol):
 class Order(Protocol):
     """The order of the changes of one space. Every method raises LogUnavailable."""
 
-    keeps_drafts: bool
-    """True if other processes have drafts too, and learn of those of this one."""
-
     def now(self) -> Mark:
         """Return the position behind everything that is visible now."""
 
@@ -220,9 +217,6 @@ class Order(Protocol):
         that begins, by log. -1: the log was deleted.
         """
 
-    def of_line(self, log: str, sequence: int) -> Mark | None:
-        """Return the position of the change that wrote a line; None if it is not known any more."""
-
     def settled(self) -> Mark:
         """Return the position of the newest change below the horizon."""
 
@@ -234,6 +228,16 @@ class Order(Protocol):
         where the horizon alone has moved. `lost` is called if a copy of the store took over which
         lacks some of those that were given, or another index.
         """
+
+    def hurry(self) -> None:
+        """Look for changes at once: something was written here."""
+
+
+class SharedOrder(Order, Protocol):
+    """The order of a store that several processes share, who have drafts too."""
+
+    def of_line(self, log: str, sequence: int) -> Mark | None:
+        """Return the position of the change that wrote a line; None if it is not known any more."""
 
     def publish(self, part: Part, whole: Callable[[], str], *, begins: bool) -> int:
         """Let other processes have a part of a draft; `begins`: instead of what they have of the
@@ -248,6 +252,3 @@ class Order(Protocol):
 
     def end(self, conversation_id: str, draft_id: str = "") -> None:
         """Remove the parts of a draft, or of all of a conversation."""
-
-    def hurry(self) -> None:
-        """Look for changes at once: something was written here."""

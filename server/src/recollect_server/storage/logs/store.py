@@ -35,7 +35,7 @@ from typing import NamedTuple, Protocol
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line, Place
-from recollect_server.storage.logs.order import Order
+from recollect_server.storage.logs.order import SharedOrder
 
 IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
 RETENTION = "retention"
@@ -304,7 +304,7 @@ class LogStore(Protocol):
         """Return what processes that share the store need; None if it has one process alone."""
 
     @property
-    def order(self) -> Order | None:
+    def order(self) -> SharedOrder | None:
         """Return the order of changes that all processes agree on; None if there is one process,
         whose index orders them.
         """

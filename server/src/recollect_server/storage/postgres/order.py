@@ -29,8 +29,6 @@ T = TypeVar("T")
 class PostgresOrder:
     """The order of the changes of one space in a database."""
 
-    keeps_drafts = True
-
     def __init__(self, database: Database, space: str) -> None:
         self._database = database
         self._follower = database.follower
