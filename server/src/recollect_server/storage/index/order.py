@@ -217,7 +217,7 @@ class CommunicationOrder(Numbered):
 
 
 class _FollowedCommunications:
-    """Who is told that there are changes: it reads them by `after`."""
+    """Follower that hears of changes, and reads them by `after`."""
 
     def __init__(self, mark: Mark, take: Take, lost: Callable[[], None]) -> None:
         self.mark = mark
@@ -248,7 +248,7 @@ class _FollowedCommunications:
 
 
 class _FollowedIndex:
-    """What an index takes in, from its beginning until it is closed."""
+    """Changes that an index takes in, from its beginning until it is closed."""
 
     def __init__(
         self, index: Index, take: Take, lost: Callable[[], None], ready: Callable[[], None]
