@@ -18,6 +18,7 @@ import structlog
 from recollect_server.storage.index import migrations
 from recollect_server.storage.index.file import Readers
 from recollect_server.storage.index.writer import Writer
+from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, answers, at_once, code_of, transcript, user
@@ -70,18 +71,11 @@ def test_an_index_that_is_lost_under_a_running_server_is_made_anew_while_it_serv
     ids = [service.conversation_of("zebra one", "giraffe two") for _ in range(5)]
     service.rename(ids[0], "Named")
     before = answers(service, QUERIES)
-    file = server.folder / "conversations.db"
-    inode = file.stat().st_ino
-    lose(server.folder)
-
-    def same_again() -> bool:
-        if not file.exists() or file.stat().st_ino == inode or not whole_again(service):
-            return False
-        with suppress(grpc.RpcError):  # the file there is not the new one yet
-            return answers(service, QUERIES) == before
-        return False
-
-    until(same_again)
+    with capture_logs() as logged:
+        lose(server.folder)
+        until(lambda: any(it["event"] == "index_made_anew" for it in logged))
+    until(lambda: whole_again(service))
+    assert answers(service, QUERIES) == before
     service.append(ids[1], user("zebra three"), request_id="r1")
     before = answers(service, QUERIES)
     server.stop()
