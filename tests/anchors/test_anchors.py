@@ -90,14 +90,14 @@ def test_anchors_that_the_writer_of_notes_finds_are_listed_with_their_message(
 ) -> None:
     service = connect(start_server(abbreviator="extractive"))
     assert anchors(service) == []
-    conversation, said = service.conversation_of("My name is Alex."), clock.now
+    conversation, begin_time = service.conversation_of("My name is Alex."), clock.now
     clock.move(600_000)
     until(lambda: anchors(service))
     [anchor] = anchors(service)
     assert (anchor.key, anchor.value) == ("name", "Alex")
     assert (anchor.source.conversation_id, anchor.source.sequence) == (conversation, 2)
     # it has the time at which it was said, not that of the notes
-    assert anchor.create_time.ToMilliseconds() == said
+    assert anchor.create_time.ToMilliseconds() == begin_time
     set_anchor(service, "location", "Ghent", confidence=0.1)
     service.append(conversation, user("Call me Al. I live in Bruges. I'm allergic to nuts."))
     clock.move(600_000)

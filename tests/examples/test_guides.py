@@ -82,18 +82,18 @@ def test_the_agent_of_the_guide_answers_who_writes_on_the_page(
     names: dict[str, Any] = {}
     for block, _ in blocks("agents")[:2]:
         exec(block, names)  # noqa: S102 - of our own guide
-    asked: list[list[dict[str, Any]]] = []
+    prompts: list[list[dict[str, Any]]] = []
 
     def model(messages: list[dict[str, Any]]) -> Iterator[str]:
-        asked.append(messages)
-        yield from ("It is ", f"{len(asked)}.")
+        prompts.append(messages)
+        yield from ("It is ", f"{len(prompts)}.")
 
-    agent, begun = Client(server.target), threading.Event()
+    agent, watching = Client(server.target), threading.Event()
     watch = agent.conversations.watch
 
     def watched(**choice: Any) -> Iterator[Any]:
         for update in watch(**choice):
-            begun.set()
+            watching.set()
             yield update
 
     monkeypatch.setattr(agent.conversations, "watch", watched)
@@ -104,7 +104,7 @@ def test_the_agent_of_the_guide_answers_who_writes_on_the_page(
 
     answering = threading.Thread(target=serve)
     answering.start()
-    begun.wait()
+    watching.wait()
     it = client.conversations.create("web", messages=[Message.user("Which one?")]).id
     until(lambda: client.conversations.get(it).message_count == 2)
     client.conversations.append_turn(it, [Message.user("And now?")])
@@ -118,5 +118,5 @@ def test_the_agent_of_the_guide_answers_who_writes_on_the_page(
         ("And now?", 2),
         ("It is 2.", 2),
     ]
-    said = [(m["role"], m["content"][0]["text"]) for m in asked[1]]
-    assert said == [("user", "Which one?"), ("assistant", "It is 1."), ("user", "And now?")]
+    texts = [(m["role"], m["content"][0]["text"]) for m in prompts[1]]
+    assert texts == [("user", "Which one?"), ("assistant", "It is 1."), ("user", "And now?")]

@@ -394,7 +394,7 @@ def test_a_split_is_suggested_to_who_watches_and_only_once(
 
 
 def test_an_earlier_index_that_knows_of_a_suggestion_is_made_anew() -> None:
-    wanted = "SELECT count(*) FROM identity WHERE name = 'rebuild_wanted'"
+    query = "SELECT count(*) FROM identity WHERE name = 'rebuild_wanted'"
     for kind, expected in (("split", 1), ("messages", 0)):
         connection = apsw.Connection(":memory:")
         for step in MIGRATIONS:
@@ -405,7 +405,7 @@ def test_an_earlier_index_that_knows_of_a_suggestion_is_made_anew() -> None:
                     (kind,),
                 )
             step(connection)
-        assert connection.execute(wanted).get == expected, kind
+        assert connection.execute(query).get == expected, kind
 
 
 def test_a_message_dated_ahead_and_a_clock_that_jumped_do_not_stop_the_idle_clock(

@@ -104,13 +104,13 @@ def test_texts_in_other_languages_are_found_by_meaning_in_and_across_languages(
     until_embedded(service, server)
     assert service.found("vehicle upkeep") == [english[1]]
     assert loaded == [MINILM.name], "no model for other languages without such text"
-    asked = next(iter(QUESTIONS))
-    assert foreign(service, asked) == {*VECTOR_LEGS}
+    question = next(iter(QUESTIONS))
+    assert foreign(service, question) == {*VECTOR_LEGS}
     assert foreign(service, "vehicle upkeep") == set()
     german = [service.conversation_of(text) for text in GERMAN]
     until_embedded(service, server)
     check_answers(service, german)
-    assert foreign(service, asked) == set()
+    assert foreign(service, question) == set()
     assert service.search("vehicle upkeep").results[0].conversation_id == english[1]
     chinese = service.conversation_of(CHINESE)
     until_embedded(service, server)

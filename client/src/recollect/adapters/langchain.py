@@ -58,7 +58,7 @@ def _message_of(it: BaseMessage, packed: Packed) -> Message:
 
 
 def langchain_message(message: Message, files: Files | None = None) -> BaseMessage:
-    """Return the message of LangChain for one of Recollect, whoever wrote it. `files` has those
+    """Return the message of LangChain for one of Recollect, of any writer. `files` has those
     that were read.
     """
     shape = message.metadata.get(KEY)

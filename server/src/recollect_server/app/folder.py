@@ -94,8 +94,12 @@ def cannot_use(
         return CannotStart(str(failure))
     what = (error.strerror or str(error)).lower()
     # The lock stands for the folder, unless something else is in its place.
-    known = () if error.errno == errno.EINVAL else (data_dir, data_dir / LOCK)
-    place = f" ({error.filename})" if error.filename and Path(error.filename) not in known else ""
+    locked_paths = () if error.errno == errno.EINVAL else (data_dir, data_dir / LOCK)
+    place = (
+        f" ({error.filename})"
+        if error.filename and Path(error.filename) not in locked_paths
+        else ""
+    )
     match error.errno:
         case errno.EACCES | errno.EPERM:
             todo = "let this user read and write there"

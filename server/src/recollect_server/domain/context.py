@@ -172,7 +172,7 @@ class Source:
 
     @property
     def spans_days(self) -> bool:
-        """Whether its messages are of more than one day: each has its own then."""
+        """Return whether its messages are of more than one day: each has its own then."""
         first, last = self.times
         return bool(self.messages) and first // DAY != last // DAY
 
@@ -315,7 +315,7 @@ class Context:
     alone.
     """
     now: int = 0
-    """When it was built, in milliseconds."""
+    """The time at which it was built, in milliseconds."""
     condensed: int = 0
     """Number of earlier messages that the summary stands for."""
     begins: int = 1

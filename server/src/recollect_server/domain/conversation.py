@@ -254,7 +254,7 @@ class AnchorSet:
     sequence: int
     """0: without a message."""
     time: int
-    """When its message was said, or a caller set it."""
+    """The time at which its message was said, or a caller set it."""
     conversation_id: str = ""
     """The conversation of its message."""
     by_caller: bool = False

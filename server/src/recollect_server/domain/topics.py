@@ -29,7 +29,7 @@ _PIECES = frozenset({"n", "t", "s", "d", "m", "ll", "re", "ve", "gon", "na", "wa
 @cache
 def said_anywhere(language: str) -> frozenset[str]:
     """Return the words of a language that name no subject: they are said in conversations about
-    anything. Of most languages these are nouns, all others being told by what stands beside them.
+    anything. Of most languages these are nouns: others are recognised by what stands beside them.
     """
     text = Path(__file__).with_name("said_anywhere.txt").read_text(encoding="utf-8")
     sections = dict(re.findall(r"\[(\w+)\]\n([^\[]*)", text))

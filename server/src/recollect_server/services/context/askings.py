@@ -46,8 +46,8 @@ def _asked_before(space: Space, question: str, ids: NDArray[np.int64]) -> list[i
     words = words_of(question) - EVERYDAY_WORDS
     if not question.rstrip().endswith(_QUESTION_MARKS) or not words or not len(ids):
         return []
-    found = space.index.search.showable(ids, Scope())
-    few = found.only(found.tokens <= _LONGER * estimate_tokens(question))
+    messages_found = space.index.search.showable(ids, Scope())
+    few = messages_found.only(messages_found.tokens <= _LONGER * estimate_tokens(question))
     newest = [few[at] for at in range(max(0, len(few) - _MOST), len(few))]
     turns = space.index.messages.of_each_turn({(it.number, it.turn_number) for it in newest})
     places: defaultdict[int, list[Place]] = defaultdict(list)

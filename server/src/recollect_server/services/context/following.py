@@ -1,5 +1,5 @@
-"""What a conversation makes of the message to be answered: which one it is, and what is looked for
-where it leans on the one before.
+"""The message to be answered: which one it is, and the question to look for where it leans on the
+one before.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def question_of(message: str, messages: Sequence[Message]) -> str:
     """
     if not message.strip() or not leans(message):
         return message
-    said = [it.content for it in messages if it.role is Role.USER]
-    if said and said[-1].rstrip() == message.rstrip():
-        said.pop()
-    return f"{said[-1]}\n{message}" if said else message
+    questions = [it.content for it in messages if it.role is Role.USER]
+    if questions and questions[-1].rstrip() == message.rstrip():
+        questions.pop()
+    return f"{questions[-1]}\n{message}" if questions else message

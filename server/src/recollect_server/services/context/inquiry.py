@@ -47,7 +47,7 @@ class Task:
     message: str
     """The message to be answered."""
     question: str
-    """What is looked for: that message, with the one before where it leans on that."""
+    """The text to look for: that message, with the one before where it leans on that."""
     weighing: Weighing
     deadline: Deadline = UNLIMITED
     degraded: dict[str, str] = field(default_factory=dict)

@@ -100,8 +100,8 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     question, now, deadline = task.question[:_QUESTION], task.weighing.now, task.deadline
     with index.until(deadline):
         scope = Scope(hidden=inquiry.shown.ids(index))
-        asked = Askings(space, question)
-        request = Request(question, scope, _CONVERSATIONS, now, hides=asked.hidden_of)
+        askings = Askings(space, question)
+        request = Request(question, scope, _CONVERSATIONS, now, hides=askings.hidden_of)
         candidates = gather(index, meaning, request, deadline, space.telemetry)
     ranked = candidates.best_messages()
     if ranked and _is_chance(candidates, question, now):
@@ -129,7 +129,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         candidates,
         inquiry,
         _without_copies(index, candidates, chosen, inquiry),
-        asked.hidden,
+        askings.hidden,
     ).read()
     about = {
         it.id: _about(it, task.weighing.words, own=inquiry.shown.conversation_id)

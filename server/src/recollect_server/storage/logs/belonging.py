@@ -103,17 +103,17 @@ def over(log: str, raw: Sequence[bytes], after: int | None = None) -> Belonging:
 
 
 def lines_of(
-    log: str, raw: Sequence[bytes], known: tuple[Sequence[bytes], Sequence[Line]] = ((), ())
+    log: str, raw: Sequence[bytes], before: tuple[Sequence[bytes], Sequence[Line]] = ((), ())
 ) -> list[Line]:
-    """Return the lines of a log whose bytes, without newlines, are these. `known`: the bytes and
+    """Return the lines of a log whose bytes, without newlines, are these. `before`: the bytes and
     lines of an earlier call, of which what is as it was is not decoded again.
     """
     check = over(log, raw, 0).check
     lines: list[Line] = []
     offset = 0
     for sequence, text in enumerate(raw, 1):
-        is_same = sequence <= len(known[0]) and known[0][sequence - 1] == text
-        line = known[1][sequence - 1] if is_same else None
+        is_same = sequence <= len(before[0]) and before[0][sequence - 1] == text
+        line = before[1][sequence - 1] if is_same else None
         if line is None or line.offset != offset:
             line = line_of(text, sequence, offset)
         lines.append(check(line))
