@@ -147,7 +147,7 @@ def test_no_text_or_name_passes_for_the_users_words_or_another_line(post: Post, 
             if form == ANTHROPIC
             else [it["content"] for it in own]
         )
-        assert [it for it in flat if not it.startswith("<context>")] == ["Dinner?", "When?"]
+        assert [it for it in flat if not it.startswith("<context")] == ["Dinner?", "When?"]
     lines = context(post, name, RECALL).rendered.split("\n")
     assert len(lines) == 2
     assert "untrusted" in lines[0]

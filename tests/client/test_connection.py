@@ -198,7 +198,6 @@ async def test_a_unix_socket_is_a_target_of_the_async_client(
         ("unix://relative", "begins with /"),
         ("unix:/" + "x" * 107, "too long"),
         (50051, "not text"),
-        (None, "not text"),
     ],
 )
 def test_a_target_that_is_no_address_is_refused(target: Any, problem: str) -> None:

@@ -277,15 +277,15 @@ def test_a_panel_is_followed_live(
         (("owners", "add", "Not A Channel", "x"), 2, "channel"),
         (("owners", "link", "Alex", "email"), 2, "one is left over"),
         (("owners", "list", "--channel", "Not A Channel"), 2, "channel"),
-        (("communications", "show", "../x"), 2, "communication_id"),
+        (("communications", "show", "../x"), 2, "COMMUNICATION"),
         (("communications", "show", UNKNOWN), 3, UNKNOWN),
         (("communications", "trust", UNKNOWN, "friend"), 2, "friend"),
-        (("communications", "trust", UNKNOWN, "blocked", "--scope", "x"), 2, "scopes"),
+        (("communications", "trust", UNKNOWN, "blocked", "--scope", "x"), 2, "--scope"),
         (("communications", "trust", UNKNOWN, "known"), 3, UNKNOWN),
         (("communications", "reply", UNKNOWN), 2, "TEXT"),
         (("communications", "tail", "--cursor", "nonsense"), 2, "cursor"),
         (("escalations", "resolve", "esc-01HQ0000000000000000000000", "x"), 3, "esc-01HQ"),
-        (("escalations", "resolve", "x", "x"), 2, "escalation_id"),
+        (("escalations", "resolve", "x", "x"), 2, "ESCALATION"),
     ],
 )
 def test_what_is_wrong_is_named(

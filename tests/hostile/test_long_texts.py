@@ -12,6 +12,7 @@ from recollect_server.storage.vectors.store import VectorStore
 
 from tests.conftest import Start
 from tests.server.conftest import Connect, agent, user
+from tests.server.searching import END, START
 from tests.server.test_redact import redact
 from tests.waiting import until, until_embedded
 
@@ -109,7 +110,10 @@ def test_a_message_that_comes_when_a_long_text_of_its_conversation_is_embedded_i
     own = service.conversation_of(long_text(20))
     until(lambda: ends)
     until_embedded(service, server)
-    snippets = [hit.snippet for hit in service.search("a journey to Japan").hits]
+    snippets = [
+        hit.snippet.replace(START, "").replace(END, "")
+        for hit in service.search("a journey to Japan").hits
+    ]
     assert snippets[:1] == ["We fly to Kyoto in April"]
 
 

@@ -127,4 +127,4 @@ def check(form: int, rendered: str) -> None:
             for it in own_texts
             for part in (it if isinstance(it, list) else [it])
         ]
-        assert [it for it in texts if not it.startswith("<context>")] == [OURS, "When?"]
+        assert [it for it in texts if not it.startswith("<context")] == [OURS, "When?"]

@@ -178,8 +178,8 @@ def test_anchors_come_from_their_message_and_are_not_written_twice(
     assert anchors_listed == [
         ("name", "Alex", 2),
         ("location", "Ghent", 3),
-        ("preferred_name", "Al", 7),
         ("location", "Bruges", 7),
+        ("preferred_name", "Al", 7),
     ]
     assert failure_of(lambda: service.delete(conversation)).reason == "ANCHORS_PRESENT"
     receipt = service.delete(conversation, anchors=2)

@@ -16,7 +16,7 @@ export function Dialog({ title, class: name = "", onClose, children }: Props) {
   useEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} class={`dialog ${name}`} aria-labelledby="dialog-title" onClose={onClose}>
-      <header>
+      <header role="none">
         <h2 id="dialog-title">{title}</h2>
         <button class="quiet" type="button" aria-label={t.app.close} onClick={() => dialog.current?.close()}>
           <Icon name="close" />
