@@ -299,7 +299,6 @@ export const en = {
       keyword_messages: "Words of a message",
       keyword_conversations: "Words of the conversation and its notes",
       vector_messages: "Meaning of a message",
-      vector_windows: "Meaning of a passage",
       vector_abbreviations: "Meaning of the notes",
       similar_words: "Words like those of the question",
     } as Record<string, string>,
