@@ -55,8 +55,8 @@ def test_topics_are_set_beside_a_transcript(stage: Stage, window: Browsing) -> N
 def test_a_conversation_is_archived_from_the_list_and_taken_out_again(
     stage: Stage, window: Browsing
 ) -> None:
-    first, second = (conversation(stage.client, f"Archive {it}") for it in (1, 2))
-    page = window.tab("/?named=Archive")
+    first, second = (conversation(stage.client, f"Harbour {it}") for it in (1, 2))
+    page = window.tab("/?named=Harbour")
     page.wait_for_selector(f"#row-{second}")
     page.keyboard.press("s")
     wait(page, f"document.activeElement.id === 'row-{second}'")
@@ -64,7 +64,7 @@ def test_a_conversation_is_archived_from_the_list_and_taken_out_again(
     page.wait_for_selector(f"#row-{second}", state="detached")
     assert stage.client.conversations.get(second).archived
     wait(page, f"document.activeElement.id === 'row-{first}'")  # the one that took its place
-    page.wait_for_selector(".notice >> text=Archived “Archive 2”.")
+    page.wait_for_selector(".notice >> text=Archived “Harbour 2”.")
     assert axe(page) == []
     page.click(".notice >> text=Undo")
     page.wait_for_selector(f"#row-{second}")
