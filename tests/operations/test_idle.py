@@ -144,11 +144,14 @@ def test_a_server_that_nobody_calls_rests_and_serves_the_next_call_at_once(
                     client.conversations.append_turn(conversation, messages)
                     if name == "embedder":
                         until(lambda: "onnxruntime" in servers["embedder"].libraries())
+        # what disturbs one of them in one try is not what it costs
+        dear: dict[str, Cost] = {}
         for _ in range(_TRIES):
-            measured = costs(servers)
-            if all(cost.within(most[name]) for name, cost in measured.items()):
+            measured = costs({name: servers[name] for name in dear or servers})
+            dear = {name: it for name, it in measured.items() if not it.within(most[name])}
+            if not dear:
                 break
-        assert all(cost.within(most[name]) for name, cost in measured.items()), measured
+        assert dear == {}
         for name, target in targets.items():
             if name != "empty":
                 with Client(target) as client:
