@@ -79,7 +79,8 @@ def fill(message: Filled, path: str = "", /, **values: object) -> Filled:
         elif kind.message_type is not None and kind.message_type.GetOptions().map_entry:
             _fill_map(getattr(message, name), value, field)
         elif is_dataclass(value):
-            raise invalid(field, f"takes several, not one {type(value).__name__}")
+            name = type(value).__name__
+            raise invalid(field, f"takes several values, as in [{name}(…)], not one {name}")
         elif isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise invalid(field, f"takes several values, and this is {_shown(value)}")
         else:
