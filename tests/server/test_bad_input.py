@@ -124,6 +124,9 @@ REQUESTS: list[tuple[ProtoMessage, str]] = [
     (api.ListRequest(updated_before=Timestamp(seconds=2**62)), "updated_before"),
     (api.ListRequest(query="x" * 257), "query"),
     (api.ListRequest(query="\0"), "query"),
+    (api.ListRequest(participants=["a", "a"]), "participants"),
+    (api.ListRequest(participants=["a", "b" * 257]), "participants[1]"),
+    (api.DeleteManyRequest(participants=[""]), "participants[0]"),
     (api.LoadRequest(), "channel"),
     (api.LoadRequest(channel="Web"), "channel"),
     (api.LoadRequest(channel="web", max_turns=-1), "max_turns"),
@@ -193,6 +196,8 @@ REQUESTS: list[tuple[ProtoMessage, str]] = [
     ),
     (api.RecordAbbreviationRequest(conversation_id=UNKNOWN, text="x", topics=["a\n"]), "topics[0]"),
     (api.DeleteRequest(conversation_id=UNKNOWN, anchors=7), "anchors"),  # type: ignore[arg-type]
+    (recall_api.BuildContextRequest(conversation_id=UNKNOWN, query="x" * 65_537), "query"),
+    (recall_api.BuildContextRequest(conversation_id=UNKNOWN, query="\0"), "query"),
     (recall_api.SearchRequest(), "query"),
     (recall_api.SearchRequest(query="x", limit=-1), "limit"),
     (recall_api.SearchRequest(query="x", min_score=-0.1), "min_score"),
