@@ -16,6 +16,7 @@ from recollect import (
 )
 from recollect_server.storage.postgres.spaces import PostgresSpaces
 
+from tests.administration.test_verification import verified
 from tests.conftest import RunningServer, Start
 from tests.crash.load import process
 from tests.postgres import Postgres
@@ -201,3 +202,31 @@ def test_a_killed_delete_of_a_space_in_a_database_is_ended_by_the_next_start(
         (receipt,) = client.admin.list_space_receipts()
         assert (receipt.name, receipt.conversations) == ("ada", 2)
     assert tables_with_the_word(postgres, url) == []
+
+
+@pytest.mark.parametrize("is_anew", [False, True], ids=["index", "no index"])
+def test_lines_that_stand_under_another_logs_name_are_answered_under_neither_and_named(
+    postgres: Postgres, start_server: Start, tmp_path: Path, is_anew: bool
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url)
+    with Client(server.target) as client:
+        mine, other = (
+            client.conversations.create("web", messages=[Message.user(f"zebra {it}")])
+            for it in ("ana", "bob")
+        )
+    server.stop()
+    names = f"('{mine.id}', '{other.id}')"
+    swap = (
+        "UPDATE recollect.lines l SET body = o.body FROM recollect.lines o"
+        f' WHERE l.log IN {names} AND o.log IN {names} AND l.log <> o.log AND l."offset" = o."offset"'
+    )
+    folder = {"data_dir": tmp_path / "anew"} if is_anew else {}
+    postgres.execute(swap, url)
+    with Client(start_server(store=url, **folder).target, retry=None) as client:
+        for it, text in ((mine, "zebra bob"), (other, "zebra ana")):
+            try:
+                assert text not in str(client.conversations.load(it.id))
+            except RecollectError as error:
+                assert text not in str(error)
+        assert {it.id for it in verified(client).problems} == {mine.id, other.id}
