@@ -165,9 +165,12 @@ def test_a_long_text_is_embedded_whole_beside_the_redaction_of_another_message(
     count = before_parts(monkeypatch, lambda: redact(service, own, turn_number=1), at=1)
     server = start_server(embedder="onnx")
     service = connect(server)
-    own = service.conversation_of("The car needs new tyres before winter", long_text(20))
+    own = service.conversation_of(
+        "The car needs new tyres before winter", long_text(25)
+    )  # two slices
     until(count)
     until_embedded(service, server)
+    assert service.found("tyres") == []
     state = vectors.state_of(server.folder)
     assert (state.vectors, state.parts) == (count(), 0)
 
