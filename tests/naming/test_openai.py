@@ -132,6 +132,15 @@ def test_a_good_answer_becomes_notes_and_its_cost_is_counted(
     assert (spent.calls, spent.tokens, round(spent.cost, 6)) == (1, 1100, 0.0045)
 
 
+def test_a_model_that_is_closed_at_a_stop_is_unavailable_and_no_unforeseen_failure(
+    model: HostedModel, talk: Talk
+) -> None:
+    model.write_notes(talk("Hello"), "")
+    model.close()
+    with pytest.raises(ModelUnavailable, match="the server stops"):
+        model.write_notes(talk("Hello"), "")
+
+
 def test_a_days_cost_ends_the_calls_of_a_day(
     model: HostedModel, local: LocalServer, talk: Talk
 ) -> None:

@@ -102,12 +102,16 @@ class CircuitBreaker:
             if isinstance(error, TookTooLong) and not is_open:
                 raise CannotWrite(str(error)) from error
             raise ModelUnavailable(str(error)) from error
+        except Exception as error:  # what the SDK raises whose connections are closed
+            if self._closing.is_set():
+                raise ModelUnavailable("the server stops") from error
+            raise
         with self._lock:
             self._failed = 0
         return done
 
     def close(self) -> None:
-        """Stop all retries for good."""
+        """Stop all retries for good: what is at work raises ModelUnavailable."""
         self._closing.set()
 
     def _given_up(self, state: RetryCallState) -> bool:
