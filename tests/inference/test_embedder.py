@@ -85,7 +85,7 @@ def test_files_that_are_whole_and_no_model_are_refused(weights: Path) -> None:
         "\n".join(f"{digest}  {MODEL}" if MODEL in line else line for line in lines)
     )
     with pytest.raises(WrongWeights, match="cannot be used"):
-        Embedder(look(weights))
+        Embedder(look(weights)).load()
 
 
 def test_texts_that_mean_the_same_are_nearer_than_others(embedder: Embedder) -> None:
@@ -244,6 +244,7 @@ def test_a_model_that_nobody_used_leaves_memory_and_the_next_text_loads_it_again
 
 def test_a_model_whose_files_changed_while_it_was_out_of_memory_is_refused(weights: Path) -> None:
     embedder = Embedder(look(weights))
+    embedder.load()
     assert embedder.release(0.0)
     (weights / TOKENIZER).write_bytes(b"{}")
     with pytest.raises(CannotEmbed, match=TOKENIZER):
@@ -261,6 +262,7 @@ def test_a_model_that_was_just_used_stays() -> None:
 
 def test_another_model_in_the_place_of_a_released_one_is_refused(weights: Path) -> None:
     embedder = Embedder(look(weights))
+    embedder.load()
     assert embedder.release(0.0)
     tokenizer = weights / TOKENIZER
     tokenizer.write_bytes(tokenizer.read_bytes() + b"\n")

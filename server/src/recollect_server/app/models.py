@@ -36,7 +36,7 @@ def model_folder(settings: Settings) -> Path | None:
     try:
         weights = look(folder)
         if folder != shipped():
-            Embedder(weights)
+            Embedder(weights).load()
     except WrongWeights as error:
         raise CannotStart(str(error)) from error
     except (NoWeights, ImportError):

@@ -16,6 +16,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 from zipfile import BadZipFile
 
@@ -41,6 +42,7 @@ _QUESTION = 4  # pieces of a question that are embedded: some 800 words
 # next
 _REMEMBERED = 32
 
+_LIBRARIES = ("onnxruntime", "tokenizers")  # imported with the first model that is loaded
 _REFUSALS = (
     "Fail",
     "InvalidArgument",
@@ -87,8 +89,10 @@ class CannotEmbed(Exception):
 class _Model:
     """A model in memory: its session and its tokenizer."""
 
-    def __init__(self, weights: Weights) -> None:
-        """Load it. Raises NoWeights, WrongWeights, ImportError."""
+    def __init__(self, weights: Weights, words: WordCodes | None) -> None:
+        """Load it; with `words` its runs give states too. Raises NoWeights, WrongWeights,
+        ImportError.
+        """
         # Before it is imported: else it makes up an id of this machine and tells its maker which
         # models are run (its Privacy.md).
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -115,22 +119,16 @@ class _Model:
                 if profile.centres
                 else np.zeros((2, DIMENSIONS), np.float32)
             )
-            constants = weights.folder / profile.words
-            self.words = (
-                WordCodes(constants.read_bytes()) if profile.words and constants.is_file() else None
-            )
             self.session = onnxruntime.InferenceSession(
-                model + _output(profile.states) if self.words else model,
+                model + _output(profile.states) if words else model,
                 options,
                 providers=["CPUExecutionProvider"],
             )
             self.tokenizer = Tokenizer.from_buffer(tokenizer)
         except OSError as error:
             raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, BadZipFile, *self.refusals) as error:
-            raise WrongWeights(
-                f"the embedding model in {weights.folder} cannot be used: {error}"
-            ) from error
+        except (ValueError, *self.refusals) as error:
+            raise WrongWeights(_cannot_use(weights, error)) from error
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         shape = self.session.get_outputs()[0].shape
@@ -154,25 +152,26 @@ class _Model:
 class Embedder:
     """An embedding model. Safe to call from any thread; each call computes in its caller's thread.
 
-    `release` takes one that was not used for a while out of memory; the next use loads it again.
+    The first use loads it. `release` takes one that was not used for a while out of memory; the
+    next use loads it again.
     """
 
     def __init__(self, weights: Weights) -> None:
-        """Load the model, which takes some 0.6 s and 120 MB. Raises NoWeights, WrongWeights,
-        ImportError.
-        """
+        """Raises NoWeights, WrongWeights, and ImportError if a library that runs it is missing."""
+        for library in _LIBRARIES:
+            if find_spec(library) is None:
+                raise ImportError(f"the embedding model needs {library}, which is not installed")
         self.identity, self.folder = weights.identity, weights.folder
         self.profile = weights.profile
-        self._loading = threading.Lock()  # guards `_model` and `_used`; held while it is loaded
-        self._model: _Model | None = _Model(weights)
-        words = self._model.words
-        self.words_identity = words.identity if words else ""
+        self._words = _word_codes(weights)
+        self.words_identity = self._words.identity if self._words else ""
         """Names the constants of its word codes; empty where its runs give none."""
+        self._loading = threading.Lock()  # guards `_model` and `_used`; held while it is loaded
+        self._model: _Model | None = None
         self._used = time.monotonic()
         self._guard = threading.Lock()  # guards `_questions`
         # by hash: no text is kept
         self._questions: OrderedDict[bytes, AskedWith] = OrderedDict()
-        _return_freed_memory()
 
     def release(self, idle: float) -> bool:
         """Release the model's memory if it was not used for `idle` seconds. Return True if it was
@@ -185,22 +184,32 @@ class Embedder:
         _return_freed_memory()
         return True
 
-    def _loaded(self) -> _Model:
-        """Return the model, loaded again if it was released. Raises CannotEmbed."""
+    def load(self) -> None:
+        """Load the model if it is not in memory: some 0.6 s and 120 MB. Raises NoWeights,
+        WrongWeights, ImportError.
+        """
         with self._loading:
-            if self._model is None:
-                try:
-                    weights = look(self.folder, self.profile)
-                    if weights.identity != self.identity:
-                        raise WrongWeights(
-                            f"the embedding model in {self.folder} was replaced: restart the server"
-                        )
-                    self._model = _Model(weights)
-                except (NoWeights, WrongWeights, ImportError) as error:
-                    raise CannotEmbed(str(error)) from error
-                _return_freed_memory()
-            self._used = time.monotonic()
-            return self._model
+            self._in_memory()
+
+    def _in_memory(self) -> _Model:
+        if self._model is None:
+            weights = look(self.folder, self.profile)
+            if weights.identity != self.identity:
+                raise WrongWeights(
+                    f"the embedding model in {self.folder} was replaced: restart the server"
+                )
+            self._model = _Model(weights, self._words)
+            _return_freed_memory()
+        self._used = time.monotonic()
+        return self._model
+
+    def _loaded(self) -> _Model:
+        """Return the model, loaded if it is not in memory. Raises CannotEmbed."""
+        with self._loading:
+            try:
+                return self._in_memory()
+            except (NoWeights, WrongWeights, ImportError) as error:
+                raise CannotEmbed(str(error)) from error
 
     def cut(self, text: str) -> list[Piece]:
         """Split a text into pieces of about equal length, each overlapping the next; at least
@@ -226,8 +235,8 @@ class Embedder:
         vectors, states = self._embed_pieces(model, pieces)
         centred = self._centred(model, vectors, model.passage_centre)
         codes = [NO_CODES] * len(pieces)
-        if model.words is not None:
-            codes = [model.words.codes(it) for it in states]
+        if self._words is not None:
+            codes = [self._words.codes(it) for it in states]
         return [Embedded(*it) for it in zip(centred, codes, strict=True)]
 
     def _centred(self, model: _Model, vectors: Vectors, centre: NDArray[np.float32]) -> Vectors:
@@ -259,7 +268,7 @@ class Embedder:
                 mask[row, : len(piece)] = 1
             answer = self._run(model, ids, mask)
             vectors[chosen] = answer[0][: len(chosen)]
-            for number, of in zip(chosen, answer[1] if model.words else (), strict=False):
+            for number, of in zip(chosen, answer[1] if self._words else (), strict=False):
                 states[number] = of[len(model.passage_marks) : len(pieces[number]) - 1].copy()
         return vectors, states
 
@@ -309,11 +318,11 @@ class Embedder:
             ids = np.array(pieces, np.int64)
             answer = self._run(model, ids, np.ones_like(ids))
             vector = np.array(self._centred(model, answer[0], model.question_centre)[0])
-            states = answer[1][0, len(model.question_marks) : -1] if model.words else vector[:0]
-        if model.words is None:
+            states = answer[1][0, len(model.question_marks) : -1] if self._words else vector[:0]
+        if self._words is None:
             return AskedWith(vector, None)
         words = [text[first:last].lower() for first, last in _spans(model, text, len(states))]
-        return AskedWith(vector, model.words.question(words, states))
+        return AskedWith(vector, self._words.question(words, states))
 
     def word_spans(self, text: str, count: int) -> list[tuple[int, int]]:
         """Return where the word is that each of the first pieces of a text is of; (0, 0) of a sign.
@@ -331,6 +340,25 @@ class Embedder:
         except model.refusals as error:
             raise CannotEmbed(f"the embedding model failed: {error}") from error
         return answer
+
+
+def _word_codes(weights: Weights) -> WordCodes | None:
+    """Return the constants of a model's word codes, None if it has none. Raises NoWeights,
+    WrongWeights.
+    """
+    file = weights.folder / weights.profile.words
+    if not weights.profile.words or not file.is_file():
+        return None
+    try:
+        return WordCodes(file.read_bytes())
+    except OSError as error:
+        raise NoWeights(f"the embedding model cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise WrongWeights(_cannot_use(weights, error)) from error
+
+
+def _cannot_use(weights: Weights, error: Exception) -> str:
+    return f"the embedding model in {weights.folder} cannot be used: {error}"
 
 
 def _output(name: str) -> bytes:
