@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,6 +42,36 @@ def test_a_round_that_fails_is_logged_whole_and_followed_by_the_next() -> None:
     assert [(it["event"], it["job"], it["exc_info"]) for it in logged] == [
         ("job_failed", "counter", True)
     ]
+
+
+def test_rounds_that_hang_delay_no_other_job_and_leave_no_threads_behind() -> None:
+    go_on = threading.Event()
+    begun = [threading.Event() for _ in range(4)]
+    quick = threading.Event()
+
+    def hang(number: int) -> float:
+        begun[number].set()
+        go_on.wait()
+        return 60.0
+
+    def work() -> float:
+        if all(it.is_set() for it in begun):
+            quick.set()
+        return 60.0
+
+    loops = [Loop(f"slow-{number}", partial(hang, number)) for number in range(4)]
+    woken = Loop("quick", work)
+    for loop in (*loops, woken):
+        loop.start()
+    for it in begun:
+        assert it.wait(60)
+    woken.wake()  # far ahead of its time, while all others hang
+    assert quick.wait(60)
+    go_on.set()
+    for loop in (*loops, woken):
+        loop.stop()
+    assert not any(it.is_running for it in (*loops, woken))
+    until(lambda: sum(it.name == "jobs" for it in threading.enumerate()) <= 2)
 
 
 def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(

@@ -1,5 +1,5 @@
-"""Background jobs: threads that run beside the calls. They call `services`; `app` alone starts and
+"""Background jobs: rounds of work beside the calls. They call `services`; `app` alone starts and
 stops them.
 
-`loop` is the loop that all of them run; every other module is one job.
+`loop` has the threads that all of them share; every other module is one job.
 """

@@ -1,9 +1,11 @@
-"""Loop of a background job: a thread that runs one round after another until stopped, whatever a
-round raises.
+"""Loops of background jobs: one round after another until stopped, whatever a round raises. Their
+rounds share a few threads.
 """
 
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
@@ -11,6 +13,7 @@ log = structlog.get_logger("recollect.jobs")
 
 # to the next round after one that failed as nobody foresaw
 _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
+_IDLE = 2  # threads that wait for rounds; a new one for each round would be started all the time
 
 
 def unforeseen(job: str, work: Callable[[], None]) -> str:
@@ -27,7 +30,7 @@ def unforeseen(job: str, work: Callable[[], None]) -> str:
 
 
 class Loop:
-    """A thread that nobody calls."""
+    """Work that is done round after round, in a thread that nobody waits for."""
 
     def __init__(
         self,
@@ -43,39 +46,116 @@ class Loop:
         After a round that fails as nobody foresaw the next one comes after a second, then two, at
         the most a minute.
         """
-        self._job = job
+        self.job = job
         self._work = work
         self._wait = wait
+        self._next_at = 0.0
         self._after_failure = _FIRST_SECONDS
+        self.is_running = self.is_woken = False
+        """Of the crew, which guards them."""
         self.stopping = stopping or threading.Event()
         """Set once it is to end."""
-        self._awake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=job, daemon=True)
 
     def start(self) -> None:
-        """Start the thread. Call it once."""
-        self._thread.start()
+        """Begin the rounds. Call it once."""
+        self._next_at = time.monotonic() + self._wait
+        _CREW.add(self)
 
     def wake(self) -> None:
         """Begin the next round at once."""
-        self._awake.set()
+        _CREW.wake(self)
 
     def stop(self, seconds: float | None = None) -> None:
         """Stop after the current round, and wait up to `seconds` for it (None: without limit)."""
         self.stopping.set()
-        self._awake.set()
-        self._thread.join(seconds)
+        _CREW.remove(self, seconds)
 
-    def _run(self) -> None:
-        while not self.stopping.is_set():
-            self._awake.wait(self._wait)
-            self._awake.clear()
-            if self.stopping.is_set():
-                break
-            if unforeseen(self._job, self._round):
-                self._wait = self._after_failure
-                self._after_failure = min(2 * self._after_failure, _MOST_SECONDS)
+    def due_at(self) -> float:
+        """Return when the next round is due, on the monotonic clock."""
+        return 0.0 if self.is_woken else self._next_at
+
+    def run_round(self) -> None:
+        """Do one round. Raises nothing."""
+        if not self.stopping.is_set() and unforeseen(self.job, self._round):
+            self._wait = self._after_failure
+            self._after_failure = min(2 * self._after_failure, _MOST_SECONDS)
+        self._next_at = time.monotonic() + self._wait
 
     def _round(self) -> None:
         self._wait = self._work()
         self._after_failure = _FIRST_SECONDS
+
+
+class _Crew:
+    """The threads that run the rounds of all loops of the process: one waits for the next round
+    that is due, and each round that is under way has another, so that none waits for a slow one.
+    """
+
+    def __init__(self) -> None:
+        lock = threading.Lock()  # guards everything below, and the fields of the loops
+        self._changed = threading.Condition(lock)
+        self._ended = threading.Condition(lock)  # a round has ended
+        self._loops: set[Loop] = set()
+        self._idle = 0
+
+    def add(self, loop: "Loop") -> None:
+        """Run the rounds of a loop from now on."""
+        with self._changed:
+            self._loops.add(loop)
+            if not self._idle:
+                self._hire()
+            self._changed.notify()
+
+    def wake(self, loop: "Loop") -> None:
+        """Have the next round of a loop begin at once, or once the present one is over."""
+        if loop.is_woken:
+            return
+        with self._changed:
+            loop.is_woken = True
+            self._changed.notify()
+
+    def remove(self, loop: "Loop", seconds: float | None) -> None:
+        """Begin no round of a loop any more, and wait up to `seconds` for the present one."""
+        with self._changed:
+            self._loops.discard(loop)
+            self._changed.notify_all()
+            self._ended.wait_for(lambda: not loop.is_running, seconds)
+
+    def _hire(self) -> None:
+        threading.Thread(target=self._work, name="jobs", daemon=True).start()
+
+    def _work(self) -> None:
+        thread = threading.current_thread()
+        while (loop := self._next()) is not None:
+            thread.name = loop.job
+            try:
+                loop.run_round()
+            finally:
+                thread.name = "jobs"
+                with self._changed:
+                    loop.is_running = False
+                    self._ended.notify_all()
+
+    def _next(self) -> "Loop | None":
+        """Wait for a round that is due, and return its loop; None if this thread is not needed."""
+        with self._changed:
+            self._idle += 1
+            try:
+                while self._idle <= _IDLE and self._loops:
+                    waiting = [it for it in self._loops if not it.is_running]
+                    first = min(waiting, key=Loop.due_at, default=None)
+                    now = time.monotonic()
+                    if first is not None and first.due_at() <= now:
+                        first.is_running, first.is_woken = True, False
+                        if self._idle == 1:
+                            with suppress(RuntimeError):  # no thread: the others wait for this one
+                                self._hire()
+                        return first
+                    self._changed.wait(None if first is None else first.due_at() - now)
+            finally:
+                self._idle -= 1
+            self._changed.notify()  # of the round that this thread ran, the next may be due first
+            return None
+
+
+_CREW = _Crew()

@@ -134,7 +134,6 @@ class Health:
         """Report SERVING from now on."""
         self._set(dict.fromkeys(self._names, pb.HealthCheckResponse.SERVING))
         self._look()
-        self._follower.start()
 
     def leave(self) -> None:
         """Report NOT_SERVING for everything from now on: the server takes no new calls."""
@@ -235,6 +234,9 @@ class Health:
 
     def _watch(self, request: pb.HealthCheckRequest, call: Call, send: Send) -> None:
         self._watches.open(_Watch(self, request.service, call.context, send))
+        with self._guard:
+            if self._follower.ident is None and not self._stopping.is_set():
+                self._follower.start()
         self._awake.set()
 
 

@@ -88,11 +88,8 @@ class Senders:
         self._stopping = self._impatient = False
         self._ended = threading.Event()
         self._sends = threading.Event()  # set by the first send after a pause: wakes the watchdog
-        with self._changed:
-            for _ in range(self._moving):
-                self._start()
+        # started with the first stream
         self._watchdog = threading.Thread(target=self._watch, name="stream-watchdog", daemon=True)
-        self._watchdog.start()
 
     def schedule(self, streams: Iterable[Scheduled]) -> int:
         """Queue streams that may have updates, and return the number of queued ones."""
@@ -105,6 +102,10 @@ class Senders:
                     stream.scheduled = True
                     self._ready.append(stream)
                     count += 1
+            if count and self._watchdog.ident is None:
+                for _ in range(self._moving):
+                    self._start()
+                self._watchdog.start()
             self._changed.notify(count)
         return count
 
@@ -137,7 +138,8 @@ class Senders:
                 self._changed.wait()
         self._ended.set()
         self._sends.set()
-        self._watchdog.join()
+        if self._watchdog.ident is not None:
+            self._watchdog.join()
 
     def _start(self) -> None:
         sender = Sender(self._sends)
