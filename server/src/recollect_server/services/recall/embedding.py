@@ -12,6 +12,7 @@ others. A very long text has slices of its own between the turns (`long_texts`).
 every text is looked at, and only what has no vectors of its model is embedded.
 """
 
+import math
 import threading
 import time
 from collections.abc import Iterable
@@ -87,10 +88,10 @@ class Embedding:
         self._codes = MissingCodes(meaning, self._writer, self._texts)
         self._failure = ""
 
-    def mark(self) -> tuple[Index, int]:
+    def mark(self) -> tuple[Index, int, bool]:
         """Return a value that changes with whatever there may be to embed."""
         index = self._space.index
-        return index, index.taken()[1]
+        return index, index.taken()[1], self._meaning.wants_languages
 
     def tend(self) -> bool:
         """Embed one part of the missing texts. Return False if nothing is missing, or nothing can
@@ -191,7 +192,12 @@ class Embedding:
     def _is_current(self, copy: Copy, plan: Plan) -> bool:
         """Return whether searches read the vectors of the plan's model of other languages."""
         beside = None if copy.beside is None else copy.beside.model
-        return beside == plan.beside_model
+        return beside == plan.beside_model and copy.beside_reads_all == self._reads_all(plan)
+
+    def _reads_all(self, plan: Plan) -> bool:
+        """Return whether the model of other languages reads English because of a question."""
+        models = self._meaning.models
+        return plan.both and models is not None and not models.both
 
     def _make_copy(self, plan: Plan) -> None:
         """Load the copy that searches read. While another model's vectors are incomplete, load
@@ -216,7 +222,7 @@ class Embedding:
             if served is None:
                 store.serve(plan.model, plan.beside_model)
             copy = self._meaning.load(store, plan.model, plan.main, index)
-        copy = replace(copy, beside=beside)
+        copy = replace(copy, beside=beside, beside_reads_all=self._reads_all(plan))
         self._meaning.whiten(copy)
         self._meaning.copy = copy
 
@@ -228,7 +234,7 @@ class Embedding:
             beside = copy.beside if copy is not None else None
             if beside is None and plan.beside is not None and plan.beside_model is not None:
                 beside = self._meaning.load(store, plan.beside_model, plan.beside, plan.index)
-            loaded = replace(loaded, beside=beside)
+            loaded = replace(loaded, beside=beside, beside_reads_all=self._reads_all(plan))
             self._meaning.whiten(loaded)
             self._meaning.copy = loaded
             store.serve(plan.model, plan.beside_model)
@@ -256,10 +262,13 @@ class Embedding:
         if changed is None:
             self._long.clear()
             done = store.progress(model, plan.epoch)
+            # What the main model has read and another one reads now is not late.
+            is_known = self._plan_name == "main" and plan.both and not self._waiting
+            since = math.inf if is_known else now
             if not any(done.values()) and self._planner.census is not None:
                 self._planner.census = Census()  # all texts are counted again
             self._waiting = {
-                name: _Waiting(done.get(name, 0), now)
+                name: _Waiting(done.get(name, 0), since)
                 for name, (_, lines) in sorted(index.conversations.progress().items())
                 if done.get(name, 0) != lines
             }
@@ -273,14 +282,14 @@ class Embedding:
             if waiting is None:
                 after = self._long.looked_at(name)
                 waiting = _Waiting(store.lines_of(model, name) if after is None else after, now)
+            waiting.since = min(waiting.since, now)
             self._waiting[name] = waiting
 
     def _notify(self) -> None:
         """Report to searches how many conversations wait to be embedded, and since when."""
-        starts = [waiting.since for waiting in self._waiting.values()] + self._long.starts()
-        self._meaning.waiting = (
-            Waiting(len({*self._waiting, *self._long}), min(starts)) if starts else None
-        )
+        late = {name: it.since for name, it in self._waiting.items() if it.since < math.inf}
+        starts = [*late.values(), *self._long.starts()]
+        self._meaning.waiting = Waiting(len({*late, *self._long}), min(starts)) if starts else None
 
     # The work -------------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ from recollect_server.storage.vectors.store import VectorStore
 log = structlog.get_logger("recollect.meaning")
 
 _RETRY = 60.0  # seconds after which a model of other languages that failed is loaded again
-_LANGUAGES, _CENSUS = "languages", "census"  # facts in the file of vectors
+# facts in the file of vectors
+_LANGUAGES, _CENSUS, _ASKED = "languages", "census", "asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,10 @@ class Planner:
         if models is None or models.languages is None:
             self.census, self._meaning.lack = None, ""
             return plan
-        if not models.both and not store.fact(_LANGUAGES):
+        if self._meaning.wants_languages:
+            store.note(_ASKED, "others")
+        both = models.both or bool(store.fact(_ASKED))
+        if not both and not store.fact(_LANGUAGES):
             if self.census is None:
                 self.census = Census.read(store.fact(_CENSUS))
             return replace(plan, name="main")
@@ -92,12 +96,12 @@ class Planner:
             return replace(plan, name="lack")
         self._meaning.lack = ""
         number = store.model(beside.identity, beside.folder)
-        kind = "both" if models.both else "auto"
+        kind = "both" if both else "auto"
         return replace(
             plan,
             beside=beside,
             beside_model=number,
-            both=models.both,
+            both=both,
             name=f"{kind} {beside.identity}",
         )
 

@@ -49,10 +49,8 @@ _BRIEF = 192
 # questions find less of them where both models' vectors are whitened
 # (`docs/decisions/both-models.md`).
 _FOREIGN = 0.01
-_FOREIGN_QUESTION = (
-    "the question looks like another language than English, and only the model of English has read"
-    " this space: it is found by its words"
-)
+_FOREIGN_QUESTION = "the question looks like another language than English, and "
+_UNREAD = "only the model of English has read this space: it is found by its words"
 
 
 class MeaningUnavailable(Exception):
@@ -72,6 +70,10 @@ class Copy:
     abbreviations: Matrix
     beside: "Copy | None" = None
     """Copy of the vectors of other languages, where the space has any."""
+    beside_reads_all: bool = False
+    """True if the model of other languages reads English as well, because a question was asked in
+    another language.
+    """
 
     def of_model(self, model: int) -> "Copy | None":
         """Return the copy, or that beside it, that has the vectors of a model."""
@@ -87,6 +89,20 @@ class Copy:
             return True
         count = self.beside.messages.message_count
         return count - self.messages.message_count <= _FOREIGN * count
+
+    def asked(self, *, foreign: bool) -> list[tuple["Copy", float]]:
+        """Return the copies that are asked, each with the factor of its cosines. Where the model of
+        other languages reads English as well, it alone understands a `foreign` question, and the
+        main one an English question to a space that is in English.
+        """
+        here = [(self, 1.0)]
+        beside = [(self.beside, FACTOR)] if self.beside is not None else []
+        if self.beside_reads_all and foreign:
+            return beside
+        if self.beside_reads_all and self.is_english():
+            return here
+        fuller = _fuller(self)
+        return [it for it in here + beside if it[0] is fuller or not it[0].is_empty()]
 
     def is_empty(self) -> bool:
         """Return whether it never had a vector."""
@@ -146,6 +162,8 @@ class Meaning:
         self.lack = ""
         """Reason why texts in other languages are not found by their meaning; empty if they are."""
         self._unasked = ""  # likewise, of the last question
+        self.wants_languages = False
+        """True once a question was asked in a language that no model has read the space in."""
         self.waiting: Waiting | None = None
 
     @property
@@ -241,9 +259,9 @@ class Meaning:
         parts: list[tuple[Scan, Scan, float]] = []
         words: AskedWords | None = None
         self._unasked = ""
-        for it, factor in ((copy, 1.0), (copy.beside, FACTOR)):
-            if it is None or (it.is_empty() and it is not _fuller(copy)):
-                continue
+        foreign = copy.embedder.profile == MINILM and is_foreign(text)
+        lack = self._unread(copy) if foreign else ""
+        for it, factor in copy.asked(foreign=foreign):
             try:
                 most = _BRIEF if it is copy else _BRIEF // 2
                 prepared = it.embedder.ask(text, most if is_brief else None)
@@ -261,13 +279,27 @@ class Meaning:
         if not parts:
             raise MeaningUnavailable(self._unasked)
         if len(parts) == 1 and parts[0][2] == 1.0:
-            is_lost = copy.embedder.profile == MINILM and is_foreign(text)
-            return Scans(parts[0][0], parts[0][1], words, _FOREIGN_QUESTION if is_lost else "")
+            return Scans(parts[0][0], parts[0][1], words, lack)
         return Scans(
             JointScan([(it[0], it[2]) for it in parts]),
             JointScan([(it[1], it[2]) for it in parts]),
             words,
+            lack,
         )
+
+    def _unread(self, copy: Copy) -> str:
+        """Return what no model of its language has read of the space that a question in another
+        language than English is put to; empty if that is nothing. The first such question has the
+        model of other languages read it.
+        """
+        assert self.models is not None  # there is a copy
+        if copy.beside is None:
+            self.wants_languages = self.models.languages is not None
+            return _FOREIGN_QUESTION + _UNREAD
+        read, all_ = (it.messages.message_count for it in (copy.beside, copy))
+        if not copy.beside_reads_all or read >= all_:
+            return ""
+        return f"{_FOREIGN_QUESTION}the model of other languages has read {read} of {counted(all_, 'message')} so far"
 
     def whiten(self, copy: Copy | None, *, settled: bool = True) -> None:
         """Compute what all messages have in common, where that has changed; while messages wait to
