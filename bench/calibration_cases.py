@@ -25,7 +25,12 @@ from recollect_server.inference.embedder import Embedded, Embedder, Piece
 from recollect_server.services.recall import calibration, recall, retrieval
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.fusion import Sections, fuse
-from recollect_server.services.recall.retrievers import ConversationLegs, Fused, MessageLegs
+from recollect_server.services.recall.retrievers import (
+    ConversationLegs,
+    Fused,
+    Matches,
+    MessageLegs,
+)
 from recollect_server.services.recall.retrievers import Question as Put
 from recollect_server.settings import Settings
 from recollect_server.storage.index.words import QuestionWords
@@ -43,7 +48,7 @@ _TALK_FILE = Path(__file__).with_name("calibration_talk.txt")
 
 
 Fusing = tuple[Put, MessageLegs, ConversationLegs, Sections | None]
-"""The arguments of `fuse`."""
+"""The arguments of `fuse` but for the comparison of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +61,17 @@ class Case:
     text: str
     fusing: Fusing
     """Arguments of the ranking, which is computed anew: cases outlast the weights."""
+    matches: Matches | None
+    """The words of the best messages, compared with the question's."""
     words: QuestionWords
     messages: MessageLegs
     conversations: ConversationLegs
     right_messages: NDArray[np.bool_]
     right_conversations: NDArray[np.bool_]
+
+    def fused(self) -> Fused:
+        """Return the scores by the ranking's present weights."""
+        return fuse(*self.fusing, lambda _: self.matches)
 
 
 def collect(
@@ -78,7 +89,7 @@ def collect(
         return gathered[-1]
 
     def watched_fuse(*arguments: Any) -> Fused:
-        fused.append(arguments)
+        fused.append(arguments[:4])
         return fuse(*arguments)
 
     def watched_calibrated(*arguments: Any, **options: Any) -> Fused:
@@ -140,7 +151,7 @@ def _case_of(
     given: Any,
     service: Service,
 ) -> Case:
-    _, words, messages, conversations = given
+    _, words, messages, conversations, *_ = given
     lines = [
         service.messages[candidates.conversation_of(at).id, it.place[0]]
         for at, it in enumerate(candidates.messages)
@@ -148,7 +159,7 @@ def _case_of(
     # large, and no feature needs it
     conversations = replace(conversations, mean_vector=np.zeros((0, 0), np.float32))
     return Case(
-        kind, name, question.group, question.query, fusing, words, messages, conversations,
+        kind, name, question.group, question.query, fusing, candidates.matches, words, messages, conversations,
         np.isin(lines, question.gold_messages),
         np.isin([service.conversations[it.id] for it in candidates.conversations], question.gold_conversations),
     )  # fmt: skip
