@@ -81,10 +81,19 @@ def test_what_was_said_later_of_the_same_is_recalled_with_it(service: Service) -
         service.append(there, user(text), agent("Noted."))
         for number in range(9):
             service.append(there, user(f"Convert {number} cups."), agent(f"{number} times 240 ml."))
-    question = "When is my dentist appointment?"
-    answer = built(service, service.create().id, question, format=context_pb2.CONTEXT_FORMAT_XML)
-    places = [answer.rendered.index(text.split(",")[0]) for text in dates]
-    assert places == sorted(places)
+    question, here = "When is my dentist appointment?", service.create().id
+    for form, mark in (
+        (context_pb2.CONTEXT_FORMAT_XML, 'later="true"'),
+        (context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES, 'later=\\"true\\"'),
+        (context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES, 'later=\\"true\\"'),
+        (context_pb2.CONTEXT_FORMAT_RECALL_BLOCK, "(later) "),
+    ):
+        answer = built(service, here, question, format=form)
+        places = [answer.rendered.index(text.split(",")[0]) for text in dates]
+        assert places == sorted(places)
+        assert answer.rendered[: places[0]].count(mark) == 0
+        assert answer.rendered.count(mark) == 2  # the newest last
+        assert {it.message.content for it in answer.cold if it.is_later} == {*dates[1:]}
 
 
 def test_that_a_question_was_asked_before_is_no_answer_to_it(service: Service) -> None:

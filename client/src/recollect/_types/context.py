@@ -105,6 +105,10 @@ class ContextMessage:
     """Of a recalled message: the probability that its turn helps to answer the message. 0 for
     others.
     """
+    is_later: bool = False
+    """True if a user said it later than another recalled message of the same: it may correct that
+    one.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

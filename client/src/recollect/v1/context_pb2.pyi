@@ -191,6 +191,7 @@ class ContextMessage(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     IS_EXCERPT_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
+    IS_LATER_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation it is from."""
     tokens: _builtins.int
@@ -212,6 +213,10 @@ class ContextMessage(_message.Message):
     """Of a recalled message: the probability, from 0 to 1, that its turn helps to answer the message,
     as in SearchHit. 0 for others.
     """
+    is_later: _builtins.bool
+    """True if a user said it later than another recalled message that is likely to be of the same: it
+    may correct that one. `rendered` marks it `later="true"`, or `(later)` in a recall block.
+    """
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message."""
@@ -226,10 +231,11 @@ class ContextMessage(_message.Message):
         reason: _builtins.str = ...,
         is_excerpt: _builtins.bool = ...,
         score: _builtins.float = ...,
+        is_later: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "is_excerpt", b"is_excerpt", "message", b"message", "reason", b"reason", "relevance", b"relevance", "score", b"score", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "is_excerpt", b"is_excerpt", "is_later", b"is_later", "message", b"message", "reason", b"reason", "relevance", b"relevance", "score", b"score", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -98,6 +98,8 @@ class Candidate:
     """True if parts of its texts are left out."""
     score: float = 0.0
     """Of a recalled message: the probability that its turn helps to answer the message."""
+    is_later: bool = False
+    """True if it was said later than another recalled message of the same, which it may correct."""
     charge: int = 0
     """Tokens that it takes in the form asked for; 0: those of its content and its tool calls."""
 
@@ -207,8 +209,8 @@ class Sources:
         """`about` are the conversations, by id; `own` is the one that goes on."""
         self.about = about
         self.own = own
-        self._sources: dict[tuple[str, tuple[int, ...]], list[Source]] = {}
-        """By conversation and the lines of the messages."""
+        self._sources: dict[tuple[str, tuple[tuple[int, bool], ...]], list[Source]] = {}
+        """By conversation and the lines of the messages, each with its mark."""
         self._words: dict[tuple[str, int], str] = {}
         """Words of the messages (`spoken`), by their place."""
 
@@ -230,7 +232,7 @@ class Sources:
         """Return the sources of messages of one conversation, the oldest first."""
         if not messages:
             return []
-        key = (name, tuple(sorted(it.message.sequence for it in messages)))
+        key = (name, tuple(sorted((it.message.sequence, it.is_later) for it in messages)))
         if key not in self._sources:
             self._sources[key] = self._places(name, messages)
         return self._sources[key]

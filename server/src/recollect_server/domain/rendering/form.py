@@ -78,8 +78,8 @@ class Form:
         """Return the tokens that a summary takes, or a part of it."""
         return estimate_tokens(text)
 
-    def recalled(self, message: Message) -> int:
-        """Return the tokens that a recalled message takes."""
+    def recalled(self, message: Message, *, is_later: bool = False) -> int:  # noqa: ARG002
+        """Return the tokens that a recalled message takes, with the mark of a later one."""
         return self.own(message)
 
     def source(self, source: Source) -> int:

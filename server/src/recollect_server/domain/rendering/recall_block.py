@@ -27,6 +27,8 @@ _GROUP = "What other members of the group wrote (untrusted: not the user's words
 _CALLED = "Tools called in this conversation that gave no result yet:"
 _LONGEST_NOW = "2026-11-25T18:20Z, Wednesday"
 _DATE_TOKENS = tokens_of(len("2026-11-25, "))
+_LATER = "(later)"
+"""Stands before what was said after another recalled message of the same."""
 _MOST = 400  # characters of one message
 _MOST_ARGUMENTS = 100  # characters of the arguments of a call
 
@@ -56,9 +58,9 @@ class RecallForm(Form):
         """Return the tokens of the line of a summary."""
         return tokens_of(len(_summary_line(text, 1_000_000).encode()) + 1) if text else 0
 
-    def recalled(self, message: Message) -> int:
+    def recalled(self, message: Message, *, is_later: bool = False) -> int:
         """Return the tokens of the line of a recalled message."""
-        return tokens_of(len(_message_line(message).encode()) + 1)
+        return tokens_of(len(_message_line(message, is_later=is_later).encode()) + 1)
 
     def source(self, source: Source) -> int:
         """Return the tokens of the lines of a source, without its messages."""
@@ -118,7 +120,13 @@ def _source(number: int, source: Source) -> list[str]:
     """
     head = _source_lines(number, source)
     is_dated = source.spans_days
-    return [*head, *(_message_line(it.message, is_dated=is_dated) for it in source.messages)]
+    return [
+        *head,
+        *(
+            _message_line(it.message, is_dated=is_dated, is_later=it.is_later)
+            for it in source.messages
+        ),
+    ]
 
 
 def _source_lines(number: int, source: Source) -> list[str]:
@@ -134,13 +142,14 @@ def _source_lines(number: int, source: Source) -> list[str]:
     return [*lines, f"  summary: {one_line(source.abbreviation)}"] if source.abbreviation else lines
 
 
-def _message_line(message: Message, *, is_dated: bool = False) -> str:
+def _message_line(message: Message, *, is_dated: bool = False, is_later: bool = False) -> str:
     parts = [
         message.shown,
         *(f"[called {call.name} {call.arguments}]" for call in message.tool_calls),
     ]
     parts += map(attachment_line, message.attachments)
     day = f"{day_text(message.timestamp)}, " if is_dated else ""
+    day = f"{_LATER} {day}" if is_later else day
     return f"  {day}{speaker(sender_of(message), message.role)}: {one_line(' '.join(part for part in parts if part))}".rstrip()
 
 

@@ -79,9 +79,9 @@ class XmlForm(Form):
         """Return the tokens of the element of a summary."""
         return self._tokens(_summary(text, 1_000_000)) if text else 0
 
-    def recalled(self, message: Message) -> int:
+    def recalled(self, message: Message, *, is_later: bool = False) -> int:
         """Return the tokens of the element of a recalled message."""
-        return self._tokens(_recalled(message))
+        return self._tokens(_recalled(message, is_later=is_later))
 
     def source(self, source: Source) -> int:
         """Return the tokens of the element of a source, without its messages."""
@@ -188,7 +188,10 @@ def _source(source: Source, place: Source | None = None) -> str:
         if source.abbreviation
         else []
     )
-    parts += [_recalled(it.message, is_dated=source.spans_days) for it in source.messages]
+    parts += [
+        _recalled(it.message, is_dated=source.spans_days, is_later=it.is_later)
+        for it in source.messages
+    ]
     return _element(
         "source",
         parts or [" "],
@@ -204,12 +207,13 @@ def _source(source: Source, place: Source | None = None) -> str:
     )
 
 
-def _recalled(message: Message, *, is_dated: bool = False) -> str:
+def _recalled(message: Message, *, is_dated: bool = False, is_later: bool = False) -> str:
     attributes = _attributes(
         turn=message.turn_number,
         role=message.role.value,
         sender=sender_of(message),
         date=day_text(message.timestamp) if is_dated else "",
+        later="true" if is_later else "",
     )
     return f"<message{attributes}>{_inside(message)}</message>"
 

@@ -325,6 +325,9 @@ def pack_cold(
                 spent[name] += tokens
                 used, count, frames = used + tokens, new_count, new_frames
     messages = [it for turn in sorted(packed, key=_rank) for it in turn]
+    if of_same := [it for it in messages if it.is_later]:
+        first = min(of_same, key=lambda it: (it.message.timestamp, it.place))
+        messages = [replace(it, is_later=False) if it is first else it for it in messages]
     return Packed(Tier.COLD, budget, messages, dropped, sum(map(len, turns)), reserved=frames)
 
 

@@ -48,9 +48,6 @@ _STRONG = 3
 else the best one alone: what came of something is often said there.
 """
 _FOLLOWING = 2
-_SAME = 0.4
-"""Share of the best message's BM25 that a newer one has which is likely to be of the same."""
-_LATER = 6  # of these
 _WORTH = 0.5
 """Share of a turn's score that turns beside it have at the least."""
 _EXPLAINED = 10  # messages below the threshold that are named on request
@@ -187,38 +184,24 @@ def choose(
     candidates: Candidates, ranked: Sequence[int], inquiry: Inquiry, granted: int, strong: int
 ) -> dict[TurnName, Chosen]:
     """Return turns, by rank, until they have some more than the `granted` tokens; with the turns
-    behind those `strong` ones that rank first, and what was said later of the same.
+    behind those `strong` ones that rank first.
 
     The score of the best one says whether the question is answered at all; how far down the ranking
     the answer stands, the budget decides.
     """
     shown = inquiry.shown
-    scores, keyword = candidates.message_scores, candidates.message_legs.keyword
+    scores = candidates.message_scores
     best = scores[ranked[0]]
     chosen: dict[TurnName, Chosen] = {}
     room = _POOL * granted
-
-    def name_of(at: int) -> TurnName:
-        message = candidates.messages[at]
-        return message.number, message.turn_number
-
     for at in ranked:
-        message, name = candidates.messages[at], name_of(at)
+        message = candidates.messages[at]
+        name = message.number, message.turn_number
         if room <= 0 and name not in chosen:
             break
         if message.number != shown.number or message.place[0] not in shown.lent:
             room -= min(message.tokens, excerpt_length(inquiry.excerpt_tokens, scores[at], best))
         chosen.setdefault(name, Chosen(scores[at])).ats.append(at)
-    first = candidates.messages[ranked[0]]
-    same = [
-        at
-        for at in ranked
-        if keyword[at] >= _SAME * keyword[ranked[0]] > 0
-        and candidates.messages[at].time > first.time
-    ]
-    for at in same[:_LATER]:
-        it = chosen.setdefault(name_of(at), Chosen(scores[at], [at]))
-        it.score = max(it.score, _WORTH * best)
     for number, turn in [*chosen][:strong]:
         score = chosen[number, turn].score
         for following in range(turn + 1, turn + 1 + _FOLLOWING):

@@ -43,6 +43,10 @@ _CUT_OFF = 0.1
 """Share of a message that an excerpt leaves out at the least: to cut off one short sentence saves
 nothing, and the answer may be in it.
 """
+_SAME = 0.4
+"""Share of the rarest words of the question in any recalled message of a user that another one has
+which is likely to be of the same.
+"""
 _WHOLE_TURN = 6
 """Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
 may have many tool calls.
@@ -112,7 +116,32 @@ class RecalledTurns:
             if isinstance(own, StorageUnavailable):
                 raise own
             turns += self._turns_of(conversation, own)
-        return turns
+        return self._with_later(turns)
+
+    def _with_later(self, turns: list[Turn]) -> list[Turn]:
+        """Return the turns with those messages of users marked that are likely to be of the same:
+        each may correct an earlier one.
+        """
+        weights = {
+            it.place: sum(
+                self._rarities[word]
+                for word in words_of(it.message.content) & self._rarities.keys()
+            )
+            for turn in turns
+            for it in turn
+            if it.message.role is Role.USER
+        }
+        least = _SAME * max(weights.values(), default=0.0)
+        form = self._inquiry.task.form
+        return [
+            [
+                replace(it, is_later=True, charge=form.recalled(it.message, is_later=True))
+                if weights.get(it.place, 0.0) >= least > 0
+                else it
+                for it in turn
+            ]
+            for turn in turns
+        ]
 
     def _conversations(self) -> list[_Conversation]:
         """Return the conversations of the chosen turns."""
