@@ -256,9 +256,25 @@ def test_a_long_message_is_shortened_around_what_is_asked_of_it(
             answer = built(service, here, question, total=total, format=form)
             shown = [*answer.hot, *answer.warm, *answer.cold]
             [excerpt] = [it for it in shown if it.message.sequence == document]
-            assert excerpt.is_excerpt
+            assert excerpt.is_excerpt == ("…" in excerpt.message.content)
             assert excerpt.message.content.count(facts[at]) == 1
             assert answer.rendered_tokens <= total
+
+
+@pytest.mark.parametrize("total", [800, 2000, 4000])
+def test_what_one_tier_leaves_a_turn_that_was_shortened_has(service: Service, total: int) -> None:
+    for later in (0, 1):
+        here = service.create().id
+        service.turn(here, "What does the lease say?", lease({}))
+        for _ in range(later):
+            service.turn(here, "Thank you.", "You're welcome.")
+        for form in (context_pb2.CONTEXT_FORMAT_UNSPECIFIED, *FORMATS):
+            answer = built(service, here, "Write a poem.", total=total, format=form)
+            assert not answer.cold
+            charged = sum(it.used for it in answer.allocation)
+            assert total - 200 < charged <= total, (later, form)
+    limited = built(service, here, "Write a poem.", hot=200, total=total)
+    assert allocation(limited, HOT).used <= 200
 
 
 def test_a_passage_that_head_or_tail_show_is_not_shown_twice(service: Service) -> None:

@@ -132,6 +132,8 @@ class ContextBuilder:
             task, tiers, shares, group, may_lend=may_lend, explain=explain
         )
         deadline.check_caller()
+        left = self._left(task, tiers, shares, group) - cold.used
+        tiers = self._own.grown(task, newest, shares.tiers, tiers, left)
         head, warm = tiers.head, tiers.warm
         if shares.left_out:
             note = f"the least sure anchors are left out: {shares.left_out}"
@@ -183,9 +185,7 @@ class ContextBuilder:
         with what was recalled, and the conversation before this one where its abbreviation is
         shown.
         """
-        form, budget = task.form, shares.tiers
-        of_group = form.frame("group") + sum(map(form.group_message, group)) if group else 0
-        left = budget.total + shares.group - of_group - tiers.used - form.frame("recalled")
+        budget, left = shares.tiers, self._left(task, tiers, shares, group)
         room = max(0, min(budget.cold + tiers.warm.left, left))
         of_warm = sum(it.tokens for it in tiers.warm.packed)
         lent = min(of_warm, max(budget.cold - room, int(_LENT * of_warm))) if may_lend else 0
@@ -208,6 +208,12 @@ class ContextBuilder:
         if last and any(it.conversation_id == last.conversation_id for it in cold.packed):
             last = None  # its abbreviation stands beside what is recalled of it
         return tiers, cold, recalled, last
+
+    def _left(self, task: Task, tiers: Own, shares: _Shares, group: list[GroupMessage]) -> int:
+        """Return the tokens of the total that the conversation itself and its group leave."""
+        form = task.form
+        of_group = form.frame("group") + sum(map(form.group_message, group)) if group else 0
+        return shares.tiers.total + shares.group - of_group - tiers.used - form.frame("recalled")
 
     def _group(self, task: Task, head: ConversationState | None, room: int) -> list[GroupMessage]:
         """Return the newest messages of the group's other members that there is room for, oldest

@@ -23,7 +23,13 @@ from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.text import counted
 from recollect_server.services.context import own
 from recollect_server.services.context.inquiry import Shown, Task
-from recollect_server.services.context.packing import Preference, Recalling, pack_hot, pack_warm
+from recollect_server.services.context.packing import (
+    WORTH_SHORTENING,
+    Preference,
+    Recalling,
+    pack_hot,
+    pack_warm,
+)
 from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import Weights
 from recollect_server.services.space.events import Appended, Reloaded, Suspended
@@ -178,15 +184,7 @@ class OwnTiers:
         if head is None or newest.trouble:
             return Packed(Tier.HOT, budget.hot, note=newest.trouble)
         window = self._choosing.now.window
-        candidates = [
-            weighing.candidate(
-                task.conversation_id, it, "one of the newest turns", weighing.similarity(it)
-            )
-            for it in newest.messages
-        ]
-        too_long = []
-        if is_said(newest.messages, task.message) and candidates[-1].tokens > budget.hot:
-            too_long = [candidates.pop()]
+        candidates, too_long = _newest_candidates(task, newest, budget)
         summary = min(
             weighing.form.summary(head.conversation.compression_summary), budget.warm // 2
         )
@@ -200,6 +198,20 @@ class OwnTiers:
             for it in too_long
         ]
         return replace(hot, dropped=[*hot.dropped, *dropped], considered=len(newest.messages))
+
+    def grown(self, task: Task, newest: Newest, budget: Budget, tiers: Own, left: int) -> Own:
+        """Return the tiers, with up to `left` tokens more for a newest turn that was shortened."""
+        hot = tiers.hot
+        if (
+            budget.is_hot_set
+            or left < WORTH_SHORTENING
+            or not any(it.is_excerpt for it in hot.packed)
+        ):
+            return tiers
+        candidates, _ = _newest_candidates(task, newest, budget)
+        weighing = task.weighing
+        grown = pack_hot(candidates, hot.used + left, 0, 1, weighing.form, weighing.words)
+        return replace(tiers, hot=replace(hot, packed=grown.packed, budget=grown.budget))
 
     def earlier(
         self,
@@ -258,6 +270,24 @@ class OwnTiers:
 def room_of_warm(budget: Budget, hot: Packed) -> int:
     """Return the tokens that the hot tier leaves for the warm one."""
     return max(0, min(budget.warm + budget.hot, budget.total) - hot.used)
+
+
+def _newest_candidates(
+    task: Task, newest: Newest, budget: Budget
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates of the hot tier, and the message to be answered where it is the last of
+    them and too long for the budget.
+    """
+    weighing = task.weighing
+    candidates = [
+        weighing.candidate(
+            task.conversation_id, it, "one of the newest turns", weighing.similarity(it)
+        )
+        for it in newest.messages
+    ]
+    if is_said(newest.messages, task.message) and candidates[-1].tokens > budget.hot:
+        return candidates[:-1], candidates[-1:]
+    return candidates, []
 
 
 def _lines(*tiers: Packed) -> frozenset[int]:

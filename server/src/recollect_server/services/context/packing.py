@@ -33,7 +33,7 @@ _CUT = 0.75
 """The share of what the warm tier lends that a turn has which is too long even for all of it, and
 what older turns do not need.
 """
-_WORTH_SHORTENING = 100
+WORTH_SHORTENING = 100
 """Tokens that must be left for a turn to be shortened to them; with fewer it is left out."""
 _NEWEST, _NEWEST_AT_MOST = 0.5, 0.75
 """Shares of the warm tier that the newest turns have before others: half of it, or three quarters
@@ -158,6 +158,7 @@ def pack_warm(
             break
     for number in sorted(turns, reverse=True):
         shelf.put(number, 1, "an earlier turn")
+    shelf.widen()
     return Packed(
         Tier.WARM,
         budget,
@@ -181,7 +182,8 @@ class _Shelf:
         self._room = room
         self._used = 0
         self._numbers: set[int] = set()
-        self._cut: list[Candidate] = []
+        self._cut: dict[int, list[Candidate]] = {}
+        """What is left out of each turn that is shortened."""
 
     @property
     def share(self) -> float:
@@ -199,19 +201,30 @@ class _Shelf:
         left = int(share * self._room) - self._used - gap
         size = sum(map(cost, turn))
         fitting = [it for unit in turn for it in unit]
-        cut: list[Candidate] = []
+        self._cut.pop(number, None)
         if size > left:
-            if not shorten or left < _WORTH_SHORTENING:
+            if not shorten or left < WORTH_SHORTENING:
                 return False
             fitting, cut = shorten_turn(turn, left, self._form.own, self._words)
             if not fitting:
                 return False
+            self._cut[number] = cut
         fitting = [replace(fitting[0], charge=fitting[0].tokens + gap), *fitting[1:]]
         self.packed += [replace(it, reason=reason) for it in fitting]
-        self._cut += cut
         self._used += cost(fitting)
         self._numbers.add(number)
         return True
+
+    def widen(self) -> None:
+        """Give turns that are shortened what nothing else needs, the first of them first."""
+        for number in [*self._cut]:
+            if self._room - self._used < WORTH_SHORTENING:
+                return
+            own = [it for it in self.packed if it.message.turn_number == number]
+            self.packed = [it for it in self.packed if it.message.turn_number != number]
+            self._used -= cost(own)
+            self._numbers.remove(number)
+            self.put(number, 1, own[0].reason, shorten=True)
 
     def left_out(self) -> list[Dropped]:
         """Return what is not packed, oldest first."""
@@ -224,7 +237,8 @@ class _Shelf:
         ]
         left = self._room - self._used
         return [
-            _dropped(Tier.WARM, it, _too_long(it, left)) for it in in_order([*others, *self._cut])
+            _dropped(Tier.WARM, it, _too_long(it, left))
+            for it in in_order([*others, *(it for cut in self._cut.values() for it in cut)])
         ]
 
 
