@@ -159,6 +159,35 @@ def test_a_summary_of_a_deleted_conversation_is_not_that_of_another_one_with_its
     assert service.load(name).compression_summary == "Second."
 
 
+def test_a_model_is_asked_thrice_for_a_summary_and_then_the_offline_writer_writes_it(
+    start_server: Start, connect: Connect, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = connect(
+        start_server(
+            abbreviator="anthropic", compaction=True, compaction_messages=6, compaction_keep=2
+        )
+    )
+    refused = wrote({}, stop_reason="refusal", content=[])
+    conversation = service.create().id
+    service.rename(conversation, "Plants")
+
+    def summary_after(turns: int, first: int, *answers: Answer) -> str:
+        api.answers = list(answers)
+        before = service.get(conversation).compressed_through
+        talk(service, conversation, turns, first)
+        until(lambda: service.get(conversation).compressed_through > before)
+        return service.load(conversation).compression_summary
+
+    good = wrote({"summary": "All plants are hot."})
+    assert summary_after(4, 0, refused, wrote({"summary": 7}), good) == "All plants are hot."
+    assert len(api.requests) == 3
+    offline = summary_after(4, 4, refused)
+    assert offline.startswith("All plants are hot.\n[4 user] Inspect the reactor of plant 3.")
+    assert len(api.requests) == 6
+    until(lambda: "the model refused; the offline writer wrote" in capsys.readouterr().out)
+    assert summary_after(4, 8, good) == "All plants are hot."  # the model is asked again
+
+
 def test_nothing_is_condensed_unless_it_is_asked_for(start_server: Start, connect: Connect) -> None:
     server = start_server(abbreviator="extractive")
     service = connect(server)

@@ -82,6 +82,7 @@ class SpaceJobs:
                 settings.compaction_messages,
                 settings.compaction_keep,
                 settings.compaction_tokens,
+                offline=writer.offline,
             )
             if writer is not None and settings.compaction
             else None

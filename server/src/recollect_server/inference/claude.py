@@ -11,7 +11,7 @@ import orjson
 from recollect_server.domain.conversation import ModelUse
 from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
-from recollect_server.inference.language_model import ANTHROPIC_KEY, CannotWrite, ModelUnavailable
+from recollect_server.inference.language_model import ANTHROPIC_KEY, ModelUnavailable, WrongAnswer
 from recollect_server.inference.spending import Spending
 
 ALIASES = {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
@@ -92,12 +92,12 @@ class AnthropicEndpoint:
         )
         stopped = getattr(answer, "stop_reason", None)
         if stopped == "refusal":
-            raise CannotWrite("the model refused")
+            raise WrongAnswer("the model refused")
         blocks = getattr(answer, "content", None)
         if not isinstance(blocks, list):
             raise TryLater("the API's answer cannot be read: it has no content")
         if stopped == "max_tokens":
-            raise CannotWrite("the model's answer was cut off")
+            raise WrongAnswer("the model's answer was cut off")
         # What it thought comes in blocks of its own.
         texts = [
             getattr(block, "text", None) for block in blocks if getattr(block, "type", "") == "text"
@@ -105,7 +105,7 @@ class AnthropicEndpoint:
         try:
             written = orjson.loads("".join(text for text in texts if isinstance(text, str)))
         except orjson.JSONDecodeError:
-            raise CannotWrite("the model's answer is no JSON") from None
+            raise WrongAnswer("the model's answer is no JSON") from None
         if not isinstance(written, dict):
-            raise CannotWrite("the model's answer is no object")
+            raise WrongAnswer("the model's answer is no object")
         return written

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 import httpx2
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import ModelUse
@@ -26,7 +27,7 @@ from recollect_server.inference.circuit_breaker import (
     TookTooLong,
     TryLater,
 )
-from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
+from recollect_server.inference.language_model import CannotWrite, ModelUnavailable, WrongAnswer
 from recollect_server.inference.prompts import (
     NOTES_SCHEMA,
     SUMMARY_SCHEMA,
@@ -43,6 +44,7 @@ T = TypeVar("T")
 # estimated tokens of one message that count towards a part: longer ones are cut (see `prompts`)
 _MESSAGE_TOKENS = 2_000
 _CONNECT_SECONDS = 10.0
+_SUMMARY_TRIES = 3  # of a part; notes are tried again much later, summaries are wanted soon
 _MAY_PASS = {408, 409, 429}  # and every status from 500 on
 
 
@@ -117,10 +119,18 @@ class HostedModel:
             raise CannotWrite(str(error)) from error
 
     def condense(self, messages: Sequence[Message], earlier: str, most: int = MAX_SUMMARY) -> str:
-        """Write the summary. A long conversation is read in parts."""
+        """Write the summary. A long conversation is read in parts, each again where the model's
+        answer is of no use.
+        """
+        again = Retrying(
+            retry=retry_if_exception_type(WrongAnswer),
+            stop=stop_after_attempt(_SUMMARY_TRIES),
+            reraise=True,
+        )
         tools = parted(earlier)[1] + called_in(messages)
         for part in self._parts(messages):
-            earlier = self._ask(
+            earlier = again(
+                self._ask,
                 summary_system(most),
                 SUMMARY_SCHEMA,
                 part,
@@ -156,7 +166,7 @@ class HostedModel:
         try:
             return read(answer)
         except WrongNotes as error:
-            raise CannotWrite(f"the model's answer has another shape: {error}") from error
+            raise WrongAnswer(f"the model's answer has another shape: {error}") from error
 
     def _parts(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
         start = size = 0

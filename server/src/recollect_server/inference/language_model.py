@@ -17,6 +17,10 @@ class CannotWrite(Exception):
     """
 
 
+class WrongAnswer(CannotWrite):
+    """The model answered, and not with what it was asked for: the next answer may be better."""
+
+
 class ModelUnavailable(Exception):
     """The model cannot be asked now, whatever about; the text says why. Try again later."""
 

@@ -20,7 +20,7 @@ import orjson
 from recollect_server.domain.conversation import ModelUse
 from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
-from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
+from recollect_server.inference.language_model import CannotWrite, ModelUnavailable, WrongAnswer
 from recollect_server.inference.spending import Spending
 
 KEY = "OPENAI_API_KEY"
@@ -159,15 +159,15 @@ class OpenAIEndpoint:
             getattr(choices[0], "finish_reason", None),
         )
         if getattr(message, "refusal", None) or stopped == "content_filter":
-            raise CannotWrite("the model refused")
+            raise WrongAnswer("the model refused")
         if stopped == "length":
-            raise CannotWrite("the model's answer was cut off")
+            raise WrongAnswer("the model's answer was cut off")
         text = getattr(message, "content", None)
         if not isinstance(text, str):
-            raise CannotWrite("the model's answer has no text")
+            raise WrongAnswer("the model's answer has no text")
         written = fitting(object_in(text), schema)
         if not isinstance(written, dict):
-            raise CannotWrite("the model's answer is no JSON object")
+            raise WrongAnswer("the model's answer is no JSON object")
         return written
 
 

@@ -9,10 +9,10 @@ messages stay where they are, and are found as before.
 from collections import OrderedDict
 from collections.abc import Callable
 
-from recollect_server.domain.conversation import Compressed
+from recollect_server.domain.conversation import Compressed, ModelUse
 from recollect_server.domain.errors import ConversationNotFound
 from recollect_server.domain.notes import MAX_SUMMARY
-from recollect_server.inference.language_model import LanguageModel
+from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.notes.naming import Material, Outcome, read_material
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
@@ -38,10 +38,14 @@ class Compaction:
         past: int = PAST,
         kept_messages: int = KEPT,
         most: int = MAX_SUMMARY,
+        *,
+        offline: LanguageModel | None = None,
     ) -> None:
         """More than `past` messages behind the last compression are condensed, all but the newest
-        `kept_messages`, to a summary of at most `most` tokens.
+        `kept_messages`, to a summary of at most `most` tokens. `offline` writes what the model
+        does not.
         """
+        self._offline = offline
         self._most = most
         self._space = space
         self._model = model
@@ -73,7 +77,9 @@ class Compaction:
             self._space.index.notes.put_off_compaction(waiting.number, self._kept_messages)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
-        """Condense a conversation if it is due. Raises as `Naming.write`."""
+        """Condense a conversation if it is due. Raises as `Naming.write`; CannotWrite also where
+        the offline writer wrote what the model did not.
+        """
         self.failures.pop(waiting.conversation_id, None)
         try:
             material = read_material(self._space, waiting.conversation_id)
@@ -85,17 +91,13 @@ class Compaction:
                 )
                 self._space.index.notes.put_off_compaction(waiting.number, min(past, self._past))
                 return Outcome.NOTHING_DUE
-            conversation = material.conversation
-            old = [
-                message
-                for message in material.messages
-                if conversation.compressed_through < message.turn_number <= through
-            ]
-            self._model.take_use()  # of a try that came to nothing
-            summary = self._model.condense(old, conversation.compression_summary, self._most)
-            if given_up():
-                return Outcome.WENT_ON
-            return self._record(waiting, material, through, summary)
+            try:
+                return self._written_by(self._model, waiting, material, through, given_up)
+            except CannotWrite as error:
+                if self._offline is None or given_up():
+                    raise
+                self._written_by(self._offline, waiting, material, through, given_up)
+                raise CannotWrite(f"{error}; the offline writer wrote the summary") from error
         except ConversationNotFound:  # deleted; or somebody took the file away
             self._space.index.notes.put_off_compaction(waiting.number, 0)
             return Outcome.NOTHING_DUE
@@ -111,7 +113,34 @@ class Compaction:
         through = past[-self._kept_messages].turn_number - 1
         return through if through > before else 0
 
-    def _record(self, waiting: Waiting, material: Material, through: int, summary: str) -> Outcome:
+    def _written_by(
+        self,
+        by: LanguageModel,
+        waiting: Waiting,
+        material: Material,
+        through: int,
+        given_up: Callable[[], bool],
+    ) -> Outcome:
+        conversation = material.conversation
+        old = [
+            message
+            for message in material.messages
+            if conversation.compressed_through < message.turn_number <= through
+        ]
+        by.take_use()  # of a try that came to nothing
+        summary = by.condense(old, conversation.compression_summary, self._most)
+        if given_up():
+            return Outcome.WENT_ON
+        return self._record(waiting, material, through, summary, by.take_use())
+
+    def _record(
+        self,
+        waiting: Waiting,
+        material: Material,
+        through: int,
+        summary: str,
+        use: ModelUse | None,
+    ) -> Outcome:
         conversation = material.conversation
         with self._space.writing(conversation.id) as state:
             if state.conversation.compressed_through != conversation.compressed_through:
@@ -119,7 +148,7 @@ class Compaction:
             if not material.is_of(self._space, state):
                 return Outcome.WENT_ON
             hit("event.begun")
-            event = Compressed(through, summary, self._space.clock(), self._model.take_use())
+            event = Compressed(through, summary, self._space.clock(), use)
             self._space.append(state, [event])
             hit("event.recorded")
         self._space.index.notes.put_off_compaction(
