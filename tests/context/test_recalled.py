@@ -6,14 +6,15 @@ import pytest
 from recollect.v1 import context_pb2
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
-from recollect.v1.message_pb2 import ToolCall
+from recollect.v1.conversation_pb2 import Party
+from recollect.v1.message_pb2 import Message, ToolCall
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import COLD, allocation, built, places, said
 from tests.server.conftest import Connect, Service, agent, tool, user
 from tests.waiting import until_embedded
 
-DAY = 86_400_000
+HOUR = 3_600_000
 
 
 def long_conversation(service: Service, turns: int, special: int) -> str:
@@ -293,7 +294,7 @@ def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_cha
 ) -> None:
     there = service.conversation_of("The boat leaks.")
     service.abbreviate(there, "They spoke of a boat.")
-    clock.move(DAY)
+    clock.move(HOUR)
     answer = built(
         service, service.create().id, "Hello!", format=context_pb2.CONTEXT_FORMAT_RECALL_BLOCK
     )
@@ -309,13 +310,44 @@ def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_cha
     assert not built(service, later, "Hello!").sources
 
 
+def test_no_other_persons_conversation_and_none_of_long_ago_is_the_one_before(
+    service: Service, clock: MovableClock
+) -> None:
+    def last(said: Message, answered: Message, pause: int, **places: Party) -> bool:
+        """Return whether a conversation that began `pause` after another one has its notes."""
+        clock.move(10 * HOUR)
+        there = service.create("whatsapp", party=places.get("there")).id
+        service.append(there, said)
+        service.abbreviate(there, "They spoke of a boat.")
+        clock.move(pause)
+        later = service.create("whatsapp", party=places.get("here")).id
+        service.append(later, answered)
+        return [it.is_last_conversation for it in built(service, later, "Hello!").sources] == [True]
+
+    def by(sender: str) -> Message:
+        return user("Hello.", sender=sender)
+
+    ann, bob, nobody = by("ann"), by("bob"), user("Hello.")
+    of_ann, of_bob = Party(contact="ann"), Party(contact="bob")
+    assert last(nobody, nobody, HOUR)
+    assert not last(nobody, nobody, HOUR + 1)
+    assert last(ann, ann, 1)
+    assert not last(ann, bob, 1)
+    assert not last(nobody, ann, 1)
+    assert not last(ann, nobody, 1)
+    assert last(nobody, nobody, 1, there=of_ann, here=of_ann)
+    assert not last(nobody, nobody, 1, there=of_ann, here=of_bob)
+    assert not last(nobody, nobody, 1, there=of_ann)
+    assert not last(nobody, nobody, -1)  # that one goes on while this one has begun
+
+
 def test_the_title_of_the_conversation_before_is_not_said_again_by_its_abbreviation(
     service: Service, clock: MovableClock
 ) -> None:
     there = service.conversation_of("The boat leaks.")
     service.rename(there, "The old boat at the quay leaks")
     service.abbreviate(there, "User: the old boat at the quay leaks. Agent: Call the yard.")
-    clock.move(DAY)
+    clock.move(HOUR)
     here = service.create().id
     for form in (context_pb2.CONTEXT_FORMAT_RECALL_BLOCK, context_pb2.CONTEXT_FORMAT_XML):
         rendered = built(service, here, "Hello!", format=form).rendered
@@ -511,7 +543,7 @@ def test_words_of_small_talk_and_short_numbers_recall_nothing_by_words_alone(
         "The robot vacuums the hall.",
         *(f"Note item{number}." for number in range(300)),
     )
-    clock.move(10 * DAY)
+    clock.move(240 * HOUR)
     here = service.conversation_of("Hello you.")
     for message in (
         "Thanks so much, that was great.",

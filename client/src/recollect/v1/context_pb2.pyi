@@ -275,8 +275,8 @@ class RecalledSource(_message.Message):
     tokens: _builtins.int
     """Estimated tokens of the source besides its messages: title, place and abbreviation."""
     is_last_conversation: _builtins.bool
-    """True for the conversation before this one. In its first turns a conversation gets the
-    abbreviation of that conversation, whatever the message is.
+    """True for the conversation before this one. In its first turns a conversation that began within
+    an hour of that one's end, with the same people, gets its abbreviation, whatever the message is.
     """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:

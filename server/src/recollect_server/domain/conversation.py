@@ -18,6 +18,8 @@ MAX_OPEN_CALLS = 256  # unanswered tool calls of a conversation that a late resu
 MAX_OPENING = 240  # characters of a text that stand for all of it in a list
 _MAX_TOKENS = (1 << 63) - 1  # totals stop at what the contract's and the index's numbers can hold
 _MAX_COST = sys.float_info.max
+ANYBODY = "user"
+"""The participant of a conversation that is begun without naming one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import structlog
 
 from recollect_server.domain.addresses import normal_address, spellings
 from recollect_server.domain.conversation import (
+    ANYBODY,
     Began,
     Content,
     Continued,
@@ -155,7 +156,7 @@ class Conversations:
                 conversation_id,
                 channel,
                 time,
-                participants or ("user",),
+                participants or (ANYBODY,),
                 party,
                 model,
                 pinned,

@@ -14,6 +14,7 @@ import structlog
 from recollect_server.domain.addresses import EMAIL, OWNERS_ALONE, WEB, normal_address, spellings
 from recollect_server.domain.commands import Command, parse
 from recollect_server.domain.conversation import (
+    ANYBODY,
     Began,
     CommandRun,
     Continued,
@@ -448,7 +449,7 @@ def _is_named(inbound: Inbound) -> bool:
 
 
 def _beginning(inbound: Inbound) -> Beginning:
-    participants = (inbound.sender,) if inbound.sender else ("user",)
+    participants = (inbound.sender,) if inbound.sender else (ANYBODY,)
     return Beginning(inbound.channel, participants, party_of(inbound), inbound.channel != WEB)
 
 

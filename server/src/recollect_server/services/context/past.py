@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.context import About, Dropped, Source, Sources, Tier
-from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.conversation import ANYBODY, Conversation
 from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.languages import says_little
 from recollect_server.domain.rendering.form import Form
@@ -52,6 +52,7 @@ _WORTH = 0.5
 """Share of a turn's score that turns beside it have at the least."""
 _EXPLAINED = 10  # messages below the threshold that are named on request
 _FIRST_TURNS = 3  # of a conversation: in these the one before is still of interest
+_SHORTLY = 3_600_000  # milliseconds between the end of one and the beginning of the other
 # conversations, newest first, of which the first with an abbreviation is the last one
 _LAST_SEEN = 5
 _ABBREVIATION = 100  # tokens of one
@@ -221,8 +222,8 @@ def unshown(turns: list[Turn], conversation_id: str, lines: frozenset[int]) -> l
 def last_conversation(
     space: Space, head: ConversationState, room: int, form: Form
 ) -> Source | None:
-    """Return the abbreviation of the conversation before this one, if this one is in its first
-    turns and there is room.
+    """Return the abbreviation of the conversation before this one, if there is room and this one
+    began shortly after it, with the same people, and is in its first turns.
 
     One of the same channel comes before others. Raises IndexUnavailable.
     """
@@ -234,13 +235,35 @@ def last_conversation(
             Filter(channels=channels, unindexed=False), _LAST_SEEN + 1
         ):
             before = stored.conversation
-            if before.id == conversation.id or not before.abbreviation:
+            if not before.abbreviation or not _goes_on(conversation, before):
                 continue
             about = _about(before)
             title = title_beside(about.title, spoken(about.abbreviation))
             source = Source(before.id, about, (), about.abbreviation, title)
             return source if form.source(source) <= room else None
     return None
+
+
+def _goes_on(conversation: Conversation, before: Conversation) -> bool:
+    """Return whether a conversation began shortly after another one ended, and everybody who is
+    known to have spoken there is known to speak here.
+    """
+    if not 0 <= conversation.create_time - before.update_time <= _SHORTLY:
+        return False
+    here, there = (set(it.participants) - {ANYBODY} for it in (conversation, before))
+    return (
+        conversation.id != before.id
+        and bool(here) == bool(there)
+        and there <= here
+        and _place(conversation) == _place(before)
+    )
+
+
+def _place(conversation: Conversation) -> tuple[str, ...]:
+    """Return the contact or group that a conversation is with, on its channel; empty for none."""
+    party = conversation.party
+    place = (party.contact, party.group_id)
+    return (conversation.channel, *place) if any(place) else ()
 
 
 def _below(candidates: Candidates, at: int, least: float) -> Dropped:
