@@ -18,6 +18,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
     FileDescriptorSet,
 )
+from recollect.v1 import rule_pb2
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "client/src/recollect/web/openapi.json"
@@ -76,7 +77,7 @@ def document() -> dict[str, Any]:
     streams: list[str] = []
     tags: list[dict[str, str]] = []
     for file in FileDescriptorSet.FromString(image).file:
-        if file.package == "recollect.v1":
+        if file.package == "recollect.v1" and not file.name.endswith("/rule.proto"):
             comments = {
                 tuple(it.path): _text(it.leading_comments)
                 for it in file.source_code_info.location
@@ -172,6 +173,7 @@ def _schemas(
     maps = {it.name: it for it in message.nested_type if it.options.map_entry}
     choices: dict[str, list[str]] = {}
     properties: dict[str, Any] = {}
+    required: list[str] = []
     for at, field in enumerate(message.field):
         entry = maps.get(field.type_name.rpartition(".")[2])
         if entry is not None:
@@ -181,8 +183,14 @@ def _schemas(
             }
         else:
             schema = _type(field)
+            rule = field.options.Extensions[rule_pb2.rule]
+            schema |= _bounds(rule, schema)
             if field.label == FieldDescriptorProto.LABEL_REPEATED:
-                schema = {"type": "array", "items": schema}
+                bounds = {"minItems": rule.min_items, "maxItems": rule.max_items}
+                schema = {"type": "array", "items": schema} | _set(bounds)
+                schema |= {"uniqueItems": True} if rule.unique else {}
+            elif rule.required and name.endswith("Request"):
+                required.append(field.json_name)
         if field.HasField("oneof_index") and not field.proto3_optional:
             choice = message.oneof_decl[field.oneof_index].name
             choices.setdefault(choice, []).append(field.json_name)
@@ -195,8 +203,32 @@ def _schemas(
         "type": "object",
         "description": "\n\n".join(filter(None, texts)),
         "properties": properties,
-    }
+    } | _set({"required": required})
     return schemas
+
+
+def _bounds(rule: rule_pb2.Rule, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return what the rule of a field says of one of its values. An empty text is an unset one, and
+    whole numbers of 64 bits are texts.
+    """
+    if schema.get("type") == "string" and "format" not in schema:
+        form = rule_pb2.Form.DESCRIPTOR.values_by_number[rule.form].GetOptions()
+        pattern = form.Extensions[rule_pb2.pattern]
+        bounds = {
+            "minLength": rule.min_chars,
+            "maxLength": rule.max_chars or pattern.max_chars or rule.max_bytes,
+        }
+        if pattern.regex and not pattern.any_script:
+            bounds["pattern"] = f"^({pattern.regex}){'' if rule.required else '?'}$"
+        return _set(bounds)
+    if schema.get("type") in ("integer", "number"):
+        bounds = {it: getattr(rule, it) for it in ("minimum", "maximum") if rule.HasField(it)}
+        return {name: int(it) if it == int(it) else it for name, it in bounds.items()}
+    return {}
+
+
+def _set(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: it for name, it in values.items() if it}
 
 
 def _type(field: FieldDescriptorProto) -> dict[str, Any]:

@@ -23,9 +23,11 @@ import yaml
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
+    EnumValueDescriptorProto,
     FieldDescriptorProto,
     FileDescriptorSet,
 )
+from recollect.v1 import rule_pb2
 
 ROOT = Path(__file__).parent.parent
 
@@ -323,8 +325,17 @@ def _message(
 def _enum(
     it: EnumDescriptorProto, path: tuple[int, ...], comments: dict[tuple[int, ...], str]
 ) -> _Enum:
-    values = [(value.name, comments.get((*path, 2, i), "")) for i, value in enumerate(it.value)]
+    values = [
+        (value.name, comments.get((*path, 2, i), "") + _form(value))
+        for i, value in enumerate(it.value)
+    ]
     return _Enum(it.name, comments.get(path, ""), values)
+
+
+def _form(value: EnumValueDescriptorProto) -> str:
+    """Return what texts of a form look like; nothing for any other value of an enum."""
+    regex = value.options.Extensions[rule_pb2.pattern].regex
+    return f" `{regex}`" if regex else ""
 
 
 def _type(field: FieldDescriptorProto) -> str:

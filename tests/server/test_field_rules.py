@@ -8,7 +8,7 @@ the texts are read by people and programs, so they change only on purpose. In a 
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from google.protobuf import descriptor_pool, json_format, message_factory
@@ -47,7 +47,7 @@ def refusals(channel: grpc.Channel, rpc: str, request: Any) -> list[str]:
     message = json_format.ParseDict(
         whole(request), message_factory.GetMessageClass(method.input_type)()
     )
-    stub = channel.unary_stream if method.server_streaming else channel.unary_unary
+    stub: Any = channel.unary_stream if method.server_streaming else channel.unary_unary
     call = stub(
         f"/recollect.v1.{rpc}",
         request_serializer=lambda it: it.SerializeToString(),
@@ -59,7 +59,7 @@ def refusals(channel: grpc.Channel, rpc: str, request: Any) -> list[str]:
             next(answer)
             answer.cancel()
     except grpc.RpcError as error:
-        status = rpc_status.from_call(error)
+        status = rpc_status.from_call(cast(grpc.Call, error))
         bad = error_details_pb2.BadRequest()
         for detail in status.details if status else ():
             if detail.Unpack(bad):

@@ -20,9 +20,12 @@ function files(folder) {
 
 /** Generates the code into `out`, with an index of all that the contract names. */
 function generate(out) {
-  const plugin = { local: "node_modules/.bin/protoc-gen-es", out, opt: ["target=ts", "import_extension=js"] };
+  // The rules of fields are the server's: they would only make the client larger.
+  const rules = ["rule", "pattern", "Rule", "Pattern", "Form"].map((name) => `recollect.v1.${name}`);
+  const opt = ["target=ts", "import_extension=js"];
+  const plugin = { local: "node_modules/.bin/protoc-gen-es", out, opt };
   const template = { version: "v2", clean: true, plugins: [plugin] };
-  const inputs = [{ directory: "../../proto" }, { directory: "proto" }];
+  const inputs = [{ directory: "../../proto", exclude_types: rules, exclude_paths: ["../../proto/recollect/v1/rule.proto"] }, { directory: "proto" }];
   execFileSync(buf, ["generate", "--template", JSON.stringify({ ...template, inputs })], {
     cwd: here,
     stdio: "inherit",

@@ -23,17 +23,22 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19recollect/v1/anchor.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n\x0c\x41nchorSource\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\"\xde\x01\n\x06\x41nchor\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x12\n\nconfidence\x18\x03 \x01(\x01\x12*\n\x06source\x18\x04 \x01(\x0b\x32\x1a.recollect.v1.AnchorSource\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0fsuperseded_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsupersedes\x18\x07 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19recollect/v1/anchor.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17recollect/v1/rule.proto\"Y\n\x0c\x41nchorSource\x12!\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x01\x12&\n\x08sequence\x18\x02 \x01(\x03\x42\x14\xe2\xdb\x18\x10i\x00\x00\x00\x00\x00\x00\xf0?z\x05lines\"\xde\x01\n\x06\x41nchor\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x12\n\nconfidence\x18\x03 \x01(\x01\x12*\n\x06source\x18\x04 \x01(\x0b\x32\x1a.recollect.v1.AnchorSource\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0fsuperseded_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsupersedes\x18\x07 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.anchor_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ANCHORSOURCE']._serialized_start=76
-  _globals['_ANCHORSOURCE']._serialized_end=133
-  _globals['_ANCHOR']._serialized_start=136
-  _globals['_ANCHOR']._serialized_end=358
+  _globals['_ANCHORSOURCE'].fields_by_name['conversation_id']._loaded_options = None
+  _globals['_ANCHORSOURCE'].fields_by_name['conversation_id']._serialized_options = b'\342\333\030\004\010\001\020\001'
+  _globals['_ANCHORSOURCE'].fields_by_name['sequence']._loaded_options = None
+  _globals['_ANCHORSOURCE'].fields_by_name['sequence']._serialized_options = b'\342\333\030\020i\000\000\000\000\000\000\360?z\005lines'
+  _globals['_ANCHORSOURCE']._serialized_start=101
+  _globals['_ANCHORSOURCE']._serialized_end=190
+  _globals['_ANCHOR']._serialized_start=193
+  _globals['_ANCHOR']._serialized_end=415
 # @@protoc_insertion_point(module_scope)

@@ -25,31 +25,56 @@ _sym_db = _symbol_database.Default()
 from recollect.v1 import conversation_pb2 as recollect_dot_v1_dot_conversation__pb2
 from recollect.v1 import external_communication_pb2 as recollect_dot_v1_dot_external__communication__pb2
 from recollect.v1 import message_pb2 as recollect_dot_v1_dot_message__pb2
+from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1arecollect/v1/channel.proto\x12\x0crecollect.v1\x1a\x1frecollect/v1/conversation.proto\x1a)recollect/v1/external_communication.proto\x1a\x1arecollect/v1/message.proto\"B\n\rOwnerIdentity\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x0e\n\x06person\x18\x03 \x01(\t\"\"\n\x0eWhatsappOrigin\x12\x10\n\x08group_id\x18\x01 \x01(\t\"[\n\x0b\x45mailOrigin\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x13\n\x0bin_reply_to\x18\x02 \x01(\t\x12\x12\n\nreferences\x18\x03 \x03(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\"Y\n\rDiscordOrigin\x12\x14\n\ndm_user_id\x18\x01 \x01(\tH\x00\x12\x14\n\nchannel_id\x18\x02 \x01(\tH\x00\x12\x13\n\tthread_id\x18\x03 \x01(\tH\x00\x42\x07\n\x05place\"!\n\tCliOrigin\x12\x14\n\x0csession_name\x18\x01 \x01(\t\"$\n\tWebOrigin\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\"q\n\x14StoredInConversation\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\'\n\x08messages\x18\x02 \x03(\x0b\x32\x15.recollect.v1.Message\"N\n\x0c\x43ommandReply\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x30\n\x0c\x63onversation\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.Conversation\"\xc5\x01\n\x10ReceivedExternal\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12,\n\nescalation\x18\x03 \x01(\x0b\x32\x18.recollect.v1.Escalation\x12\x17\n\x0f\x61\x63knowledgement\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1arecollect/v1/channel.proto\x12\x0crecollect.v1\x1a\x1frecollect/v1/conversation.proto\x1a)recollect/v1/external_communication.proto\x1a\x1arecollect/v1/message.proto\x1a\x17recollect/v1/rule.proto\"W\n\rOwnerIdentity\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x1b\n\x08identity\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12\x0e\n\x06person\x18\x03 \x01(\t\"+\n\x0eWhatsappOrigin\x12\x19\n\x08group_id\x18\x01 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\"\x83\x01\n\x0b\x45mailOrigin\x12\x1d\n\nmessage_id\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xe6\x07\x12\x1c\n\x0bin_reply_to\x18\x02 \x01(\tB\x07\xe2\xdb\x18\x03 \xe6\x07\x12\x1d\n\nreferences\x18\x03 \x03(\tB\t\xe2\xdb\x18\x05 \xe6\x07Xd\x12\x18\n\x07subject\x18\x04 \x01(\tB\x07\xe2\xdb\x18\x03 \xe6\x07\"\x80\x01\n\rDiscordOrigin\x12!\n\ndm_user_id\x18\x01 \x01(\tB\x0b\xe2\xdb\x18\x07\x18\x01 \xb0\x02@\x01H\x00\x12!\n\nchannel_id\x18\x02 \x01(\tB\x0b\xe2\xdb\x18\x07\x18\x01 \xb0\x02@\x01H\x00\x12 \n\tthread_id\x18\x03 \x01(\tB\x0b\xe2\xdb\x18\x07\x18\x01 \xb0\x02@\x01H\x00\x42\x07\n\x05place\"*\n\tCliOrigin\x12\x1d\n\x0csession_name\x18\x01 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x01\",\n\tWebOrigin\x12\x1f\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x01\"q\n\x14StoredInConversation\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\'\n\x08messages\x18\x02 \x03(\x0b\x32\x15.recollect.v1.Message\"N\n\x0c\x43ommandReply\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x30\n\x0c\x63onversation\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.Conversation\"\xc5\x01\n\x10ReceivedExternal\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12,\n\nescalation\x18\x03 \x01(\x0b\x32\x18.recollect.v1.Escalation\x12\x17\n\x0f\x61\x63knowledgement\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.channel_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OWNERIDENTITY']._serialized_start=148
-  _globals['_OWNERIDENTITY']._serialized_end=214
-  _globals['_WHATSAPPORIGIN']._serialized_start=216
-  _globals['_WHATSAPPORIGIN']._serialized_end=250
-  _globals['_EMAILORIGIN']._serialized_start=252
-  _globals['_EMAILORIGIN']._serialized_end=343
-  _globals['_DISCORDORIGIN']._serialized_start=345
-  _globals['_DISCORDORIGIN']._serialized_end=434
-  _globals['_CLIORIGIN']._serialized_start=436
-  _globals['_CLIORIGIN']._serialized_end=469
-  _globals['_WEBORIGIN']._serialized_start=471
-  _globals['_WEBORIGIN']._serialized_end=507
-  _globals['_STOREDINCONVERSATION']._serialized_start=509
-  _globals['_STOREDINCONVERSATION']._serialized_end=622
-  _globals['_COMMANDREPLY']._serialized_start=624
-  _globals['_COMMANDREPLY']._serialized_end=702
-  _globals['_RECEIVEDEXTERNAL']._serialized_start=705
-  _globals['_RECEIVEDEXTERNAL']._serialized_end=902
+  _globals['_OWNERIDENTITY'].fields_by_name['channel']._loaded_options = None
+  _globals['_OWNERIDENTITY'].fields_by_name['channel']._serialized_options = b'\342\333\030\004\010\001\020\005'
+  _globals['_OWNERIDENTITY'].fields_by_name['identity']._loaded_options = None
+  _globals['_OWNERIDENTITY'].fields_by_name['identity']._serialized_options = b'\342\333\030\005\030\001 \300\002'
+  _globals['_WHATSAPPORIGIN'].fields_by_name['group_id']._loaded_options = None
+  _globals['_WHATSAPPORIGIN'].fields_by_name['group_id']._serialized_options = b'\342\333\030\003 \300\002'
+  _globals['_EMAILORIGIN'].fields_by_name['message_id']._loaded_options = None
+  _globals['_EMAILORIGIN'].fields_by_name['message_id']._serialized_options = b'\342\333\030\005\030\001 \346\007'
+  _globals['_EMAILORIGIN'].fields_by_name['in_reply_to']._loaded_options = None
+  _globals['_EMAILORIGIN'].fields_by_name['in_reply_to']._serialized_options = b'\342\333\030\003 \346\007'
+  _globals['_EMAILORIGIN'].fields_by_name['references']._loaded_options = None
+  _globals['_EMAILORIGIN'].fields_by_name['references']._serialized_options = b'\342\333\030\005 \346\007Xd'
+  _globals['_EMAILORIGIN'].fields_by_name['subject']._loaded_options = None
+  _globals['_EMAILORIGIN'].fields_by_name['subject']._serialized_options = b'\342\333\030\003 \346\007'
+  _globals['_DISCORDORIGIN'].fields_by_name['dm_user_id']._loaded_options = None
+  _globals['_DISCORDORIGIN'].fields_by_name['dm_user_id']._serialized_options = b'\342\333\030\007\030\001 \260\002@\001'
+  _globals['_DISCORDORIGIN'].fields_by_name['channel_id']._loaded_options = None
+  _globals['_DISCORDORIGIN'].fields_by_name['channel_id']._serialized_options = b'\342\333\030\007\030\001 \260\002@\001'
+  _globals['_DISCORDORIGIN'].fields_by_name['thread_id']._loaded_options = None
+  _globals['_DISCORDORIGIN'].fields_by_name['thread_id']._serialized_options = b'\342\333\030\007\030\001 \260\002@\001'
+  _globals['_CLIORIGIN'].fields_by_name['session_name']._loaded_options = None
+  _globals['_CLIORIGIN'].fields_by_name['session_name']._serialized_options = b'\342\333\030\003 \200\001'
+  _globals['_WEBORIGIN'].fields_by_name['conversation_id']._loaded_options = None
+  _globals['_WEBORIGIN'].fields_by_name['conversation_id']._serialized_options = b'\342\333\030\002\020\001'
+  _globals['_OWNERIDENTITY']._serialized_start=173
+  _globals['_OWNERIDENTITY']._serialized_end=260
+  _globals['_WHATSAPPORIGIN']._serialized_start=262
+  _globals['_WHATSAPPORIGIN']._serialized_end=305
+  _globals['_EMAILORIGIN']._serialized_start=308
+  _globals['_EMAILORIGIN']._serialized_end=439
+  _globals['_DISCORDORIGIN']._serialized_start=442
+  _globals['_DISCORDORIGIN']._serialized_end=570
+  _globals['_CLIORIGIN']._serialized_start=572
+  _globals['_CLIORIGIN']._serialized_end=614
+  _globals['_WEBORIGIN']._serialized_start=616
+  _globals['_WEBORIGIN']._serialized_end=660
+  _globals['_STOREDINCONVERSATION']._serialized_start=662
+  _globals['_STOREDINCONVERSATION']._serialized_end=775
+  _globals['_COMMANDREPLY']._serialized_start=777
+  _globals['_COMMANDREPLY']._serialized_end=855
+  _globals['_RECEIVEDEXTERNAL']._serialized_start=858
+  _globals['_RECEIVEDEXTERNAL']._serialized_end=1055
 # @@protoc_insertion_point(module_scope)

@@ -23,17 +23,20 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drecollect/v1/checkpoint.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\".\n\x10\x43heckpointRecord\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"e\n\x10\x43heckpointThread\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drecollect/v1/checkpoint.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17recollect/v1/rule.proto\"9\n\x10\x43heckpointRecord\x12\x16\n\x03key\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x08\x12\r\n\x05value\x18\x02 \x01(\x0c\"e\n\x10\x43heckpointThread\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.checkpoint_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CHECKPOINTRECORD']._serialized_start=80
-  _globals['_CHECKPOINTRECORD']._serialized_end=126
-  _globals['_CHECKPOINTTHREAD']._serialized_start=128
-  _globals['_CHECKPOINTTHREAD']._serialized_end=229
+  _globals['_CHECKPOINTRECORD'].fields_by_name['key']._loaded_options = None
+  _globals['_CHECKPOINTRECORD'].fields_by_name['key']._serialized_options = b'\342\333\030\005\030\001 \200\010'
+  _globals['_CHECKPOINTRECORD']._serialized_start=105
+  _globals['_CHECKPOINTRECORD']._serialized_end=162
+  _globals['_CHECKPOINTTHREAD']._serialized_start=164
+  _globals['_CHECKPOINTTHREAD']._serialized_end=265
 # @@protoc_insertion_point(module_scope)

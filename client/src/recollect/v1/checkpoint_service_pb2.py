@@ -23,16 +23,43 @@ _sym_db = _symbol_database.Default()
 
 
 from recollect.v1 import checkpoint_pb2 as recollect_dot_v1_dot_checkpoint__pb2
+from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%recollect/v1/checkpoint_service.proto\x12\x0crecollect.v1\x1a\x1drecollect/v1/checkpoint.proto\x1a\x18recollect/v1/scope.proto\"d\n\x11PutRecordsRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12(\n\x07records\x18\x02 \x03(\x0b\x32\x17.recollect.v1.PutRecord\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"R\n\tPutRecord\x12.\n\x06record\x18\x01 \x01(\x0b\x32\x1e.recollect.v1.CheckpointRecord\x12\x15\n\rkeep_existing\x18\x02 \x01(\x08\"$\n\x12PutRecordsResponse\x12\x0e\n\x06stored\x18\x01 \x01(\x05\"4\n\x11GetRecordsRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x03(\t\"s\n\x12GetRecordsResponse\x12/\n\x07records\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.CheckpointRecord\x12\x15\n\rkeys_answered\x18\x02 \x01(\x05\x12\x15\n\rdamaged_lines\x18\x03 \x01(\x05\"\x80\x01\n\x12ListRecordsRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\x11\n\tafter_key\x18\x03 \x01(\t\x12\x12\n\ndescending\x18\x04 \x01(\x08\x12\x11\n\tkeys_only\x18\x05 \x01(\x08\x12\r\n\x05limit\x18\x06 \x01(\x05\"o\n\x13ListRecordsResponse\x12/\n\x07records\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.CheckpointRecord\x12\x10\n\x08has_more\x18\x02 \x01(\x08\x12\x15\n\rdamaged_lines\x18\x03 \x01(\x05\"7\n\x14RemoveRecordsRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x03(\t\"?\n\x15RemoveRecordsResponse\x12\x0f\n\x07removed\x18\x01 \x01(\x05\x12\x15\n\rbytes_removed\x18\x02 \x01(\x03\";\n\x12ListThreadsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"_\n\x13ListThreadsResponse\x12/\n\x07threads\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.CheckpointThread\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"(\n\x13\x44\x65leteThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\"-\n\x14\x44\x65leteThreadResponse\x12\x15\n\rbytes_removed\x18\x01 \x01(\x03\x32\xca\x04\n\x11\x43heckpointService\x12Y\n\nPutRecords\x12\x1f.recollect.v1.PutRecordsRequest\x1a .recollect.v1.PutRecordsResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x03\x12Y\n\nGetRecords\x12\x1f.recollect.v1.GetRecordsRequest\x1a .recollect.v1.GetRecordsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x03\x12\\\n\x0bListRecords\x12 .recollect.v1.ListRecordsRequest\x1a!.recollect.v1.ListRecordsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x03\x12\x62\n\rRemoveRecords\x12\".recollect.v1.RemoveRecordsRequest\x1a#.recollect.v1.RemoveRecordsResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x05\x12\\\n\x0bListThreads\x12 .recollect.v1.ListThreadsRequest\x1a!.recollect.v1.ListThreadsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x03\x12_\n\x0c\x44\x65leteThread\x12!.recollect.v1.DeleteThreadRequest\x1a\".recollect.v1.DeleteThreadResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%recollect/v1/checkpoint_service.proto\x12\x0crecollect.v1\x1a\x1drecollect/v1/checkpoint.proto\x1a\x17recollect/v1/rule.proto\x1a\x18recollect/v1/scope.proto\"\x82\x01\n\x11PutRecordsRequest\x12\x1c\n\tthread_id\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x04\x12\x33\n\x07records\x18\x02 \x03(\x0b\x32\x17.recollect.v1.PutRecordB\t\xe2\xdb\x18\x05P\x01X\x90N\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"R\n\tPutRecord\x12.\n\x06record\x18\x01 \x01(\x0b\x32\x1e.recollect.v1.CheckpointRecord\x12\x15\n\rkeep_existing\x18\x02 \x01(\x08\"$\n\x12PutRecordsResponse\x12\x0e\n\x06stored\x18\x01 \x01(\x05\"O\n\x11GetRecordsRequest\x12\x1c\n\tthread_id\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x04\x12\x1c\n\x04keys\x18\x02 \x03(\tB\x0e\xe2\xdb\x18\n\x18\x01 \x80\x08P\x01X\x90N\"s\n\x12GetRecordsResponse\x12/\n\x07records\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.CheckpointRecord\x12\x15\n\rkeys_answered\x18\x02 \x01(\x05\x12\x15\n\rdamaged_lines\x18\x03 \x01(\x05\"\xac\x01\n\x12ListRecordsRequest\x12\x1c\n\tthread_id\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x04\x12\x17\n\x06prefix\x18\x02 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x08\x12\x1a\n\tafter_key\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x08\x12\x12\n\ndescending\x18\x04 \x01(\x08\x12\x11\n\tkeys_only\x18\x05 \x01(\x08\x12\x1c\n\x05limit\x18\x06 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"o\n\x13ListRecordsResponse\x12/\n\x07records\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.CheckpointRecord\x12\x10\n\x08has_more\x18\x02 \x01(\x08\x12\x15\n\rdamaged_lines\x18\x03 \x01(\x05\"R\n\x14RemoveRecordsRequest\x12\x1c\n\tthread_id\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x04\x12\x1c\n\x04keys\x18\x02 \x03(\tB\x0e\xe2\xdb\x18\n\x18\x01 \x80\x08P\x01X\x90N\"?\n\x15RemoveRecordsResponse\x12\x0f\n\x07removed\x18\x01 \x01(\x05\x12\x15\n\rbytes_removed\x18\x02 \x01(\x03\"J\n\x12ListThreadsRequest\x12 \n\tpage_size\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x02 \x01(\t\"_\n\x13ListThreadsResponse\x12/\n\x07threads\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.CheckpointThread\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"3\n\x13\x44\x65leteThreadRequest\x12\x1c\n\tthread_id\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x04\"-\n\x14\x44\x65leteThreadResponse\x12\x15\n\rbytes_removed\x18\x01 \x01(\x03\x32\xca\x04\n\x11\x43heckpointService\x12Y\n\nPutRecords\x12\x1f.recollect.v1.PutRecordsRequest\x1a .recollect.v1.PutRecordsResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x03\x12Y\n\nGetRecords\x12\x1f.recollect.v1.GetRecordsRequest\x1a .recollect.v1.GetRecordsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x03\x12\\\n\x0bListRecords\x12 .recollect.v1.ListRecordsRequest\x1a!.recollect.v1.ListRecordsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x03\x12\x62\n\rRemoveRecords\x12\".recollect.v1.RemoveRecordsRequest\x1a#.recollect.v1.RemoveRecordsResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x05\x12\\\n\x0bListThreads\x12 .recollect.v1.ListThreadsRequest\x1a!.recollect.v1.ListThreadsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x03\x12_\n\x0c\x44\x65leteThread\x12!.recollect.v1.DeleteThreadRequest\x1a\".recollect.v1.DeleteThreadResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.checkpoint_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_PUTRECORDSREQUEST'].fields_by_name['thread_id']._loaded_options = None
+  _globals['_PUTRECORDSREQUEST'].fields_by_name['thread_id']._serialized_options = b'\342\333\030\005\030\001 \200\004'
+  _globals['_PUTRECORDSREQUEST'].fields_by_name['records']._loaded_options = None
+  _globals['_PUTRECORDSREQUEST'].fields_by_name['records']._serialized_options = b'\342\333\030\005P\001X\220N'
+  _globals['_PUTRECORDSREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_PUTRECORDSREQUEST'].fields_by_name['request_id']._serialized_options = b'\342\333\030\002\020\004'
+  _globals['_GETRECORDSREQUEST'].fields_by_name['thread_id']._loaded_options = None
+  _globals['_GETRECORDSREQUEST'].fields_by_name['thread_id']._serialized_options = b'\342\333\030\005\030\001 \200\004'
+  _globals['_GETRECORDSREQUEST'].fields_by_name['keys']._loaded_options = None
+  _globals['_GETRECORDSREQUEST'].fields_by_name['keys']._serialized_options = b'\342\333\030\n\030\001 \200\010P\001X\220N'
+  _globals['_LISTRECORDSREQUEST'].fields_by_name['thread_id']._loaded_options = None
+  _globals['_LISTRECORDSREQUEST'].fields_by_name['thread_id']._serialized_options = b'\342\333\030\005\030\001 \200\004'
+  _globals['_LISTRECORDSREQUEST'].fields_by_name['prefix']._loaded_options = None
+  _globals['_LISTRECORDSREQUEST'].fields_by_name['prefix']._serialized_options = b'\342\333\030\003 \200\010'
+  _globals['_LISTRECORDSREQUEST'].fields_by_name['after_key']._loaded_options = None
+  _globals['_LISTRECORDSREQUEST'].fields_by_name['after_key']._serialized_options = b'\342\333\030\003 \200\010'
+  _globals['_LISTRECORDSREQUEST'].fields_by_name['limit']._loaded_options = None
+  _globals['_LISTRECORDSREQUEST'].fields_by_name['limit']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_REMOVERECORDSREQUEST'].fields_by_name['thread_id']._loaded_options = None
+  _globals['_REMOVERECORDSREQUEST'].fields_by_name['thread_id']._serialized_options = b'\342\333\030\005\030\001 \200\004'
+  _globals['_REMOVERECORDSREQUEST'].fields_by_name['keys']._loaded_options = None
+  _globals['_REMOVERECORDSREQUEST'].fields_by_name['keys']._serialized_options = b'\342\333\030\n\030\001 \200\010P\001X\220N'
+  _globals['_LISTTHREADSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTTHREADSREQUEST'].fields_by_name['page_size']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_DELETETHREADREQUEST'].fields_by_name['thread_id']._loaded_options = None
+  _globals['_DELETETHREADREQUEST'].fields_by_name['thread_id']._serialized_options = b'\342\333\030\005\030\001 \200\004'
   _globals['_CHECKPOINTSERVICE'].methods_by_name['PutRecords']._loaded_options = None
   _globals['_CHECKPOINTSERVICE'].methods_by_name['PutRecords']._serialized_options = b'\220\002\002\332\333\030\001\003'
   _globals['_CHECKPOINTSERVICE'].methods_by_name['GetRecords']._loaded_options = None
@@ -45,32 +72,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHECKPOINTSERVICE'].methods_by_name['ListThreads']._serialized_options = b'\220\002\001\332\333\030\001\003'
   _globals['_CHECKPOINTSERVICE'].methods_by_name['DeleteThread']._loaded_options = None
   _globals['_CHECKPOINTSERVICE'].methods_by_name['DeleteThread']._serialized_options = b'\220\002\002\332\333\030\001\005'
-  _globals['_PUTRECORDSREQUEST']._serialized_start=112
-  _globals['_PUTRECORDSREQUEST']._serialized_end=212
-  _globals['_PUTRECORD']._serialized_start=214
-  _globals['_PUTRECORD']._serialized_end=296
-  _globals['_PUTRECORDSRESPONSE']._serialized_start=298
-  _globals['_PUTRECORDSRESPONSE']._serialized_end=334
-  _globals['_GETRECORDSREQUEST']._serialized_start=336
-  _globals['_GETRECORDSREQUEST']._serialized_end=388
-  _globals['_GETRECORDSRESPONSE']._serialized_start=390
-  _globals['_GETRECORDSRESPONSE']._serialized_end=505
-  _globals['_LISTRECORDSREQUEST']._serialized_start=508
-  _globals['_LISTRECORDSREQUEST']._serialized_end=636
-  _globals['_LISTRECORDSRESPONSE']._serialized_start=638
-  _globals['_LISTRECORDSRESPONSE']._serialized_end=749
-  _globals['_REMOVERECORDSREQUEST']._serialized_start=751
-  _globals['_REMOVERECORDSREQUEST']._serialized_end=806
-  _globals['_REMOVERECORDSRESPONSE']._serialized_start=808
-  _globals['_REMOVERECORDSRESPONSE']._serialized_end=871
-  _globals['_LISTTHREADSREQUEST']._serialized_start=873
-  _globals['_LISTTHREADSREQUEST']._serialized_end=932
-  _globals['_LISTTHREADSRESPONSE']._serialized_start=934
-  _globals['_LISTTHREADSRESPONSE']._serialized_end=1029
-  _globals['_DELETETHREADREQUEST']._serialized_start=1031
-  _globals['_DELETETHREADREQUEST']._serialized_end=1071
-  _globals['_DELETETHREADRESPONSE']._serialized_start=1073
-  _globals['_DELETETHREADRESPONSE']._serialized_end=1118
-  _globals['_CHECKPOINTSERVICE']._serialized_start=1121
-  _globals['_CHECKPOINTSERVICE']._serialized_end=1707
+  _globals['_PUTRECORDSREQUEST']._serialized_start=138
+  _globals['_PUTRECORDSREQUEST']._serialized_end=268
+  _globals['_PUTRECORD']._serialized_start=270
+  _globals['_PUTRECORD']._serialized_end=352
+  _globals['_PUTRECORDSRESPONSE']._serialized_start=354
+  _globals['_PUTRECORDSRESPONSE']._serialized_end=390
+  _globals['_GETRECORDSREQUEST']._serialized_start=392
+  _globals['_GETRECORDSREQUEST']._serialized_end=471
+  _globals['_GETRECORDSRESPONSE']._serialized_start=473
+  _globals['_GETRECORDSRESPONSE']._serialized_end=588
+  _globals['_LISTRECORDSREQUEST']._serialized_start=591
+  _globals['_LISTRECORDSREQUEST']._serialized_end=763
+  _globals['_LISTRECORDSRESPONSE']._serialized_start=765
+  _globals['_LISTRECORDSRESPONSE']._serialized_end=876
+  _globals['_REMOVERECORDSREQUEST']._serialized_start=878
+  _globals['_REMOVERECORDSREQUEST']._serialized_end=960
+  _globals['_REMOVERECORDSRESPONSE']._serialized_start=962
+  _globals['_REMOVERECORDSRESPONSE']._serialized_end=1025
+  _globals['_LISTTHREADSREQUEST']._serialized_start=1027
+  _globals['_LISTTHREADSREQUEST']._serialized_end=1101
+  _globals['_LISTTHREADSRESPONSE']._serialized_start=1103
+  _globals['_LISTTHREADSRESPONSE']._serialized_end=1198
+  _globals['_DELETETHREADREQUEST']._serialized_start=1200
+  _globals['_DELETETHREADREQUEST']._serialized_end=1251
+  _globals['_DELETETHREADRESPONSE']._serialized_start=1253
+  _globals['_DELETETHREADRESPONSE']._serialized_end=1298
+  _globals['_CHECKPOINTSERVICE']._serialized_start=1301
+  _globals['_CHECKPOINTSERVICE']._serialized_end=1887
 # @@protoc_insertion_point(module_scope)

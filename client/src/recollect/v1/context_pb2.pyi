@@ -138,7 +138,8 @@ Global___ContextFormat: _TypeAlias = ContextFormat  # noqa: Y015
 @_typing.final
 class ContextBudget(_message.Message):
     """Token budget of a context, estimated at four bytes each in the format asked for. 0 means the
-    default. None may be negative. What a tier does not use passes to the next. Everything in
+    default. None may be negative. What a tier does not use passes to the next, and what the
+    last one does not use to a turn that was shortened (not past a `hot` that is given). Everything in
     `rendered` counts towards the total: anchors, group messages, summary, ids, titles, markup and
     escapes. If that leaves less than the tiers' budgets, each tier gets its share of the rest.
 

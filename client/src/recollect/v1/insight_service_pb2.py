@@ -25,16 +25,39 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from recollect.v1 import insight_pb2 as recollect_dot_v1_dot_insight__pb2
 from recollect.v1 import recall_pb2 as recollect_dot_v1_dot_recall__pb2
+from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"recollect/v1/insight_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/insight.proto\x1a\x19recollect/v1/recall.proto\x1a\x18recollect/v1/scope.proto\"\xb8\x01\n\x0cUsageRequest\x12+\n\ndate_range\x18\x01 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12(\n\x06\x62ucket\x18\x03 \x01(\x0e\x32\x18.recollect.v1.TimeBucket\x12*\n\x08group_by\x18\x04 \x01(\x0e\x32\x18.recollect.v1.UsageGroup\x12\x12\n\nmax_groups\x18\x05 \x01(\x05\"\xd0\x01\n\rUsageResponse\x12$\n\x04rows\x18\x01 \x03(\x0b\x32\x16.recollect.v1.UsageRow\x12(\n\x06groups\x18\x02 \x03(\x0b\x32\x18.recollect.v1.UsageTotal\x12\x13\n\x0bmore_groups\x18\x03 \x01(\x03\x12\x31\n\rbucket_starts\x18\x04 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x95\x01\n\x15TopicsOverTimeRequest\x12+\n\ndate_range\x18\x01 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12(\n\x06\x62ucket\x18\x03 \x01(\x0e\x32\x18.recollect.v1.TimeBucket\x12\x12\n\nmax_topics\x18\x04 \x01(\x05\"\xb4\x01\n\x16TopicsOverTimeResponse\x12\x31\n\rbucket_starts\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x06topics\x18\x03 \x03(\x0b\x32\x19.recollect.v1.TopicSeries\x12\x13\n\x0bmore_topics\x18\x04 \x01(\x03\"j\n\x16\x43hannelActivityRequest\x12+\n\ndate_range\x18\x01 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12\x10\n\x08\x63hannels\x18\x03 \x03(\t\"G\n\x17\x43hannelActivityResponse\x12,\n\x08\x63hannels\x18\x01 \x03(\x0b\x32\x1a.recollect.v1.ChannelHours\"~\n\x1b\x42usiestConversationsRequest\x12+\n\ndate_range\x18\x01 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12\x10\n\x08\x63hannels\x18\x03 \x03(\t\x12\r\n\x05limit\x18\x04 \x01(\x05\"U\n\x1c\x42usiestConversationsResponse\x12\x35\n\rconversations\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.BusyConversation\"#\n\rFacetsRequest\x12\x12\n\nmax_values\x18\x01 \x01(\x05\"\xbc\x01\n\x0e\x46\x61\x63\x65tsResponse\x12)\n\x08\x63hannels\x18\x01 \x01(\x0b\x32\x17.recollect.v1.FacetList\x12\'\n\x06topics\x18\x02 \x01(\x0b\x32\x17.recollect.v1.FacetList\x12\'\n\x06models\x18\x03 \x01(\x0b\x32\x17.recollect.v1.FacetList\x12-\n\x0cparticipants\x18\x04 \x01(\x0b\x32\x17.recollect.v1.FacetList\"I\n\x11ListTopicsRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListTopicsResponse\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Topic\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xd0\x04\n\x0eInsightService\x12J\n\x05Usage\x12\x1a.recollect.v1.UsageRequest\x1a\x1b.recollect.v1.UsageResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12\x65\n\x0eTopicsOverTime\x12#.recollect.v1.TopicsOverTimeRequest\x1a$.recollect.v1.TopicsOverTimeResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12h\n\x0f\x43hannelActivity\x12$.recollect.v1.ChannelActivityRequest\x1a%.recollect.v1.ChannelActivityResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12w\n\x14\x42usiestConversations\x12).recollect.v1.BusiestConversationsRequest\x1a*.recollect.v1.BusiestConversationsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12M\n\x06\x46\x61\x63\x65ts\x12\x1b.recollect.v1.FacetsRequest\x1a\x1c.recollect.v1.FacetsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12Y\n\nListTopics\x12\x1f.recollect.v1.ListTopicsRequest\x1a .recollect.v1.ListTopicsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"recollect/v1/insight_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/insight.proto\x1a\x19recollect/v1/recall.proto\x1a\x17recollect/v1/rule.proto\x1a\x18recollect/v1/scope.proto\"\xc3\x02\n\x0cUsageRequest\x12+\n\ndate_range\x18\x01 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12\x66\n\x06\x62ucket\x18\x03 \x01(\x0e\x32\x18.recollect.v1.TimeBucketB<\xe2\xdb\x18\x38\x9a\x01\x35is {value}, which is not one of the contract\'s values\x12h\n\x08group_by\x18\x04 \x01(\x0e\x32\x18.recollect.v1.UsageGroupB<\xe2\xdb\x18\x38\x9a\x01\x35is {value}, which is not one of the contract\'s values\x12!\n\nmax_groups\x18\x05 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"\xd0\x01\n\rUsageResponse\x12$\n\x04rows\x18\x01 \x03(\x0b\x32\x16.recollect.v1.UsageRow\x12(\n\x06groups\x18\x02 \x03(\x0b\x32\x18.recollect.v1.UsageTotal\x12\x13\n\x0bmore_groups\x18\x03 \x01(\x03\x12\x31\n\rbucket_starts\x18\x04 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xe2\x01\n\x15TopicsOverTimeRequest\x12+\n\ndate_range\x18\x01 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12\x66\n\x06\x62ucket\x18\x03 \x01(\x0e\x32\x18.recollect.v1.TimeBucketB<\xe2\xdb\x18\x38\x9a\x01\x35is {value}, which is not one of the contract\'s values\x12!\n\nmax_topics\x18\x04 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"\xb4\x01\n\x16TopicsOverTimeResponse\x12\x31\n\rbucket_starts\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x06topics\x18\x03 \x03(\x0b\x32\x19.recollect.v1.TopicSeries\x12\x13\n\x0bmore_topics\x18\x04 \x01(\x03\"t\n\x16\x43hannelActivityRequest\x12+\n\ndate_range\x18\x01 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12\x1a\n\x08\x63hannels\x18\x03 \x03(\tB\x08\xe2\xdb\x18\x04\x10\x05X@\"G\n\x17\x43hannelActivityResponse\x12,\n\x08\x63hannels\x18\x01 \x03(\x0b\x32\x1a.recollect.v1.ChannelHours\"\x97\x01\n\x1b\x42usiestConversationsRequest\x12+\n\ndate_range\x18\x01 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12\x1a\n\x08\x63hannels\x18\x03 \x03(\tB\x08\xe2\xdb\x18\x04\x10\x05X@\x12\x1c\n\x05limit\x18\x04 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"U\n\x1c\x42usiestConversationsResponse\x12\x35\n\rconversations\x18\x01 \x03(\x0b\x32\x1e.recollect.v1.BusyConversation\"2\n\rFacetsRequest\x12!\n\nmax_values\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"\xbc\x01\n\x0e\x46\x61\x63\x65tsResponse\x12)\n\x08\x63hannels\x18\x01 \x01(\x0b\x32\x17.recollect.v1.FacetList\x12\'\n\x06topics\x18\x02 \x01(\x0b\x32\x17.recollect.v1.FacetList\x12\'\n\x06models\x18\x03 \x01(\x0b\x32\x17.recollect.v1.FacetList\x12-\n\x0cparticipants\x18\x04 \x01(\x0b\x32\x17.recollect.v1.FacetList\"`\n\x11ListTopicsRequest\x12\x15\n\x05query\x18\x01 \x01(\tB\x06\xe2\xdb\x18\x02 @\x12 \n\tpage_size\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x03 \x01(\t\"R\n\x12ListTopicsResponse\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.recollect.v1.Topic\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xd0\x04\n\x0eInsightService\x12J\n\x05Usage\x12\x1a.recollect.v1.UsageRequest\x1a\x1b.recollect.v1.UsageResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12\x65\n\x0eTopicsOverTime\x12#.recollect.v1.TopicsOverTimeRequest\x1a$.recollect.v1.TopicsOverTimeResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12h\n\x0f\x43hannelActivity\x12$.recollect.v1.ChannelActivityRequest\x1a%.recollect.v1.ChannelActivityResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12w\n\x14\x42usiestConversations\x12).recollect.v1.BusiestConversationsRequest\x1a*.recollect.v1.BusiestConversationsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12M\n\x06\x46\x61\x63\x65ts\x12\x1b.recollect.v1.FacetsRequest\x1a\x1c.recollect.v1.FacetsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x12Y\n\nListTopics\x12\x1f.recollect.v1.ListTopicsRequest\x1a .recollect.v1.ListTopicsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.insight_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_USAGEREQUEST'].fields_by_name['bucket']._loaded_options = None
+  _globals['_USAGEREQUEST'].fields_by_name['bucket']._serialized_options = b'\342\333\0308\232\0015is {value}, which is not one of the contract\'s values'
+  _globals['_USAGEREQUEST'].fields_by_name['group_by']._loaded_options = None
+  _globals['_USAGEREQUEST'].fields_by_name['group_by']._serialized_options = b'\342\333\0308\232\0015is {value}, which is not one of the contract\'s values'
+  _globals['_USAGEREQUEST'].fields_by_name['max_groups']._loaded_options = None
+  _globals['_USAGEREQUEST'].fields_by_name['max_groups']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_TOPICSOVERTIMEREQUEST'].fields_by_name['bucket']._loaded_options = None
+  _globals['_TOPICSOVERTIMEREQUEST'].fields_by_name['bucket']._serialized_options = b'\342\333\0308\232\0015is {value}, which is not one of the contract\'s values'
+  _globals['_TOPICSOVERTIMEREQUEST'].fields_by_name['max_topics']._loaded_options = None
+  _globals['_TOPICSOVERTIMEREQUEST'].fields_by_name['max_topics']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_CHANNELACTIVITYREQUEST'].fields_by_name['channels']._loaded_options = None
+  _globals['_CHANNELACTIVITYREQUEST'].fields_by_name['channels']._serialized_options = b'\342\333\030\004\020\005X@'
+  _globals['_BUSIESTCONVERSATIONSREQUEST'].fields_by_name['channels']._loaded_options = None
+  _globals['_BUSIESTCONVERSATIONSREQUEST'].fields_by_name['channels']._serialized_options = b'\342\333\030\004\020\005X@'
+  _globals['_BUSIESTCONVERSATIONSREQUEST'].fields_by_name['limit']._loaded_options = None
+  _globals['_BUSIESTCONVERSATIONSREQUEST'].fields_by_name['limit']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_FACETSREQUEST'].fields_by_name['max_values']._loaded_options = None
+  _globals['_FACETSREQUEST'].fields_by_name['max_values']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_LISTTOPICSREQUEST'].fields_by_name['query']._loaded_options = None
+  _globals['_LISTTOPICSREQUEST'].fields_by_name['query']._serialized_options = b'\342\333\030\002 @'
+  _globals['_LISTTOPICSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTTOPICSREQUEST'].fields_by_name['page_size']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
   _globals['_INSIGHTSERVICE'].methods_by_name['Usage']._loaded_options = None
   _globals['_INSIGHTSERVICE'].methods_by_name['Usage']._serialized_options = b'\220\002\001\332\333\030\001\002'
   _globals['_INSIGHTSERVICE'].methods_by_name['TopicsOverTime']._loaded_options = None
@@ -47,30 +70,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INSIGHTSERVICE'].methods_by_name['Facets']._serialized_options = b'\220\002\001\332\333\030\001\002'
   _globals['_INSIGHTSERVICE'].methods_by_name['ListTopics']._loaded_options = None
   _globals['_INSIGHTSERVICE'].methods_by_name['ListTopics']._serialized_options = b'\220\002\001\332\333\030\001\002'
-  _globals['_USAGEREQUEST']._serialized_start=167
-  _globals['_USAGEREQUEST']._serialized_end=351
-  _globals['_USAGERESPONSE']._serialized_start=354
-  _globals['_USAGERESPONSE']._serialized_end=562
-  _globals['_TOPICSOVERTIMEREQUEST']._serialized_start=565
-  _globals['_TOPICSOVERTIMEREQUEST']._serialized_end=714
-  _globals['_TOPICSOVERTIMERESPONSE']._serialized_start=717
-  _globals['_TOPICSOVERTIMERESPONSE']._serialized_end=897
-  _globals['_CHANNELACTIVITYREQUEST']._serialized_start=899
-  _globals['_CHANNELACTIVITYREQUEST']._serialized_end=1005
-  _globals['_CHANNELACTIVITYRESPONSE']._serialized_start=1007
-  _globals['_CHANNELACTIVITYRESPONSE']._serialized_end=1078
-  _globals['_BUSIESTCONVERSATIONSREQUEST']._serialized_start=1080
-  _globals['_BUSIESTCONVERSATIONSREQUEST']._serialized_end=1206
-  _globals['_BUSIESTCONVERSATIONSRESPONSE']._serialized_start=1208
-  _globals['_BUSIESTCONVERSATIONSRESPONSE']._serialized_end=1293
-  _globals['_FACETSREQUEST']._serialized_start=1295
-  _globals['_FACETSREQUEST']._serialized_end=1330
-  _globals['_FACETSRESPONSE']._serialized_start=1333
-  _globals['_FACETSRESPONSE']._serialized_end=1521
-  _globals['_LISTTOPICSREQUEST']._serialized_start=1523
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1596
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=1598
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1680
-  _globals['_INSIGHTSERVICE']._serialized_start=1683
-  _globals['_INSIGHTSERVICE']._serialized_end=2275
+  _globals['_USAGEREQUEST']._serialized_start=192
+  _globals['_USAGEREQUEST']._serialized_end=515
+  _globals['_USAGERESPONSE']._serialized_start=518
+  _globals['_USAGERESPONSE']._serialized_end=726
+  _globals['_TOPICSOVERTIMEREQUEST']._serialized_start=729
+  _globals['_TOPICSOVERTIMEREQUEST']._serialized_end=955
+  _globals['_TOPICSOVERTIMERESPONSE']._serialized_start=958
+  _globals['_TOPICSOVERTIMERESPONSE']._serialized_end=1138
+  _globals['_CHANNELACTIVITYREQUEST']._serialized_start=1140
+  _globals['_CHANNELACTIVITYREQUEST']._serialized_end=1256
+  _globals['_CHANNELACTIVITYRESPONSE']._serialized_start=1258
+  _globals['_CHANNELACTIVITYRESPONSE']._serialized_end=1329
+  _globals['_BUSIESTCONVERSATIONSREQUEST']._serialized_start=1332
+  _globals['_BUSIESTCONVERSATIONSREQUEST']._serialized_end=1483
+  _globals['_BUSIESTCONVERSATIONSRESPONSE']._serialized_start=1485
+  _globals['_BUSIESTCONVERSATIONSRESPONSE']._serialized_end=1570
+  _globals['_FACETSREQUEST']._serialized_start=1572
+  _globals['_FACETSREQUEST']._serialized_end=1622
+  _globals['_FACETSRESPONSE']._serialized_start=1625
+  _globals['_FACETSRESPONSE']._serialized_end=1813
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1815
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1911
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=1913
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1995
+  _globals['_INSIGHTSERVICE']._serialized_start=1998
+  _globals['_INSIGHTSERVICE']._serialized_end=2590
 # @@protoc_insertion_point(module_scope)

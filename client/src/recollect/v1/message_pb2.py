@@ -24,25 +24,66 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1arecollect/v1/message.proto\x12\x0crecollect.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"&\n\x05Usage\x12\r\n\x05input\x18\x01 \x01(\x03\x12\x0e\n\x06output\x18\x02 \x01(\x03\"7\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"C\n\nAttachment\x12\x12\n\nmedia_type\x18\x01 \x01(\t\x12\x0b\n\x03uri\x18\x02 \x01(\t\x12\x14\n\x0c\x62ytes_length\x18\x03 \x01(\x03\"A\n\tRedaction\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xf6\x03\n\x07Message\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x13\n\x0bturn_number\x18\x02 \x01(\x05\x12 \n\x04role\x18\x03 \x01(\x0e\x32\x12.recollect.v1.Role\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\t\x12-\n\ttimestamp\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rthinking_text\x18\x06 \x01(\t\x12\'\n\x05usage\x18\x07 \x01(\x0b\x32\x13.recollect.v1.UsageH\x00\x88\x01\x01\x12\x11\n\x04\x63ost\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12\x0f\n\x07\x63hannel\x18\t \x01(\t\x12\x0e\n\x06sender\x18\n \x01(\t\x12*\n\ntool_calls\x18\x0b \x03(\x0b\x32\x16.recollect.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x0c \x01(\t\x12-\n\x0b\x61ttachments\x18\r \x03(\x0b\x32\x18.recollect.v1.Attachment\x12)\n\x08metadata\x18\x0e \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x13\n\x0bsender_name\x18\x0f \x01(\t\x12*\n\tredaction\x18\x10 \x01(\x0b\x32\x17.recollect.v1.RedactionB\x08\n\x06_usageB\x07\n\x05_cost*N\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02\x12\r\n\tROLE_TOOL\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1arecollect/v1/message.proto\x12\x0crecollect.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17recollect/v1/rule.proto\"D\n\x05Usage\x12\x1c\n\x05input\x18\x01 \x01(\x03\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x1d\n\x06output\x18\x02 \x01(\x03\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"U\n\x08ToolCall\x12\x15\n\x02id\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x02\x12\x17\n\x04name\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x02\x12\x19\n\targuments\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02H\x01\"h\n\nAttachment\x12\x1d\n\nmedia_type\x18\x01 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xff\x01\x12\x16\n\x03uri\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80@\x12#\n\x0c\x62ytes_length\x18\x03 \x01(\x03\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"A\n\tRedaction\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9f\x05\n\x07Message\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x13\n\x0bturn_number\x18\x02 \x01(\x05\x12^\n\x04role\x18\x03 \x01(\x0e\x32\x12.recollect.v1.RoleB<\xe2\xdb\x18\x38\x08\x01\x9a\x01\x33is required: ROLE_USER, ROLE_ASSISTANT or ROLE_TOOL\x12\x17\n\x07\x63ontent\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02H\x01\x12\x36\n\ttimestamp\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x07\xe2\xdb\x18\x03\x88\x01\x01\x12\x1d\n\rthinking_text\x18\x06 \x01(\tB\x06\xe2\xdb\x18\x02H\x01\x12\'\n\x05usage\x18\x07 \x01(\x0b\x32\x13.recollect.v1.UsageH\x00\x88\x01\x01\x12 \n\x04\x63ost\x18\x08 \x01(\x01\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00H\x01\x88\x01\x01\x12\x17\n\x07\x63hannel\x18\t \x01(\tB\x06\xe2\xdb\x18\x02\x10\x05\x12\x19\n\x06sender\x18\n \x01(\tB\t\xe2\xdb\x18\x05 \x80\x02\x30\x01\x12\x33\n\ntool_calls\x18\x0b \x03(\x0b\x32\x16.recollect.v1.ToolCallB\x07\xe2\xdb\x18\x03X\x80\x01\x12\x1d\n\x0ctool_call_id\x18\x0c \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\x12\x35\n\x0b\x61ttachments\x18\r \x03(\x0b\x32\x18.recollect.v1.AttachmentB\x06\xe2\xdb\x18\x02X@\x12\x36\n\x08metadata\x18\x0e \x01(\x0b\x32\x17.google.protobuf.StructB\x0b\xe2\xdb\x18\x07(\x80\x80\x04\x80\x01\x18\x12\x1c\n\x0bsender_name\x18\x0f \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\x12*\n\tredaction\x18\x10 \x01(\x0b\x32\x17.recollect.v1.RedactionB\x08\n\x06_usageB\x07\n\x05_cost*N\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02\x12\r\n\tROLE_TOOL\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.message_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=845
-  _globals['_ROLE']._serialized_end=923
-  _globals['_USAGE']._serialized_start=107
-  _globals['_USAGE']._serialized_end=145
-  _globals['_TOOLCALL']._serialized_start=147
-  _globals['_TOOLCALL']._serialized_end=202
-  _globals['_ATTACHMENT']._serialized_start=204
-  _globals['_ATTACHMENT']._serialized_end=271
-  _globals['_REDACTION']._serialized_start=273
-  _globals['_REDACTION']._serialized_end=338
-  _globals['_MESSAGE']._serialized_start=341
-  _globals['_MESSAGE']._serialized_end=843
+  _globals['_USAGE'].fields_by_name['input']._loaded_options = None
+  _globals['_USAGE'].fields_by_name['input']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_USAGE'].fields_by_name['output']._loaded_options = None
+  _globals['_USAGE'].fields_by_name['output']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_TOOLCALL'].fields_by_name['id']._loaded_options = None
+  _globals['_TOOLCALL'].fields_by_name['id']._serialized_options = b'\342\333\030\005\030\001 \200\002'
+  _globals['_TOOLCALL'].fields_by_name['name']._loaded_options = None
+  _globals['_TOOLCALL'].fields_by_name['name']._serialized_options = b'\342\333\030\005\030\001 \200\002'
+  _globals['_TOOLCALL'].fields_by_name['arguments']._loaded_options = None
+  _globals['_TOOLCALL'].fields_by_name['arguments']._serialized_options = b'\342\333\030\002H\001'
+  _globals['_ATTACHMENT'].fields_by_name['media_type']._loaded_options = None
+  _globals['_ATTACHMENT'].fields_by_name['media_type']._serialized_options = b'\342\333\030\005\030\001 \377\001'
+  _globals['_ATTACHMENT'].fields_by_name['uri']._loaded_options = None
+  _globals['_ATTACHMENT'].fields_by_name['uri']._serialized_options = b'\342\333\030\005\030\001 \200@'
+  _globals['_ATTACHMENT'].fields_by_name['bytes_length']._loaded_options = None
+  _globals['_ATTACHMENT'].fields_by_name['bytes_length']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_MESSAGE'].fields_by_name['role']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['role']._serialized_options = b'\342\333\0308\010\001\232\0013is required: ROLE_USER, ROLE_ASSISTANT or ROLE_TOOL'
+  _globals['_MESSAGE'].fields_by_name['content']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['content']._serialized_options = b'\342\333\030\002H\001'
+  _globals['_MESSAGE'].fields_by_name['timestamp']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['timestamp']._serialized_options = b'\342\333\030\003\210\001\001'
+  _globals['_MESSAGE'].fields_by_name['thinking_text']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['thinking_text']._serialized_options = b'\342\333\030\002H\001'
+  _globals['_MESSAGE'].fields_by_name['cost']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['cost']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_MESSAGE'].fields_by_name['channel']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['channel']._serialized_options = b'\342\333\030\002\020\005'
+  _globals['_MESSAGE'].fields_by_name['sender']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['sender']._serialized_options = b'\342\333\030\005 \200\0020\001'
+  _globals['_MESSAGE'].fields_by_name['tool_calls']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['tool_calls']._serialized_options = b'\342\333\030\003X\200\001'
+  _globals['_MESSAGE'].fields_by_name['tool_call_id']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['tool_call_id']._serialized_options = b'\342\333\030\003 \200\002'
+  _globals['_MESSAGE'].fields_by_name['attachments']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['attachments']._serialized_options = b'\342\333\030\002X@'
+  _globals['_MESSAGE'].fields_by_name['metadata']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['metadata']._serialized_options = b'\342\333\030\007(\200\200\004\200\001\030'
+  _globals['_MESSAGE'].fields_by_name['sender_name']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['sender_name']._serialized_options = b'\342\333\030\003 \200\002'
+  _globals['_ROLE']._serialized_start=1136
+  _globals['_ROLE']._serialized_end=1214
+  _globals['_USAGE']._serialized_start=132
+  _globals['_USAGE']._serialized_end=200
+  _globals['_TOOLCALL']._serialized_start=202
+  _globals['_TOOLCALL']._serialized_end=287
+  _globals['_ATTACHMENT']._serialized_start=289
+  _globals['_ATTACHMENT']._serialized_end=393
+  _globals['_REDACTION']._serialized_start=395
+  _globals['_REDACTION']._serialized_end=460
+  _globals['_MESSAGE']._serialized_start=463
+  _globals['_MESSAGE']._serialized_end=1134
 # @@protoc_insertion_point(module_scope)

@@ -28,16 +28,69 @@ from recollect.v1 import context_pb2 as recollect_dot_v1_dot_context__pb2
 from recollect.v1 import conversation_pb2 as recollect_dot_v1_dot_conversation__pb2
 from recollect.v1 import message_pb2 as recollect_dot_v1_dot_message__pb2
 from recollect.v1 import recall_pb2 as recollect_dot_v1_dot_recall__pb2
+from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!recollect/v1/recall_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19recollect/v1/anchor.proto\x1a\x1arecollect/v1/context.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\x1a\x19recollect/v1/recall.proto\x1a\x18recollect/v1/scope.proto\"\xe1\x01\n\rSearchRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12+\n\ndate_range\x18\x04 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x17\n\x0f\x63onversation_id\x18\x05 \x01(\t\x12\x0e\n\x06topics\x18\x06 \x03(\t\x12\x14\n\x0cparticipants\x18\x07 \x03(\t\x12\x0f\n\x07\x65xplain\x18\x08 \x01(\x08\x12\x16\n\tmin_score\x18\x14 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_min_score\"\xcc\x01\n\x0eSearchResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.recollect.v1.SearchResult\x12%\n\x04hits\x18\x02 \x03(\x0b\x32\x17.recollect.v1.SearchHit\x12\x15\n\rtotal_matches\x18\x03 \x01(\x03\x12\x10\n\x08legs_run\x18\x04 \x03(\t\x12+\n\x08\x64\x65graded\x18\x05 \x03(\x0b\x32\x19.recollect.v1.DegradedLeg\x12\x10\n\x08has_more\x18\x06 \x01(\x08\"s\n\x13\x46\x65tchContextRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12+\n\nturn_range\x18\x02 \x01(\x0b\x32\x17.recollect.v1.TurnRange\x12\x16\n\x0e\x61\x66ter_sequence\x18\x14 \x01(\x03\"\xc2\x01\n\x14\x46\x65tchContextResponse\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x19\n\x11\x63onversation_name\x18\x02 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12\'\n\x08messages\x18\x04 \x03(\x0b\x32\x15.recollect.v1.Message\x12\x13\n\x0btotal_turns\x18\x05 \x01(\x05\x12\x15\n\rdamaged_lines\x18\x06 \x01(\x05\x12\x10\n\x08has_more\x18\x07 \x01(\x08\"\xb0\x01\n\rRecentRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\x12*\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63hannel\x18\x04 \x01(\t\x12(\n\x05order\x18\x05 \x01(\x0e\x32\x19.recollect.v1.RecentOrder\"[\n\x0eRecentResponse\x12\x37\n\rconversations\x18\x01 \x03(\x0b\x32 .recollect.v1.RecentConversation\x12\x10\n\x08has_more\x18\x02 \x01(\x08\"\xd0\x01\n\x13\x42uildContextRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12+\n\x06\x62udget\x18\x03 \x01(\x0b\x32\x1b.recollect.v1.ContextBudget\x12+\n\x06\x66ormat\x18\x04 \x01(\x0e\x32\x1b.recollect.v1.ContextFormat\x12\x15\n\rinclude_group\x18\x05 \x01(\x08\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\x12\r\n\x05query\x18\x07 \x01(\t\"\xd7\x04\n\x14\x42uildContextResponse\x12)\n\x03hot\x18\x01 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12*\n\x04warm\x18\x02 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12*\n\x04\x63old\x18\x03 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12%\n\x07\x61nchors\x18\x04 \x03(\x0b\x32\x14.recollect.v1.Anchor\x12\x1b\n\x13\x63ompression_summary\x18\x05 \x01(\t\x12\x30\n\nallocation\x18\x06 \x03(\x0b\x32\x1c.recollect.v1.TierAllocation\x12-\n\x07\x64ropped\x18\x07 \x03(\x0b\x32\x1c.recollect.v1.DroppedMessage\x12\x10\n\x08rendered\x18\x08 \x01(\t\x12+\n\x08\x64\x65graded\x18\t \x03(\x0b\x32\x19.recollect.v1.DegradedLeg\x12)\n\x05group\x18\n \x03(\x0b\x32\x1a.recollect.v1.GroupMessage\x12\x10\n\x08has_more\x18\x0b \x01(\x08\x12-\n\x07sources\x18\x0c \x03(\x0b\x32\x1c.recollect.v1.RecalledSource\x12\x17\n\x0frendered_tokens\x18\r \x01(\x05\x12\x1a\n\x12\x63ondensed_messages\x18\x0e \x01(\x05\x12\x37\n\x10split_suggestion\x18\x0f \x01(\x0b\x32\x1d.recollect.v1.SplitSuggestion\"\\\n\x1aListTierTransitionsRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"i\n\x1bListTierTransitionsResponse\x12\x31\n\x0btransitions\x18\x01 \x03(\x0b\x32\x1c.recollect.v1.TierTransition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x12ListAnchorsRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1a\n\x12include_superseded\x18\x02 \x01(\x08\x12\x12\n\npage_token\x18\x14 \x01(\t\"U\n\x13ListAnchorsResponse\x12%\n\x07\x61nchors\x18\x01 \x03(\x0b\x32\x14.recollect.v1.Anchor\x12\x17\n\x0fnext_page_token\x18\x14 \x01(\t\"\x96\x01\n\x10SetAnchorRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x17\n\nconfidence\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12*\n\x06source\x18\x04 \x01(\x0b\x32\x1a.recollect.v1.AnchorSource\x12\x12\n\nrequest_id\x18\x05 \x01(\tB\r\n\x0b_confidence\"9\n\x11SetAnchorResponse\x12$\n\x06\x61nchor\x18\x01 \x01(\x0b\x32\x14.recollect.v1.Anchor\"6\n\x13\x44\x65leteAnchorRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"=\n\x14\x44\x65leteAnchorResponse\x12%\n\x07\x61nchors\x18\x01 \x03(\x0b\x32\x14.recollect.v1.Anchor*i\n\x0bRecentOrder\x12\x1c\n\x18RECENT_ORDER_UNSPECIFIED\x10\x00\x12\x1d\n\x19RECENT_ORDER_NEWEST_FIRST\x10\x01\x12\x1d\n\x19RECENT_ORDER_OLDEST_FIRST\x10\x02\x32\xfc\x05\n\rRecallService\x12M\n\x06Search\x12\x1b.recollect.v1.SearchRequest\x1a\x1c.recollect.v1.SearchResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12_\n\x0c\x46\x65tchContext\x12!.recollect.v1.FetchContextRequest\x1a\".recollect.v1.FetchContextResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12M\n\x06Recent\x12\x1b.recollect.v1.RecentRequest\x1a\x1c.recollect.v1.RecentResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12_\n\x0c\x42uildContext\x12!.recollect.v1.BuildContextRequest\x1a\".recollect.v1.BuildContextResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12t\n\x13ListTierTransitions\x12(.recollect.v1.ListTierTransitionsRequest\x1a).recollect.v1.ListTierTransitionsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12\\\n\x0bListAnchors\x12 .recollect.v1.ListAnchorsRequest\x1a!.recollect.v1.ListAnchorsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12V\n\tSetAnchor\x12\x1e.recollect.v1.SetAnchorRequest\x1a\x1f.recollect.v1.SetAnchorResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x07\x12_\n\x0c\x44\x65leteAnchor\x12!.recollect.v1.DeleteAnchorRequest\x1a\".recollect.v1.DeleteAnchorResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!recollect/v1/recall_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19recollect/v1/anchor.proto\x1a\x1arecollect/v1/context.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\x1a\x19recollect/v1/recall.proto\x1a\x17recollect/v1/rule.proto\x1a\x18recollect/v1/scope.proto\"\xd3\x02\n\rSearchRequest\x12\x19\n\x05query\x18\x01 \x01(\tB\n\xe2\xdb\x18\x06(\x80\x80\x04\x38\x01\x12\x1c\n\x05limit\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x17\n\x07\x63hannel\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x05\x12+\n\ndate_range\x18\x04 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12\x1f\n\x0f\x63onversation_id\x18\x05 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x01\x12\x18\n\x06topics\x18\x06 \x03(\tB\x08\xe2\xdb\x18\x04\x10\x06X@\x12\x39\n\x0cparticipants\x18\x07 \x03(\tB#\xe2\xdb\x18\x1f\x18\x01 \x80\x02\x30\x01X@b\x14names somebody twice\x12\x0f\n\x07\x65xplain\x18\x08 \x01(\x08\x12.\n\tmin_score\x18\x14 \x01(\x01\x42\x16\xe2\xdb\x18\x12i\x00\x00\x00\x00\x00\x00\x00\x00q\x00\x00\x00\x00\x00\x00\xf0?H\x00\x88\x01\x01\x42\x0c\n\n_min_score\"\xcc\x01\n\x0eSearchResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.recollect.v1.SearchResult\x12%\n\x04hits\x18\x02 \x03(\x0b\x32\x17.recollect.v1.SearchHit\x12\x15\n\rtotal_matches\x18\x03 \x01(\x03\x12\x10\n\x08legs_run\x18\x04 \x03(\t\x12+\n\x08\x64\x65graded\x18\x05 \x03(\x0b\x32\x19.recollect.v1.DegradedLeg\x12\x10\n\x08has_more\x18\x06 \x01(\x08\"\x8c\x01\n\x13\x46\x65tchContextRequest\x12!\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x01\x12+\n\nturn_range\x18\x02 \x01(\x0b\x32\x17.recollect.v1.TurnRange\x12%\n\x0e\x61\x66ter_sequence\x18\x14 \x01(\x03\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\"\xc2\x01\n\x14\x46\x65tchContextResponse\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x19\n\x11\x63onversation_name\x18\x02 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12\'\n\x08messages\x18\x04 \x03(\x0b\x32\x15.recollect.v1.Message\x12\x13\n\x0btotal_turns\x18\x05 \x01(\x05\x12\x15\n\rdamaged_lines\x18\x06 \x01(\x05\x12\x10\n\x08has_more\x18\x07 \x01(\x08\"\xfd\x01\n\rRecentRequest\x12\x1c\n\x05limit\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x38\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0c\xe2\xdb\x18\x08\x92\x01\x05\x61\x66ter\x12)\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x07\x63hannel\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x05\x12P\n\x05order\x18\x05 \x01(\x0e\x32\x19.recollect.v1.RecentOrderB&\xe2\xdb\x18\"\x9a\x01\x1fis not an order of this version\"[\n\x0eRecentResponse\x12\x37\n\rconversations\x18\x01 \x03(\x0b\x32 .recollect.v1.RecentConversation\x12\x10\n\x08has_more\x18\x02 \x01(\x08\"\x94\x02\n\x13\x42uildContextRequest\x12!\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x01\x12\x19\n\x07message\x18\x02 \x01(\tB\x08\xe2\xdb\x18\x04(\x80\x80@\x12+\n\x06\x62udget\x18\x03 \x01(\x0b\x32\x1b.recollect.v1.ContextBudget\x12Q\n\x06\x66ormat\x18\x04 \x01(\x0e\x32\x1b.recollect.v1.ContextFormatB$\xe2\xdb\x18 \x9a\x01\x1dis not a form of this version\x12\x15\n\rinclude_group\x18\x05 \x01(\x08\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\x12\x17\n\x05query\x18\x07 \x01(\tB\x08\xe2\xdb\x18\x04(\x80\x80\x04\"\xd7\x04\n\x14\x42uildContextResponse\x12)\n\x03hot\x18\x01 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12*\n\x04warm\x18\x02 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12*\n\x04\x63old\x18\x03 \x03(\x0b\x32\x1c.recollect.v1.ContextMessage\x12%\n\x07\x61nchors\x18\x04 \x03(\x0b\x32\x14.recollect.v1.Anchor\x12\x1b\n\x13\x63ompression_summary\x18\x05 \x01(\t\x12\x30\n\nallocation\x18\x06 \x03(\x0b\x32\x1c.recollect.v1.TierAllocation\x12-\n\x07\x64ropped\x18\x07 \x03(\x0b\x32\x1c.recollect.v1.DroppedMessage\x12\x10\n\x08rendered\x18\x08 \x01(\t\x12+\n\x08\x64\x65graded\x18\t \x03(\x0b\x32\x19.recollect.v1.DegradedLeg\x12)\n\x05group\x18\n \x03(\x0b\x32\x1a.recollect.v1.GroupMessage\x12\x10\n\x08has_more\x18\x0b \x01(\x08\x12-\n\x07sources\x18\x0c \x03(\x0b\x32\x1c.recollect.v1.RecalledSource\x12\x17\n\x0frendered_tokens\x18\r \x01(\x05\x12\x1a\n\x12\x63ondensed_messages\x18\x0e \x01(\x05\x12\x37\n\x10split_suggestion\x18\x0f \x01(\x0b\x32\x1d.recollect.v1.SplitSuggestion\"s\n\x1aListTierTransitionsRequest\x12\x1f\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x01\x12 \n\tpage_size\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x03 \x01(\t\"i\n\x1bListTierTransitionsResponse\x12\x31\n\x0btransitions\x18\x01 \x03(\x0b\x32\x1c.recollect.v1.TierTransition\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Y\n\x12ListAnchorsRequest\x12\x13\n\x03key\x18\x01 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x07\x12\x1a\n\x12include_superseded\x18\x02 \x01(\x08\x12\x12\n\npage_token\x18\x14 \x01(\t\"U\n\x13ListAnchorsResponse\x12%\n\x07\x61nchors\x18\x01 \x03(\x0b\x32\x14.recollect.v1.Anchor\x12\x17\n\x0fnext_page_token\x18\x14 \x01(\t\"\xcb\x01\n\x10SetAnchorRequest\x12\x15\n\x03key\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x07\x12\x18\n\x05value\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xe8\x07\x12/\n\nconfidence\x18\x03 \x01(\x01\x42\x16\xe2\xdb\x18\x12i\x00\x00\x00\x00\x00\x00\x00\x00q\x00\x00\x00\x00\x00\x00\xf0?H\x00\x88\x01\x01\x12*\n\x06source\x18\x04 \x01(\x0b\x32\x1a.recollect.v1.AnchorSource\x12\x1a\n\nrequest_id\x18\x05 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\x42\r\n\x0b_confidence\"9\n\x11SetAnchorResponse\x12$\n\x06\x61nchor\x18\x01 \x01(\x0b\x32\x14.recollect.v1.Anchor\"H\n\x13\x44\x65leteAnchorRequest\x12\x15\n\x03key\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x07\x12\x1a\n\nrequest_id\x18\x02 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"=\n\x14\x44\x65leteAnchorResponse\x12%\n\x07\x61nchors\x18\x01 \x03(\x0b\x32\x14.recollect.v1.Anchor*i\n\x0bRecentOrder\x12\x1c\n\x18RECENT_ORDER_UNSPECIFIED\x10\x00\x12\x1d\n\x19RECENT_ORDER_NEWEST_FIRST\x10\x01\x12\x1d\n\x19RECENT_ORDER_OLDEST_FIRST\x10\x02\x32\xfc\x05\n\rRecallService\x12M\n\x06Search\x12\x1b.recollect.v1.SearchRequest\x1a\x1c.recollect.v1.SearchResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12_\n\x0c\x46\x65tchContext\x12!.recollect.v1.FetchContextRequest\x1a\".recollect.v1.FetchContextResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12M\n\x06Recent\x12\x1b.recollect.v1.RecentRequest\x1a\x1c.recollect.v1.RecentResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12_\n\x0c\x42uildContext\x12!.recollect.v1.BuildContextRequest\x1a\".recollect.v1.BuildContextResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12t\n\x13ListTierTransitions\x12(.recollect.v1.ListTierTransitionsRequest\x1a).recollect.v1.ListTierTransitionsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12\\\n\x0bListAnchors\x12 .recollect.v1.ListAnchorsRequest\x1a!.recollect.v1.ListAnchorsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\x06\x12V\n\tSetAnchor\x12\x1e.recollect.v1.SetAnchorRequest\x1a\x1f.recollect.v1.SetAnchorResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x07\x12_\n\x0c\x44\x65leteAnchor\x12!.recollect.v1.DeleteAnchorRequest\x1a\".recollect.v1.DeleteAnchorResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.recall_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['query']._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['query']._serialized_options = b'\342\333\030\006(\200\200\0048\001'
+  _globals['_SEARCHREQUEST'].fields_by_name['limit']._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['limit']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_SEARCHREQUEST'].fields_by_name['channel']._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['channel']._serialized_options = b'\342\333\030\002\020\005'
+  _globals['_SEARCHREQUEST'].fields_by_name['conversation_id']._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\342\333\030\002\020\001'
+  _globals['_SEARCHREQUEST'].fields_by_name['topics']._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['topics']._serialized_options = b'\342\333\030\004\020\006X@'
+  _globals['_SEARCHREQUEST'].fields_by_name['participants']._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['participants']._serialized_options = b'\342\333\030\037\030\001 \200\0020\001X@b\024names somebody twice'
+  _globals['_SEARCHREQUEST'].fields_by_name['min_score']._loaded_options = None
+  _globals['_SEARCHREQUEST'].fields_by_name['min_score']._serialized_options = b'\342\333\030\022i\000\000\000\000\000\000\000\000q\000\000\000\000\000\000\360?'
+  _globals['_FETCHCONTEXTREQUEST'].fields_by_name['conversation_id']._loaded_options = None
+  _globals['_FETCHCONTEXTREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\342\333\030\004\010\001\020\001'
+  _globals['_FETCHCONTEXTREQUEST'].fields_by_name['after_sequence']._loaded_options = None
+  _globals['_FETCHCONTEXTREQUEST'].fields_by_name['after_sequence']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_RECENTREQUEST'].fields_by_name['limit']._loaded_options = None
+  _globals['_RECENTREQUEST'].fields_by_name['limit']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_RECENTREQUEST'].fields_by_name['before']._loaded_options = None
+  _globals['_RECENTREQUEST'].fields_by_name['before']._serialized_options = b'\342\333\030\010\222\001\005after'
+  _globals['_RECENTREQUEST'].fields_by_name['channel']._loaded_options = None
+  _globals['_RECENTREQUEST'].fields_by_name['channel']._serialized_options = b'\342\333\030\002\020\005'
+  _globals['_RECENTREQUEST'].fields_by_name['order']._loaded_options = None
+  _globals['_RECENTREQUEST'].fields_by_name['order']._serialized_options = b'\342\333\030\"\232\001\037is not an order of this version'
+  _globals['_BUILDCONTEXTREQUEST'].fields_by_name['conversation_id']._loaded_options = None
+  _globals['_BUILDCONTEXTREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\342\333\030\004\010\001\020\001'
+  _globals['_BUILDCONTEXTREQUEST'].fields_by_name['message']._loaded_options = None
+  _globals['_BUILDCONTEXTREQUEST'].fields_by_name['message']._serialized_options = b'\342\333\030\004(\200\200@'
+  _globals['_BUILDCONTEXTREQUEST'].fields_by_name['format']._loaded_options = None
+  _globals['_BUILDCONTEXTREQUEST'].fields_by_name['format']._serialized_options = b'\342\333\030 \232\001\035is not a form of this version'
+  _globals['_BUILDCONTEXTREQUEST'].fields_by_name['query']._loaded_options = None
+  _globals['_BUILDCONTEXTREQUEST'].fields_by_name['query']._serialized_options = b'\342\333\030\004(\200\200\004'
+  _globals['_LISTTIERTRANSITIONSREQUEST'].fields_by_name['conversation_id']._loaded_options = None
+  _globals['_LISTTIERTRANSITIONSREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\342\333\030\002\020\001'
+  _globals['_LISTTIERTRANSITIONSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTTIERTRANSITIONSREQUEST'].fields_by_name['page_size']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_LISTANCHORSREQUEST'].fields_by_name['key']._loaded_options = None
+  _globals['_LISTANCHORSREQUEST'].fields_by_name['key']._serialized_options = b'\342\333\030\002\020\007'
+  _globals['_SETANCHORREQUEST'].fields_by_name['key']._loaded_options = None
+  _globals['_SETANCHORREQUEST'].fields_by_name['key']._serialized_options = b'\342\333\030\004\010\001\020\007'
+  _globals['_SETANCHORREQUEST'].fields_by_name['value']._loaded_options = None
+  _globals['_SETANCHORREQUEST'].fields_by_name['value']._serialized_options = b'\342\333\030\005\030\001 \350\007'
+  _globals['_SETANCHORREQUEST'].fields_by_name['confidence']._loaded_options = None
+  _globals['_SETANCHORREQUEST'].fields_by_name['confidence']._serialized_options = b'\342\333\030\022i\000\000\000\000\000\000\000\000q\000\000\000\000\000\000\360?'
+  _globals['_SETANCHORREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_SETANCHORREQUEST'].fields_by_name['request_id']._serialized_options = b'\342\333\030\002\020\004'
+  _globals['_DELETEANCHORREQUEST'].fields_by_name['key']._loaded_options = None
+  _globals['_DELETEANCHORREQUEST'].fields_by_name['key']._serialized_options = b'\342\333\030\004\010\001\020\007'
+  _globals['_DELETEANCHORREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_DELETEANCHORREQUEST'].fields_by_name['request_id']._serialized_options = b'\342\333\030\002\020\004'
   _globals['_RECALLSERVICE'].methods_by_name['Search']._loaded_options = None
   _globals['_RECALLSERVICE'].methods_by_name['Search']._serialized_options = b'\220\002\001\332\333\030\001\006'
   _globals['_RECALLSERVICE'].methods_by_name['FetchContext']._loaded_options = None
@@ -54,40 +107,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECALLSERVICE'].methods_by_name['SetAnchor']._serialized_options = b'\220\002\002\332\333\030\001\007'
   _globals['_RECALLSERVICE'].methods_by_name['DeleteAnchor']._loaded_options = None
   _globals['_RECALLSERVICE'].methods_by_name['DeleteAnchor']._serialized_options = b'\220\002\002\332\333\030\001\007'
-  _globals['_RECENTORDER']._serialized_start=2789
-  _globals['_RECENTORDER']._serialized_end=2894
-  _globals['_SEARCHREQUEST']._serialized_start=254
-  _globals['_SEARCHREQUEST']._serialized_end=479
-  _globals['_SEARCHRESPONSE']._serialized_start=482
-  _globals['_SEARCHRESPONSE']._serialized_end=686
-  _globals['_FETCHCONTEXTREQUEST']._serialized_start=688
-  _globals['_FETCHCONTEXTREQUEST']._serialized_end=803
-  _globals['_FETCHCONTEXTRESPONSE']._serialized_start=806
-  _globals['_FETCHCONTEXTRESPONSE']._serialized_end=1000
-  _globals['_RECENTREQUEST']._serialized_start=1003
-  _globals['_RECENTREQUEST']._serialized_end=1179
-  _globals['_RECENTRESPONSE']._serialized_start=1181
-  _globals['_RECENTRESPONSE']._serialized_end=1272
-  _globals['_BUILDCONTEXTREQUEST']._serialized_start=1275
-  _globals['_BUILDCONTEXTREQUEST']._serialized_end=1483
-  _globals['_BUILDCONTEXTRESPONSE']._serialized_start=1486
-  _globals['_BUILDCONTEXTRESPONSE']._serialized_end=2085
-  _globals['_LISTTIERTRANSITIONSREQUEST']._serialized_start=2087
-  _globals['_LISTTIERTRANSITIONSREQUEST']._serialized_end=2179
-  _globals['_LISTTIERTRANSITIONSRESPONSE']._serialized_start=2181
-  _globals['_LISTTIERTRANSITIONSRESPONSE']._serialized_end=2286
-  _globals['_LISTANCHORSREQUEST']._serialized_start=2288
-  _globals['_LISTANCHORSREQUEST']._serialized_end=2369
-  _globals['_LISTANCHORSRESPONSE']._serialized_start=2371
-  _globals['_LISTANCHORSRESPONSE']._serialized_end=2456
-  _globals['_SETANCHORREQUEST']._serialized_start=2459
-  _globals['_SETANCHORREQUEST']._serialized_end=2609
-  _globals['_SETANCHORRESPONSE']._serialized_start=2611
-  _globals['_SETANCHORRESPONSE']._serialized_end=2668
-  _globals['_DELETEANCHORREQUEST']._serialized_start=2670
-  _globals['_DELETEANCHORREQUEST']._serialized_end=2724
-  _globals['_DELETEANCHORRESPONSE']._serialized_start=2726
-  _globals['_DELETEANCHORRESPONSE']._serialized_end=2787
-  _globals['_RECALLSERVICE']._serialized_start=2897
-  _globals['_RECALLSERVICE']._serialized_end=3661
+  _globals['_RECENTORDER']._serialized_start=3201
+  _globals['_RECENTORDER']._serialized_end=3306
+  _globals['_SEARCHREQUEST']._serialized_start=279
+  _globals['_SEARCHREQUEST']._serialized_end=618
+  _globals['_SEARCHRESPONSE']._serialized_start=621
+  _globals['_SEARCHRESPONSE']._serialized_end=825
+  _globals['_FETCHCONTEXTREQUEST']._serialized_start=828
+  _globals['_FETCHCONTEXTREQUEST']._serialized_end=968
+  _globals['_FETCHCONTEXTRESPONSE']._serialized_start=971
+  _globals['_FETCHCONTEXTRESPONSE']._serialized_end=1165
+  _globals['_RECENTREQUEST']._serialized_start=1168
+  _globals['_RECENTREQUEST']._serialized_end=1421
+  _globals['_RECENTRESPONSE']._serialized_start=1423
+  _globals['_RECENTRESPONSE']._serialized_end=1514
+  _globals['_BUILDCONTEXTREQUEST']._serialized_start=1517
+  _globals['_BUILDCONTEXTREQUEST']._serialized_end=1793
+  _globals['_BUILDCONTEXTRESPONSE']._serialized_start=1796
+  _globals['_BUILDCONTEXTRESPONSE']._serialized_end=2395
+  _globals['_LISTTIERTRANSITIONSREQUEST']._serialized_start=2397
+  _globals['_LISTTIERTRANSITIONSREQUEST']._serialized_end=2512
+  _globals['_LISTTIERTRANSITIONSRESPONSE']._serialized_start=2514
+  _globals['_LISTTIERTRANSITIONSRESPONSE']._serialized_end=2619
+  _globals['_LISTANCHORSREQUEST']._serialized_start=2621
+  _globals['_LISTANCHORSREQUEST']._serialized_end=2710
+  _globals['_LISTANCHORSRESPONSE']._serialized_start=2712
+  _globals['_LISTANCHORSRESPONSE']._serialized_end=2797
+  _globals['_SETANCHORREQUEST']._serialized_start=2800
+  _globals['_SETANCHORREQUEST']._serialized_end=3003
+  _globals['_SETANCHORRESPONSE']._serialized_start=3005
+  _globals['_SETANCHORRESPONSE']._serialized_end=3062
+  _globals['_DELETEANCHORREQUEST']._serialized_start=3064
+  _globals['_DELETEANCHORREQUEST']._serialized_end=3136
+  _globals['_DELETEANCHORRESPONSE']._serialized_start=3138
+  _globals['_DELETEANCHORRESPONSE']._serialized_end=3199
+  _globals['_RECALLSERVICE']._serialized_start=3309
+  _globals['_RECALLSERVICE']._serialized_end=4073
 # @@protoc_insertion_point(module_scope)

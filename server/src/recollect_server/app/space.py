@@ -299,7 +299,7 @@ class OpenSpace:
             SearchServices(space, meaning, Anchors(space), tiers, self.external, self.recall),
         )
         self.handlers: Mapping[str, Sequence[object]] = space_handlers(
-            services, live, shared.clock, shared.streams, shared.answers, seal
+            services, live, shared.streams, shared.answers, seal
         )
         self._jobs = SpaceJobs(
             space,

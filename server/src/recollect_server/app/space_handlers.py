@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from recollect_server.domain.context import Budget
 from recollect_server.domain.live import Live
-from recollect_server.domain.time import Clock
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
@@ -32,7 +31,6 @@ from recollect_server.settings import Settings
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checkpoint_service import CheckpointHandlers
-from recollect_server.transport.checks import Limits
 from recollect_server.transport.conversations.changing import ChangeHandlers
 from recollect_server.transport.conversations.notes import NoteHandlers
 from recollect_server.transport.conversations.reading import ReadHandlers
@@ -77,19 +75,17 @@ class SpaceServices:
 def space_handlers(
     services: SpaceServices,
     live: Live[Settings],
-    clock: Clock,
     streams: Streams,
     answers: Answers,
     seal: Seal,
 ) -> dict[str, Sequence[object]]:
     """Return the handlers of all services, by their names: each object has those of some calls."""
     space, conversations, settings = services.space, services.conversations, live.now
-    limits = Limits(settings.max_message_bytes, settings.max_batch_bytes)
     search_timeout = live.view(lambda now: now.search_timeout.total_seconds())
     working_context = WorkingContext(space, live.view(working_limits))
     return {
         "ConversationService": (
-            WriteHandlers(conversations, limits, seal, clock),
+            WriteHandlers(conversations, settings.max_batch_bytes, seal),
             ReadHandlers(
                 conversations,
                 services.notes,
@@ -104,22 +100,19 @@ def space_handlers(
             RemovalHandlers(services.removals, services.identities),
         ),
         "RecallService": (recall_handlers(services.search, live, answers, seal),),
-        "ChannelService": (
-            ChannelHandlers(services.receiving, services.identities, limits, clock),
-        ),
+        "ChannelService": (ChannelHandlers(services.receiving, services.identities),),
         "ExternalCommunicationService": (
             ExternalCommunicationHandlers(
                 services.search.external,
                 services.communication_updates,
                 streams,
-                limits,
                 answers,
                 seal,
                 search_timeout,
             ),
         ),
         "InsightService": (InsightHandlers(Insight(space), answers, seal),),
-        "CheckpointService": (CheckpointHandlers(services.checkpoints, limits, answers, seal),),
+        "CheckpointService": (CheckpointHandlers(services.checkpoints, answers, seal),),
     }
 
 

@@ -5,7 +5,7 @@ to a status, log the call (`call_log`).
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import grpc
@@ -27,12 +27,15 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.principal import Principal
 from recollect_server.domain.telemetry import CALL
+from recollect_server.domain.time import Clock, system_clock
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.transport.call_log import ADMINISTRATIVE, CallLog, code_of
+from recollect_server.transport.checks import check
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.pool import UNREAD
+from recollect_server.transport.rules import Limits
 from recollect_server.transport.wire import Malformed, check_fields, first_not_utf8, inflate
 
 log = structlog.get_logger("recollect.calls")
@@ -74,10 +77,19 @@ def admit_anybody(_method: MethodDescriptor, _context: grpc.ServicerContext) -> 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Limits of callers, and the audit of calls. By default there are none."""
+    """Checks of requests, limits of callers, and the audit of calls. By default there are no limits
+    of callers and no audit.
+    """
 
     limiter: Limiter | None = None
     audit: Audit | None = None
+    limits: Limits = field(default_factory=Limits)
+    clock: Clock = system_clock
+
+    def check(self, request: Any) -> None:
+        """Raise InvalidField, which names every wrong field of a request."""
+        if isinstance(request, ProtoMessage):
+            check(request, self.limits, self.clock())
 
     def admit(self, principal: Principal, size: int) -> None:
         """Charge a call to its caller's limits. Raises LimitExceeded."""
@@ -271,6 +283,7 @@ def _run(
         ids.request = getattr(request, "request_id", "")[:128]
         if principal.conversation_id or principal.channel:
             confine(method, request, principal)
+        rules.check(request)
         answer = handler(request, Call(context, principal, size, rules.recorder(name, principal)))
         rules.record(name, request, answer, principal)
     except Malformed as error:

@@ -1,9 +1,7 @@
-"""InsightService: check, call, convert, return."""
+"""InsightService: counts by time, channel and topic."""
 
-import re
-from datetime import UTC, tzinfo
+from datetime import UTC
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from recollect.v1 import insight_service_pb2 as api
 
@@ -11,7 +9,7 @@ from recollect_server.domain.errors import InvalidPageToken
 from recollect_server.services.insight import Insight, Range
 from recollect_server.storage.index.activity import Group
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.checks import Checks
+from recollect_server.transport.checks import zone_of
 from recollect_server.transport.convert import fill_conversation, optional_milliseconds
 from recollect_server.transport.convert_insight import (
     BUCKETS,
@@ -30,9 +28,6 @@ from recollect_server.transport.pages import Seal, page_size
 _USUAL_GROUPS, _MAX_GROUPS = 10, 50
 _MAX_BUSIEST = 100
 _USUAL_VALUES, _MAX_VALUES = 20, 100
-_MAX_QUERY = 64
-_LAST_SECOND = 253_370_764_800  # of the year 9998: the calendar needs a day behind the last one
-_ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}", re.ASCII)
 
 
 class InsightHandlers:
@@ -45,12 +40,9 @@ class InsightHandlers:
 
     def Usage(self, request: api.UsageRequest, call: Call) -> api.UsageResponse:
         """Return activity by time and group."""
-        checks = Checks()
-        within = _range(checks, request)
-        bucket = _one_of(checks, "bucket", request.bucket, BUCKETS)
-        group = _one_of(checks, "group_by", request.group_by, GROUPS)
-        checks.not_negative("max_groups", request.max_groups)
-        checks.done()
+        within = _range(request)
+        bucket = BUCKETS[request.bucket]
+        group = GROUPS[request.group_by]
         limit = min(request.max_groups or _USUAL_GROUPS, _MAX_GROUPS)
         return usage_to(self._insight.usage(within, bucket, group, limit), call.principal.space)
 
@@ -58,11 +50,8 @@ class InsightHandlers:
         self, request: api.TopicsOverTimeRequest, call: Call
     ) -> api.TopicsOverTimeResponse:
         """Return topics by time."""
-        checks = Checks()
-        within = _range(checks, request)
-        bucket = _one_of(checks, "bucket", request.bucket, BUCKETS)
-        checks.not_negative("max_topics", request.max_topics)
-        checks.done()
+        within = _range(request)
+        bucket = BUCKETS[request.bucket]
         limit = min(request.max_topics or _USUAL_GROUPS, _MAX_GROUPS)
         return topics_to(self._insight.usage(within, bucket, Group.TOPIC, limit))
 
@@ -70,10 +59,7 @@ class InsightHandlers:
         self, request: api.ChannelActivityRequest, call: Call
     ) -> api.ChannelActivityResponse:
         """Return channels by weekday and hour."""
-        checks = Checks()
-        within = _range(checks, request)
-        checks.channels("channels", request.channels)
-        checks.done()
+        within = _range(request)
         channels = self._insight.channel_activity(within, tuple(request.channels))
         return api.ChannelActivityResponse(channels=[channel_to(*it) for it in channels])
 
@@ -81,11 +67,7 @@ class InsightHandlers:
         self, request: api.BusiestConversationsRequest, call: Call
     ) -> api.BusiestConversationsResponse:
         """Return the conversations with the most messages."""
-        checks = Checks()
-        within = _range(checks, request)
-        checks.channels("channels", request.channels)
-        checks.not_negative("limit", request.limit)
-        checks.done()
+        within = _range(request)
         limit = min(request.limit or _USUAL_GROUPS, _MAX_BUSIEST)
         answer = api.BusiestConversationsResponse()
         with self._answers.room(call.context) as keep:
@@ -99,9 +81,6 @@ class InsightHandlers:
 
     def Facets(self, request: api.FacetsRequest, call: Call) -> api.FacetsResponse:
         """Count conversations by their properties."""
-        checks = Checks()
-        checks.not_negative("max_values", request.max_values)
-        checks.done()
         limit = min(request.max_values or _USUAL_VALUES, _MAX_VALUES)
         answer = api.FacetsResponse()
         for name, kind in FACETS.items():
@@ -110,10 +89,6 @@ class InsightHandlers:
 
     def ListTopics(self, request: api.ListTopicsRequest, call: Call) -> api.ListTopicsResponse:
         """Return a page of topics."""
-        checks = Checks()
-        checks.not_negative("page_size", request.page_size)
-        checks.text("query", request.query, most=_MAX_QUERY)
-        checks.done()
         size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         try:  # a label may have characters that end a part of a token
@@ -136,35 +111,9 @@ class InsightHandlers:
         return answer
 
 
-def _range(checks: Checks, request: Any) -> Range:
-    """Check the range of a request and its time zone, and return them."""
-    checks.span(request.date_range, "start", "end", "date_range.")
-    for name in ("start", "end"):
-        if getattr(request.date_range, name).seconds >= _LAST_SECOND:
-            checks.refuse(f"date_range.{name}", "is after the year 9998")
+def _range(request: Any) -> Range:
     return Range(
         optional_milliseconds(request.date_range, "start"),
         optional_milliseconds(request.date_range, "end"),
-        _zone(checks, request.time_zone),
+        zone_of(request.time_zone) or UTC,
     )
-
-
-def _zone(checks: Checks, name: str) -> tzinfo:
-    """Return a time zone; refuse a name that the database does not have."""
-    if not name:
-        return UTC
-    try:
-        if _ZONE.fullmatch(name):
-            return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # not there, no path within, or a folder
-        pass
-    checks.refuse("time_zone", "is not the name of a time zone, such as Europe/Berlin")
-    return UTC
-
-
-def _one_of(checks: Checks, name: str, number: Any, values: dict[Any, Any]) -> Any:
-    """Return what a number of an enumeration means; refuse one that this version does not know."""
-    if number in values:
-        return values[number]
-    checks.refuse(name, f"is {number}, which is not one of the contract's values")
-    return next(iter(values.values()))

@@ -1,4 +1,4 @@
-"""RecallService: check, call, convert, return."""
+"""RecallService: search, contexts and anchors."""
 
 from recollect.v1 import recall_pb2
 from recollect.v1 import recall_service_pb2 as api
@@ -14,7 +14,6 @@ from recollect_server.services.recall.recall import Recall
 from recollect_server.services.recall.results import Limits
 from recollect_server.services.tiers import Tiers
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.convert import conversation_to, fill_message, optional_milliseconds
 from recollect_server.transport.convert_recall import (
     anchor_to,
@@ -59,16 +58,6 @@ class RecallHandlers:
     def Search(self, request: api.SearchRequest, call: Call) -> api.SearchResponse:
         """Search conversations and messages."""
         deadline = deadline_of(call.context, self._timeout.now)
-        checks = Checks()
-        checks.said("query", request.query, _MAX_QUERY)
-        checks.not_negative("limit", request.limit)
-        checks.label("channel", request.channel)
-        checks.span(request.date_range, "start", "end", "date_range.")
-        checks.conversation_id("conversation_id", request.conversation_id, required=False)
-        checks.topics("topics", request.topics, most=MAX_FILTER)
-        checks.names("participants", request.participants)
-        checks.share("min_score", request.min_score)
-        checks.done()
         scope = Scope(
             Filter(
                 channels=(request.channel,) if request.channel else (),
@@ -93,20 +82,6 @@ class RecallHandlers:
             if request.HasField("turn_range")
             else None
         )
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        checks.not_negative("after_sequence", request.after_sequence)
-        if turns is not None:
-            first, last = turns
-            if first < 1:
-                checks.refuse("turn_range.first", f"is {first}; turns begin with 1")
-            elif last < first:
-                checks.refuse("turn_range.last", f"is {last}, which is before first, {first}")
-            elif last - first >= _MAX_RANGE:
-                checks.refuse(
-                    "turn_range", f"has {last - first + 1} turns; at most {_MAX_RANGE} are allowed"
-                )
-        checks.done()
         with self._answers.room(call.context) as keep:
             after, most = min(request.after_sequence, MAX_LINES), self._answers.max_bytes
             fetched = self._recall.fetch_context(request.conversation_id, turns, after, most)
@@ -124,13 +99,6 @@ class RecallHandlers:
 
     def Recent(self, request: api.RecentRequest, call: Call) -> api.RecentResponse:
         """Return conversations by time."""
-        checks = Checks()
-        checks.not_negative("limit", request.limit)
-        checks.span(request, "after", "before")
-        checks.label("channel", request.channel)
-        if request.order not in (0, api.RECENT_ORDER_NEWEST_FIRST, api.RECENT_ORDER_OLDEST_FIRST):
-            checks.refuse("order", "is not an order of this version")
-        checks.done()
         chosen = Filter(
             channels=(request.channel,) if request.channel else (),
             updated_after=optional_milliseconds(request, "after"),
@@ -151,15 +119,6 @@ class RecallHandlers:
     ) -> api.BuildContextResponse:
         """Build the context for an agent's model."""
         deadline = deadline_of(call.context, self._timeout.now, _RECALLING)
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        checks.long_text("message", request.message, _MAX_MESSAGE)
-        checks.long_text("query", request.query, _MAX_QUERY)
-        for name in ("hot", "warm", "cold", "total"):
-            checks.not_negative(f"budget.{name}", getattr(request.budget, name))
-        if request.format not in FORMS:
-            checks.refuse("format", "is not a form of this version")
-        checks.done()
         budget = Budget(
             request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total
         )
@@ -181,10 +140,6 @@ class RecallHandlers:
         self, request: api.ListTierTransitionsRequest, call: Call
     ) -> api.ListTierTransitionsResponse:
         """Return moves between tiers."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id, required=False)
-        checks.not_negative("page_size", request.page_size)
-        checks.done()
         size = page_size(request.page_size)
         place = self._seal.place(request, request.page_token)
         transitions = self._tiers.listed(
@@ -198,9 +153,6 @@ class RecallHandlers:
 
     def ListAnchors(self, request: api.ListAnchorsRequest, call: Call) -> api.ListAnchorsResponse:
         """Return the current anchors, or all."""
-        checks = Checks()
-        checks.anchor_key(request.key, required=False)
-        checks.done()
         place = self._seal.place(request, request.page_token)
         first = place[0] if place else 0
         anchors = self._anchors.listed(request.key, include_superseded=request.include_superseded)
@@ -212,22 +164,9 @@ class RecallHandlers:
 
     def SetAnchor(self, request: api.SetAnchorRequest, call: Call) -> api.SetAnchorResponse:
         """Set an anchor."""
-        checks = Checks()
-        checks.anchor_key(request.key)
-        checks.text("value", request.value, least=1, most=_MAX_VALUE)
-        if request.value and not request.value.strip():
-            checks.refuse("value", "is only spaces")
-        checks.share("confidence", request.confidence)
-        checks.request_id(request.request_id)
         source = None
         if request.HasField("source"):
             source = (request.source.conversation_id, request.source.sequence)
-            checks.conversation_id("source.conversation_id", request.source.conversation_id)
-            if request.source.sequence < 1:
-                checks.refuse(
-                    "source.sequence", f"is {request.source.sequence}; lines begin with 1"
-                )
-        checks.done()
         confidence = request.confidence if request.HasField("confidence") else 1.0
         anchor = self._anchors.set(
             request.key, request.value, confidence, source, request.request_id
@@ -238,9 +177,5 @@ class RecallHandlers:
         self, request: api.DeleteAnchorRequest, call: Call
     ) -> api.DeleteAnchorResponse:
         """Forget an anchor."""
-        checks = Checks()
-        checks.anchor_key(request.key)
-        checks.request_id(request.request_id)
-        checks.done()
         anchors = self._anchors.delete(request.key, request.request_id)
         return api.DeleteAnchorResponse(anchors=[anchor_to(anchor) for anchor in anchors])

@@ -1,16 +1,12 @@
 """AdminService: backups."""
 
-import re
-
 from recollect.v1 import admin_service_pb2 as api
 
 from recollect_server.domain.errors import SpaceNotFound
 from recollect_server.services.administration.backups import BackupAdministration
 from recollect_server.services.administration.spaces import SpaceAdministration
-from recollect_server.transport.checks import Checks
 from recollect_server.transport.handling import Call
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _MAX_PROBLEMS = 100
 
 
@@ -23,14 +19,6 @@ class BackupHandlers:
 
     def Backup(self, request: api.BackupRequest, call: Call) -> api.BackupResponse:
         """Copy the spaces that the caller administers into a new folder."""
-        checks = Checks()
-        if request.name and not _NAME.fullmatch(request.name):
-            checks.refuse(
-                "name",
-                "is not 1 to 64 lower case letters, digits, _ and -, beginning with a letter or"
-                " digit",
-            )
-        checks.done()
         self._backups.check_folder()
         spaces = self._spaces.names(call.principal.is_for)
         if not spaces:

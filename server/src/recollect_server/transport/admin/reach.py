@@ -1,9 +1,7 @@
 """Reach of administrators: a token for certain spaces administers those alone."""
 
 from recollect_server.domain.errors import PermissionDenied, SpaceNotFound
-from recollect_server.domain.ids import is_space_name
 from recollect_server.domain.principal import Principal
-from recollect_server.transport.checks import Checks
 from recollect_server.transport.handling import Call
 
 
@@ -19,19 +17,10 @@ def check_whole_server(call: Call, method: str) -> None:
         raise denied
 
 
-def space_of(checks: Checks, principal: Principal, name: str, field: str = "space") -> str:
+def space_of(principal: Principal, name: str) -> str:
     """Return the space that a request names; that of the call if it names none. Raises
     SpaceNotFound for one that the caller does not administer, as if there were none.
     """
-    if not name:
-        return principal.space
-    if not is_space_name(name):
-        checks.refuse(
-            field,
-            "is not the name of a space: 1 to 64 lower case letters, digits, _ and -, beginning"
-            " with a letter or digit",
-        )
-        return name
-    if not principal.is_for(name):
+    if name and not principal.is_for(name):
         raise SpaceNotFound(name)
-    return name
+    return name or principal.space

@@ -6,12 +6,10 @@ from recollect.v1 import admin_service_pb2 as api
 from recollect_server.domain.retention import RetentionRule, Retired, parse_rules
 from recollect_server.services.administration.retention import RetentionAdministration
 from recollect_server.transport.admin.reach import space_of
-from recollect_server.transport.checks import Checks
 from recollect_server.transport.convert import timestamp
 from recollect_server.transport.handling import Call
 from recollect_server.transport.pages import Seal, page_size
 
-_MAX_RULES = 4096
 _USUAL, _MOST = 100, 1000
 
 
@@ -26,26 +24,15 @@ class RetentionHandlers:
         self, request: api.ListRetentionRulesRequest, call: Call
     ) -> api.ListRetentionRulesResponse:
         """Return the rules about a space."""
-        checks = Checks()
-        space = space_of(checks, call.principal, request.space)
-        checks.done()
+        space = space_of(call.principal, request.space)
         return api.ListRetentionRulesResponse(rules=map(_rule_to, self._retention.rules(space)))
 
     def PreviewRetention(
         self, request: api.PreviewRetentionRequest, call: Call
     ) -> api.PreviewRetentionResponse:
         """Return what rules would delete now."""
-        checks = Checks()
-        space = space_of(checks, call.principal, request.space)
-        checks.text("retention", request.retention, most=_MAX_RULES)
-        checks.not_negative("limit", request.limit)
-        rules = None
-        if request.retention:
-            try:
-                rules = parse_rules(request.retention)
-            except ValueError as error:
-                checks.refuse("retention", str(error))
-        checks.done()
+        space = space_of(call.principal, request.space)
+        rules = parse_rules(request.retention) if request.retention else None
         limit = min(request.limit or _USUAL, _MOST)
         due, has_more = self._retention.preview(space, rules, limit)
         return api.PreviewRetentionResponse(conversations=map(_retired_to, due), has_more=has_more)
@@ -54,10 +41,7 @@ class RetentionHandlers:
         self, request: api.ListRetentionReceiptsRequest, call: Call
     ) -> api.ListRetentionReceiptsResponse:
         """Return a page of receipts."""
-        checks = Checks()
-        space = space_of(checks, call.principal, request.space)
-        checks.not_negative("page_size", request.page_size)
-        checks.done()
+        space = space_of(call.principal, request.space)
         after = self._seal.place(request, request.page_token)
         receipts, following = self._retention.receipts(
             space, after[0] if after else None, page_size(request.page_size)

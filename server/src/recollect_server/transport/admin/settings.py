@@ -7,10 +7,7 @@ from recollect.v1 import admin_service_pb2 as api
 
 from recollect_server.domain.setting import Changed, Setting, SettingList
 from recollect_server.transport.admin.reach import check_whole_server
-from recollect_server.transport.checks import Checks
 from recollect_server.transport.handling import Call
-
-_MAX_KEY, _MAX_VALUE = 64, 10_000  # characters
 
 
 class Settings(Protocol):
@@ -45,12 +42,6 @@ class SettingHandlers:
     def SetSetting(self, request: api.SetSettingRequest, call: Call) -> api.SetSettingResponse:
         """Set a setting, or let it have its default again."""
         check_whole_server(call, "SetSetting")
-        checks = Checks()
-        checks.one_line("key", request.key, least=1, most=_MAX_KEY)
-        checks.one_line("value", request.value, most=_MAX_VALUE)
-        if request.reset and request.value:
-            checks.refuse("value", "does not go with `reset`")
-        checks.done()
         changed = (
             self._settings.reset(request.key)
             if request.reset

@@ -5,18 +5,14 @@ import math
 from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
-from recollect_server.domain.ids import is_space_name
 from recollect_server.services.administration.server import ServerState, ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration, SpaceOverview
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.transport.admin.reach import check_whole_server, space_of
-from recollect_server.transport.checks import Checks
 from recollect_server.transport.convert import timestamp
 from recollect_server.transport.handling import Call
 from recollect_server.transport.pages import Seal, page_size
-
-_MAX_QUERY = 64
 
 
 class SpaceHandlers:
@@ -29,10 +25,6 @@ class SpaceHandlers:
 
     def ListSpaces(self, request: api.ListSpacesRequest, call: Call) -> api.ListSpacesResponse:
         """Return a page of spaces."""
-        checks = Checks()
-        checks.text("query", request.query, most=_MAX_QUERY)
-        checks.not_negative("page_size", request.page_size)
-        checks.done()
         size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         names = self._spaces.names(
@@ -63,9 +55,6 @@ class SpaceHandlers:
         self, request: api.ListSpaceReceiptsRequest, call: Call
     ) -> api.ListSpaceReceiptsResponse:
         """Return a page of receipts of deleted spaces."""
-        checks = Checks()
-        checks.not_negative("page_size", request.page_size)
-        checks.done()
         after = self._seal.place(request, request.page_token)
         receipts, following = self._spaces.receipts(
             call.principal.is_for, after[0] if after else None, page_size(request.page_size)
@@ -77,9 +66,7 @@ class SpaceHandlers:
 
     def GetStats(self, request: api.GetStatsRequest, call: Call) -> api.GetStatsResponse:
         """Return what a space holds, and the state of the server."""
-        checks = Checks()
-        name = space_of(checks, call.principal, request.space)
-        checks.done()
+        name = space_of(call.principal, request.space)
         answer = api.GetStatsResponse(space=_statistics_to(name, self._spaces.statistics(name)))
         if call.principal.is_for_every_space:
             answer.server.CopyFrom(_server_to(self._server.state(), *self._spaces.counts()))
@@ -97,17 +84,13 @@ def _receipt_to(it: SpaceReceipt) -> admin_pb2.SpaceReceipt:
 
 
 def _named(name: str, call: Call, method: str) -> str:
-    """Return the name of a space that the caller administers. Raises InvalidField, SpaceNotFound,
+    """Return the name of a space that the caller administers. Raises SpaceNotFound,
     PermissionDenied.
     """
-    checks = Checks()
-    if not name:
-        checks.refuse("name", "is required")
-    elif method == "CreateSpace" and is_space_name(name) and not call.principal.is_for(name):
+    if method == "CreateSpace" and not call.principal.is_for(name):
         check_whole_server(call, method)
     else:
-        space_of(checks, call.principal, name, "name")
-    checks.done()
+        space_of(call.principal, name)
     return name
 
 

@@ -8,7 +8,6 @@ from recollect_server.services.administration.verifications import (
     VerificationAdministration,
 )
 from recollect_server.transport.admin.reach import space_of
-from recollect_server.transport.checks import Checks
 from recollect_server.transport.convert import timestamp
 from recollect_server.transport.handling import Call
 
@@ -21,18 +20,14 @@ class VerificationHandlers:
 
     def Verify(self, request: api.VerifyRequest, call: Call) -> api.VerifyResponse:
         """Begin to verify a space."""
-        checks = Checks()
-        space = space_of(checks, call.principal, request.space)
-        checks.done()
+        space = space_of(call.principal, request.space)
         return api.VerifyResponse(verification=_verification_to(self._verifications.start(space)))
 
     def GetVerification(
         self, request: api.GetVerificationRequest, call: Call
     ) -> api.GetVerificationResponse:
         """Return the newest verification of a space."""
-        checks = Checks()
-        space = space_of(checks, call.principal, request.space)
-        checks.done()
+        space = space_of(call.principal, request.space)
         newest = self._verifications.newest(space)
         return api.GetVerificationResponse(
             verification=None if newest is None else _verification_to(newest)

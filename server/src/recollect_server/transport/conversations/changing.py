@@ -4,10 +4,8 @@ from google.protobuf import json_format
 from recollect.v1 import conversation_service_pb2 as api
 
 from recollect_server.domain.commands import listed_model
+from recollect_server.domain.errors import InvalidField
 from recollect_server.services.conversations import Conversations
-from recollect_server.transport.checks import Checks
-from recollect_server.transport.checks_message import check_metadata
-from recollect_server.transport.conversations.bounds import MAX_NAME
 from recollect_server.transport.convert import conversation_to
 from recollect_server.transport.handling import Call
 
@@ -22,30 +20,18 @@ class ChangeHandlers:
 
     def SetModel(self, request: api.SetModelRequest, call: Call) -> api.SetModelResponse:
         """Set the model that answers."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        checks.text("model", request.model, most=MAX_NAME)
         model = listed_model(request.model, self._models)
         if model is None:
-            checks.refuse(
+            raise InvalidField.of(
                 "model", f"is none of those that may be chosen here: {', '.join(self._models)}"
             )
-        checks.request_id(request.request_id)
-        checks.done()
         conversation = self._conversations.set_model(
-            request.conversation_id, model or "", request.request_id
+            request.conversation_id, model, request.request_id
         )
         return api.SetModelResponse(conversation=conversation_to(conversation))
 
     def SetTopics(self, request: api.SetTopicsRequest, call: Call) -> api.SetTopicsResponse:
         """Set topics by hand."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        checks.topics("topics", request.topics)
-        if len(set(request.topics)) != len(request.topics):
-            checks.refuse("topics", "names a topic twice")
-        checks.request_id(request.request_id)
-        checks.done()
         conversation = self._conversations.set_topics(
             request.conversation_id, tuple(request.topics), request.request_id
         )
@@ -53,10 +39,6 @@ class ChangeHandlers:
 
     def Archive(self, request: api.ArchiveRequest, call: Call) -> api.ArchiveResponse:
         """Archive a conversation, or take it out of the archive."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        checks.request_id(request.request_id)
-        checks.done()
         conversation = self._conversations.archive(
             request.conversation_id,
             archived=not request.unarchive,
@@ -68,14 +50,6 @@ class ChangeHandlers:
         self, request: api.UpdateMetadataRequest, call: Call
     ) -> api.UpdateMetadataResponse:
         """Set values of a conversation's metadata."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        checks.request_id(request.request_id)
-        if not request.metadata.fields:
-            checks.refuse("metadata", "is empty: give the keys to set, and null to remove one")
-        else:
-            check_metadata(checks, "metadata", request.metadata)
-        checks.done()
         conversation = self._conversations.update_metadata(
             request.conversation_id,
             json_format.MessageToDict(request.metadata),

@@ -10,7 +10,6 @@ from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.working_context import Loaded, WorkingContext
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.conversations.bounds import ARCHIVED, MAX_TURNS
 from recollect_server.transport.convert import (
     conversation_to,
@@ -46,9 +45,6 @@ class ReadHandlers:
 
     def Get(self, request: api.GetRequest, call: Call) -> api.GetResponse:
         """Return a conversation."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        checks.done()
         conversation = self._conversations.get(request.conversation_id)
         failures = self._notes.failures([request.conversation_id])
         return api.GetResponse(
@@ -57,17 +53,6 @@ class ReadHandlers:
 
     def List(self, request: api.ListRequest, call: Call) -> api.ListResponse:
         """Return a page of conversations."""
-        checks = Checks()
-        checks.not_negative("page_size", request.page_size)
-        checks.channels("channels", request.channels)
-        checks.topics("topics", request.topics, most=MAX_FILTER)
-        checks.names("participants", request.participants)
-        checks.party("party", request.party)
-        checks.span(request, "updated_after", "updated_before")
-        checks.text("query", request.query, most=_MAX_QUERY)
-        if request.archived not in ARCHIVED:
-            checks.refuse("archived", f"is {request.archived}, which the contract does not name")
-        checks.done()
         chosen = Filter(
             conversation_id=call.principal.conversation_id,
             channels=tuple(request.channels),
@@ -99,14 +84,6 @@ class ReadHandlers:
 
     def Load(self, request: api.LoadRequest, call: Call) -> api.LoadResponse:
         """Return the newest turns of a conversation."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id, required=False)
-        checks.label("channel", request.channel)
-        if not (request.conversation_id or request.channel):
-            checks.refuse("channel", "is required where conversation_id is unset")
-        for name in ("max_turns", "max_tokens", "before_turn", "before_sequence"):
-            checks.not_negative(name, getattr(request, name))
-        checks.done()
         conversation_id = request.conversation_id or self._working_context.most_recent(
             request.channel
         )
@@ -134,14 +111,6 @@ class ReadHandlers:
 
     def Switch(self, request: api.SwitchRequest, call: Call) -> api.SwitchResponse:
         """Leave one conversation and load another."""
-        checks = Checks()
-        checks.conversation_id("from_conversation_id", request.from_conversation_id, required=False)
-        checks.conversation_id("to_conversation_id", request.to_conversation_id, required=False)
-        checks.not_negative("max_turns", request.max_turns)
-        checks.request_id(request.request_id)
-        if not request.from_conversation_id and not request.to_conversation_id:
-            checks.refuse("to_conversation_id", "is required where from_conversation_id is unset")
-        checks.done()
         answer = api.SwitchResponse()
         if request.to_conversation_id:
             turns = min(request.max_turns, MAX_TURNS)

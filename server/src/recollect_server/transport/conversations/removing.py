@@ -7,7 +7,6 @@ from recollect_server.domain.filters import Filter
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.removals import Removals
-from recollect_server.transport.checks import MAX_FILTER, Checks
 from recollect_server.transport.conversations.bounds import ARCHIVED, MAX_CONVERSATIONS
 from recollect_server.transport.convert import (
     conversation_to,
@@ -33,12 +32,6 @@ class RemovalHandlers:
 
     def Delete(self, request: api.DeleteRequest, call: Call) -> api.DeleteResponse:
         """Delete a conversation for good."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        if request.anchors not in api.AnchorDisposition.values():
-            checks.refuse("anchors", "is not a disposition of this version")
-        checks.request_id(request.request_id)
-        checks.done()
         receipt = self._removals.delete(
             request.conversation_id,
             request.anchors,
@@ -57,29 +50,7 @@ class RemovalHandlers:
 
     def DeleteMany(self, request: api.DeleteManyRequest, call: Call) -> api.DeleteManyResponse:
         """Delete conversations by a filter."""
-        checks = Checks()
-        checks.count("conversation_ids", request.conversation_ids, MAX_CONVERSATIONS)
-        for index, name in enumerate(request.conversation_ids[:MAX_CONVERSATIONS]):
-            checks.conversation_id(f"conversation_ids[{index}]", name)
-        checks.channels("channels", request.channels)
-        checks.topics("topics", request.topics, most=MAX_FILTER)
-        checks.names("participants", request.participants)
-        checks.span(request, "updated_after", "updated_before")
-        if request.archived not in ARCHIVED:
-            checks.refuse("archived", f"is {request.archived}, which the contract does not name")
-        if request.anchors not in api.AnchorDisposition.values():
-            checks.refuse("anchors", "is not a disposition of this version")
-        checks.not_negative("limit", request.limit)
-        checks.request_id(request.request_id)
         archived = request.archived != conversation_pb2.ARCHIVE_FILTER_UNSPECIFIED
-        filters = (
-            *(request.conversation_ids, request.channels, request.topics, archived),
-            request.participants,
-        )
-        times = (request.HasField("updated_after"), request.HasField("updated_before"))
-        if not any((*filters, *times)):
-            checks.refuse("conversation_ids", "is empty, and no other filter is set")
-        checks.done()
         chosen = Filter(
             conversation_ids=tuple(request.conversation_ids),
             channels=tuple(request.channels),
@@ -117,17 +88,6 @@ class RemovalHandlers:
         self, request: api.RedactMessageRequest, call: Call
     ) -> api.RedactMessageResponse:
         """Remove the text of messages for good."""
-        checks = Checks()
-        checks.conversation_id("conversation_id", request.conversation_id)
-        checks.not_negative("sequence", request.sequence)
-        checks.not_negative("turn_number", request.turn_number)
-        if bool(request.sequence) == bool(request.turn_number):
-            wrong = (
-                "does not go with turn_number" if request.sequence else "or turn_number is required"
-            )
-            checks.refuse("sequence", wrong)
-        checks.request_id(request.request_id)
-        checks.done()
         done, copies = self._removals.redact(
             request.conversation_id,
             min(request.sequence, MAX_LINES + 1),
