@@ -1,11 +1,13 @@
 """The gRPC layer, which alone knows gRPC and protobuf. Only `app` imports it, and `cli` its checks.
 
-A handler calls a service, converts and returns: its request was checked before. Each service has a module of handlers, as
-`recall_service`, or a package, as `conversations`. Every handler runs inside `handling`, most in
-the space of their caller (`in_spaces`); `call_log` has a line for calls that fail or take long.
+A handler calls a service, converts and returns: its request was checked before. Each service has a
+module of handlers, as `recall_service`, or a package, as `conversations`. Every handler runs inside
+`handling`, most in the space of their caller (`in_spaces`); `call_log` has a line for calls that
+fail or take long.
 
 - Requests: `rules` has the rules of fields, which the contract states, `checks` what goes beyond
-  them; both refuse wrong fields by name. `wire` names the field that even protobuf cannot read, `pages` reads page tokens.
+  them; both refuse wrong fields by name. `wire` names the field that even protobuf cannot read,
+  `pages` reads page tokens.
 - `convert` (with `convert_channel`, `convert_external`, `convert_recall`) turns messages into
   domain types and back.
 - Responses: `updates` encodes the updates of streams, `errors` is the one table from errors to
