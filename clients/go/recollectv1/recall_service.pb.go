@@ -755,7 +755,7 @@ type BuildContextResponse struct {
 	// most relevant turn first. They may be from this conversation, including turns that its summary
 	// replaces. Nothing is recalled unless the best turn scores at least the setting
 	// `relevance_threshold`; then others are by rank, from at most `recall_limit` sources, with turns
-	// behind the first ones and newer messages of the same. Turns that ask `message` too and have no
+	// behind the first ones. Turns that ask `message` too and have no
 	// answer that says anything are left out.
 	Cold []*ContextMessage `protobuf:"bytes,3,rep,name=cold,proto3" json:"cold,omitempty"`
 	// The anchors that hold, by key. If they take more than 600 tokens, or more than a fifth of the

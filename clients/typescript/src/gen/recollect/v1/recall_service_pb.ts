@@ -457,7 +457,7 @@ export type BuildContextResponse = Message<"recollect.v1.BuildContextResponse"> 
    * most relevant turn first. They may be from this conversation, including turns that its summary
    * replaces. Nothing is recalled unless the best turn scores at least the setting
    * `relevance_threshold`; then others are by rank, from at most `recall_limit` sources, with turns
-   * behind the first ones and newer messages of the same. Turns that ask `message` too and have no
+   * behind the first ones. Turns that ask `message` too and have no
    * answer that says anything are left out.
    *
    * @generated from field: repeated recollect.v1.ContextMessage cold = 3;
