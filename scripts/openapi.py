@@ -214,7 +214,7 @@ def _bounds(rule: rule_pb2.Rule, schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "string" and "format" not in schema:
         form = rule_pb2.Form.DESCRIPTOR.values_by_number[rule.form].GetOptions()
         pattern = form.Extensions[rule_pb2.pattern]
-        bounds = {
+        bounds: dict[str, Any] = {
             "minLength": rule.min_chars,
             "maxLength": rule.max_chars or pattern.max_chars or rule.max_bytes,
         }

@@ -313,11 +313,11 @@ def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_cha
 def test_no_other_persons_conversation_and_none_of_long_ago_is_the_one_before(
     service: Service, clock: MovableClock
 ) -> None:
-    def last(said: Message, answered: Message, pause: int, **places: Party) -> bool:
+    def last(message: Message, answered: Message, pause: int, **places: Party) -> bool:
         """Return whether a conversation that began `pause` after another one has its notes."""
         clock.move(10 * HOUR)
         there = service.create("whatsapp", party=places.get("there")).id
-        service.append(there, said)
+        service.append(there, message)
         service.abbreviate(there, "They spoke of a boat.")
         clock.move(pause)
         later = service.create("whatsapp", party=places.get("here")).id

@@ -46,16 +46,16 @@ def test_a_round_that_fails_is_logged_whole_and_followed_by_the_next() -> None:
 
 def test_rounds_that_hang_delay_no_other_job_and_leave_no_threads_behind() -> None:
     go_on = threading.Event()
-    begun = [threading.Event() for _ in range(4)]
+    started = [threading.Event() for _ in range(4)]
     quick = threading.Event()
 
     def hang(number: int) -> float:
-        begun[number].set()
+        started[number].set()
         go_on.wait()
         return 60.0
 
     def work() -> float:
-        if all(it.is_set() for it in begun):
+        if all(it.is_set() for it in started):
             quick.set()
         return 60.0
 
@@ -63,7 +63,7 @@ def test_rounds_that_hang_delay_no_other_job_and_leave_no_threads_behind() -> No
     woken = Loop("quick", work)
     for loop in (*loops, woken):
         loop.start()
-    for it in begun:
+    for it in started:
         assert it.wait(60)
     woken.wake()  # far ahead of its time, while all others hang
     assert quick.wait(60)

@@ -157,7 +157,9 @@ class Embedder:
     """
 
     def __init__(self, weights: Weights) -> None:
-        """Raises NoWeights, WrongWeights, and ImportError if a library that runs it is missing."""
+        """Take the weights. Raises NoWeights, WrongWeights; ImportError if a library that runs them
+        is missing.
+        """
         for library in _LIBRARIES:
             if find_spec(library) is None:
                 raise ImportError(f"the embedding model needs {library}, which is not installed")

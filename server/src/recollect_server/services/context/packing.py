@@ -183,7 +183,7 @@ class _Shelf:
         self._used = 0
         self._numbers: set[int] = set()
         self._cut: dict[int, list[Candidate]] = {}
-        """What is left out of each turn that is shortened."""
+        """Messages that are left out of each turn that is shortened."""
 
     @property
     def share(self) -> float:
