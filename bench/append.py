@@ -1,5 +1,8 @@
-"""AppendTurn, durable and indexed, against a bare unary echo of the same request on the same kind
-of server.
+"""AppendTurn, durable and indexed, against a bare durable append of the same request on the same
+kind of server (`bench.servers.durable`), which is the baseline that counts, and a bare unary echo.
+
+What both appends cost is shown by their processor time too, which other programs disturb less than
+their rate.
 
 Nothing is embedded meanwhile: it would take the processor from the echo, which comes after appends.
 `bench.meaning` has what that costs appends.
@@ -17,7 +20,8 @@ import random
 import statistics
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
@@ -28,7 +32,15 @@ from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 
 from bench.calls import Access, Measured, measure, open_channel
 from bench.figures import Figure, Goal
-from bench.servers import ECHO, echo, guarded, processor_seconds, recollect
+from bench.servers import (
+    BARE_APPEND,
+    ECHO,
+    durable,
+    echo,
+    guarded,
+    processor_seconds,
+    recollect,
+)
 
 APPEND = "/recollect.v1.ConversationService/AppendTurn"
 _WORDS = [
@@ -73,34 +85,65 @@ def requests(
     return made
 
 
-def figures(
-    callers: int, batch: int, appends: list[Measured], echoes: list[Measured]
-) -> list[Figure]:
-    """Return the figures of some rounds of the same measurement."""
-    ratio = statistics.median(batch * a.rate / e.rate for a, e in zip(appends, echoes, strict=True))
-    rate, base = (batch * statistics.median(it.rate for it in runs) for runs in (appends, echoes))
-    p99, echo99 = (
-        statistics.median(it.milliseconds(0.99) for it in runs) for runs in (appends, echoes)
-    )
-    if batch > 1:
-        goal = Goal(1.75, least=True, of_ratio=True) if (callers, batch) == (8, 10) else None
-        return [
-            Figure(
-                f"messages, {batch} a call",
-                rate,
-                "/s",
-                base / batch,
-                "echo",
-                ratio,
-                goal,
-                callers,
-                "callers",
-            )
-        ]
-    goal = Goal(0.55, least=True, of_ratio=True) if callers in (8, 32) else None
+@dataclass
+class Side:
+    """A server that is called in rounds: what was measured of it, and what it used."""
+
+    target: str
+    process: Popen[str]
+    method: str = APPEND
+    runs: list[Measured] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    """Microseconds of processor time for each call, a number a round."""
+
+    def measure(self, requests: list[list[bytes]]) -> None:
+        """Make the calls of a round."""
+        before = processor_seconds(self.process)
+        self.runs.append(measure(self.target, self.method, requests))
+        used = processor_seconds(self.process) - before
+        self.processor.append(1e6 * used / sum(map(len, requests)))
+
+    def rate(self) -> float:
+        """Return the median rate of calls."""
+        return statistics.median(it.rate for it in self.runs)
+
+    def milliseconds(self, share: float) -> float:
+        """Return the median of a quantile of how long calls took."""
+        return statistics.median(it.milliseconds(share) for it in self.runs)
+
+    def over(self, base: "Side", value: Callable[[Measured], float]) -> float:
+        """Return the median ratio of a value to that of the base in the same round."""
+        pairs = zip(self.runs, base.runs, strict=True)
+        return statistics.median(value(it) / value(other) for it, other in pairs)
+
+
+def figures(callers: int, batch: int, append: Side, bare: Side, echo: Side) -> list[Figure]:
+    """Return the figures of the rounds of a measurement."""
+    size, of = callers, "callers"
+    many = batch > 1
+    name = f"messages, {batch} a call" if many else "appends"
+    against = "bare durable append"
+    to_bare, to_echo = (append.over(it, lambda run: run.rate) for it in (bare, echo))
+    rate, processor = batch * append.rate(), statistics.median(append.processor)
+    bare_processor = statistics.median(bare.processor)
+    least = {(8, 1): 0.8, (32, 1): 0.8, (8, 10): 0.6}.get((callers, batch))
+    goal = None if least is None else Goal(least, least=True, of_ratio=True)
+    rates = [
+        Figure(name, rate, "/s", echo.rate(), "echo", batch * to_echo, None, size, of),
+        Figure(
+            f"{name}, to a bare one", rate, "/s", batch * bare.rate(), against, to_bare, goal, size, of
+        ),
+    ]  # fmt: skip
+    if many:
+        return rates
+    p99, bare_p99 = append.milliseconds(0.99), bare.milliseconds(0.99)
+    slower = append.over(bare, lambda run: run.milliseconds(0.99))
+    most = Goal(2, of_ratio=True) if callers == 8 else None
+    more = processor / bare_processor if bare_processor else None
     return [
-        Figure("appends", rate, "/s", base, "echo", ratio, goal, callers, "callers"),
-        Figure("p99", p99, "ms", echo99, "echo", p99 / echo99, None, callers, "callers"),
+        *rates,
+        Figure("p99", p99, "ms", bare_p99, against, slower, most, size, of),
+        Figure("processor", processor, "us", bare_processor, against, more, None, size, of),
     ]
 
 
@@ -116,29 +159,27 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     results = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        echo() as (echo_target, _),
-        recollect(Path(folder) / "data", "--embedder", "off") as (target, _),
+        echo() as of_echo,
+        durable(Path(folder) / "bare") as of_bare,
+        recollect(Path(folder) / "data", "--embedder", "off") as (target, process),
     ):
         for callers, batch in [(n, 1) for n in chosen.callers] + [(8, 10)]:
-            appends: list[Measured] = []
-            echoes: list[Measured] = []
-            for _ in range(chosen.rounds):
-                made = requests(
-                    target, callers, chosen.calls if batch == 1 else chosen.calls // 4, batch
-                )
-                echoes.append(measure(echo_target, ECHO, made))
-                appends.append(measure(target, APPEND, made))
-            ratio = statistics.median(a.rate / e.rate for a, e in zip(appends, echoes, strict=True))
-            rate = statistics.median(a.rate for a in appends)
-            base = statistics.median(e.rate for e in echoes)
-            p50, p99 = (
-                statistics.median(a.milliseconds(share) for a in appends) for share in (0.5, 0.99)
-            )
+            append = Side(target, process)
+            bare, echoes = Side(*of_bare, BARE_APPEND), Side(*of_echo, ECHO)
+            for number in range(chosen.rounds):
+                calls = chosen.calls if batch == 1 else chosen.calls // 4
+                made = requests(target, callers, calls, batch)
+                for side in (echoes, *((append, bare) if number % 2 else (bare, append))):
+                    side.measure(made)
+            those = figures(callers, batch, append, bare, echoes)
+            p50, p99 = append.milliseconds(0.5), append.milliseconds(0.99)
             print(
-                f"{callers} callers, batches of {batch}: {rate:.0f} appends/s ({rate * batch:.0f} messages/s), p50 {p50:.2f} ms,"
-                f" p99 {p99:.2f} ms; echo {base:.0f} calls/s; ratio {ratio:.2f}"
+                f"{callers} callers, batches of {batch}: {append.rate():.0f} appends/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms;"
+                f" bare durable {bare.rate():.0f}, p99 {bare.milliseconds(0.99):.2f} ms, ratio {those[1].ratio:.2f};"
+                f" echo {echoes.rate():.0f}, ratio {those[0].ratio:.2f}; processor {statistics.median(append.processor):.0f} us,"
+                f" bare {statistics.median(bare.processor):.0f}"
             )
-            results += figures(callers, batch, appends, echoes)
+            results += those
         if chosen.secure:
             with guarded(Path(folder) / "guarded", "--embedder", "off") as (secure, access):
                 sides = [(target, None), (secure, access)]
@@ -156,29 +197,27 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     return results
 
 
-Side = tuple[str, Popen[str]]
-"""A server: its address and its process."""
-
-
-def observed(watched: Side, bare: Side, callers: int, rounds: int, calls: int) -> list[Figure]:
+def observed(
+    watched: tuple[str, Popen[str]],
+    alone: tuple[str, Popen[str]],
+    callers: int,
+    rounds: int,
+    calls: int,
+) -> list[Figure]:
     """Return the rate of appends, and the processor's time of each, with metrics against none."""
-    runs: dict[str, list[tuple[float, float]]] = {watched[0]: [], bare[0]: []}
+    both = Side(*watched), Side(*alone)
     for number in range(rounds):
-        for target, process in (watched, bare) if number % 2 else (bare, watched):
-            made = requests(target, callers, calls, 1)
-            before = processor_seconds(process)
-            rate = measure(target, APPEND, made).rate
-            used = processor_seconds(process) - before
-            runs[target].append((rate, 1e6 * used / (calls // callers * callers)))
-    with_metrics, without = runs.values()
+        for side in both if number % 2 else reversed(both):
+            side.measure(requests(side.target, callers, calls, 1))
     figures = []
-    for at, (name, unit) in enumerate(
-        [("appends, with metrics", "/s"), ("processor of an append, with metrics", "us")]
+    for name, unit, values in (
+        ("appends, with metrics", "/s", [[run.rate for run in side.runs] for side in both]),
+        ("processor of an append, with metrics", "us", [side.processor for side in both]),
     ):
-        ratio = statistics.median(a[at] / b[at] for a, b in zip(with_metrics, without, strict=True))
-        value, base = (statistics.median(it[at] for it in side) for side in (with_metrics, without))
+        ratio = statistics.median(a / b for a, b in zip(*values, strict=True))
+        value, base = map(statistics.median, values)
         print(f"{callers} callers, {name}: {value:.0f} {unit}; none {base:.0f}; ratio {ratio:.3f}")
-        goal = Goal(0.97, least=True, of_ratio=True) if at == 0 and callers == 8 else None
+        goal = Goal(0.97, least=True, of_ratio=True) if unit == "/s" and callers == 8 else None
         figures.append(Figure(name, value, unit, base, "none", ratio, goal, callers, "callers"))
     return figures
 

@@ -1,21 +1,26 @@
-"""The servers that benchmarks call: Recollect over a folder, and a bare echo on the same kind of
-server.
+"""The servers that benchmarks call: Recollect over a folder, and on the same kind of server a bare
+echo, and a bare durable append.
 """
 
 import asyncio
 import json
 import os
 import sys
+import threading
 import time
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen, check_output
+from typing import Any
 
 import grpc
 import grpc.aio
+import orjson
 import trustme
+from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.inference.weights import look, shipped
 from recollect_server.storage.index import checking as index
 from recollect_server.storage.vectors import checking as vectors
@@ -24,6 +29,7 @@ from bench.calls import Access
 
 THREADS = 32
 ECHO = "/bench.Echo/Echo"
+BARE_APPEND = "/bench.Durable/Append"
 FANOUT_WATCH = "/bench.Fanout/Watch"
 FANOUT_PUBLISH = "/bench.Fanout/Publish"
 
@@ -90,6 +96,16 @@ def echo() -> Iterator[tuple[str, Popen[str]]]:
 
 
 @contextmanager
+def durable(folder: Path) -> Iterator[tuple[str, Popen[str]]]:
+    """Serve appends that are parsed, written to a file of their conversation as a line a message,
+    synced, and answered; nothing is checked, and nothing else is kept.
+    """
+    folder.mkdir()
+    command = [sys.executable, "-m", "bench.servers", "durable", str(folder)]
+    yield from _until_stopped(Popen(command, stdout=PIPE, text=True))
+
+
+@contextmanager
 def fanout() -> Iterator[tuple[str, Popen[str]]]:
     """Serve streams with grpc.aio. A published message goes to all of them; a stream may ask for a
     number of copies of its request.
@@ -140,16 +156,48 @@ def processor_seconds(process: Popen[str]) -> float:
 
 
 def _serve_echo() -> None:
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(
-        lambda request, _context: request
+    _serve("bench.Echo", "Echo", grpc.unary_unary_rpc_method_handler(lambda request, _: request))
+
+
+def _serve_durable(folder: Path) -> None:
+    files: dict[str, tuple[int, threading.Lock]] = {}
+    guard = threading.Lock()
+
+    def append(request: api.AppendTurnRequest, _: object) -> api.AppendTurnResponse:
+        name = request.conversation_id
+        with guard:
+            if name not in files:
+                flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY
+                files[name] = os.open(folder / f"{name}.jsonl", flags, 0o600), threading.Lock()
+        file, lock = files[name]
+        lines = []
+        for message in request.messages:
+            line = orjson.dumps({
+                "role": message.role, "content": message.content, "requestId": request.request_id
+            })  # fmt: skip
+            lines.append(b'%s,"crc":"%08x"}\n' % (line[:-1], zlib.crc32(line)))
+        with lock:
+            os.write(file, b"".join(lines))
+            os.fdatasync(file)
+        return api.AppendTurnResponse(messages=request.messages, turn_number=1, cursor="1")
+
+    _serve(
+        "bench.Durable",
+        "Append",
+        grpc.unary_unary_rpc_method_handler(
+            append, api.AppendTurnRequest.FromString, api.AppendTurnResponse.SerializeToString
+        ),
     )
+
+
+def _serve(service: str, method: str, handler: "grpc.RpcMethodHandler[Any, Any]") -> None:
     server = grpc.server(futures.ThreadPoolExecutor(THREADS), options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("bench.Echo", {"Echo": handler}),)
+        (grpc.method_handlers_generic_handler(service, {method: handler}),)
     )
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    print(f"echo listens on 127.0.0.1:{port} ", flush=True)
+    print(f"{service} listens on 127.0.0.1:{port} ", flush=True)
     server.wait_for_termination()
 
 
@@ -198,6 +246,8 @@ def main() -> None:
     """Serve echo, or what the first argument says, until the process ends."""
     if sys.argv[1:] == ["fanout"]:
         asyncio.run(_serve_fanout())
+    elif sys.argv[1:2] == ["durable"]:
+        _serve_durable(Path(sys.argv[2]))
     else:
         _serve_echo()
 
