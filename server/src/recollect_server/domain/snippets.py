@@ -6,7 +6,6 @@ a budget is spent.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -56,11 +55,12 @@ class Passage:
         """Return the stretch on one line, with the matches marked."""
         start, end = self.span
         parts: list[str] = ["…" if start > 0 else ""]
-        position = start
+        shown, position = text[start:end], start
+        show = plain if START in shown or END in shown else str
         for first, last, _ in self.matches:
-            parts += [plain(text[position:first]), START, plain(text[first:last]), END]
+            parts += [show(text[position:first]), START, show(text[first:last]), END]
             position = last
-        parts += [plain(text[position:end]), "…" if end < len(text) else ""]
+        parts += [show(text[position:end]), "…" if end < len(text) else ""]
         return " ".join("".join(parts).split())
 
 
@@ -162,8 +162,8 @@ class Passages:
                     matches.append((places[first], places[first + length], pair))
         return _apart(matches)
 
-    def _likely(self, text: str) -> Iterator[Match]:
-        """Yield the words of an ASCII text that begin as one that is searched for. Of the others no
+    def _likely(self, text: str) -> list[Match]:
+        """Return the words of an ASCII text that begin as one that is searched for. Of the others no
         stem is worked out.
         """
         lower = text.lower()
@@ -172,8 +172,7 @@ class Passages:
         if unknown := {likely for _, _, likely in words} - self._stems.keys():
             tokens = self.tokenise(" ".join(unknown), ENGLISH)
             self._stems.update(zip(unknown, (stem for _, _, stem in tokens), strict=True))
-        for first, last, likely in words:
-            yield first, last, self._stems[likely]
+        return [(first, last, self._stems[likely]) for first, last, likely in words]
 
     def _found_words(self, lower: str) -> list[Match]:
         """Return the words that begin as one that is searched for: looks for each beginning."""
@@ -239,16 +238,16 @@ def _densest(matches: list[Match], first: int, last: int) -> tuple[int, int]:
     It begins from `first` on and before `last`; of equal windows the first one. 0 if there is none.
     """
     best, best_at = 0, 0
-    inside: Counter[str] = Counter()
+    inside: dict[str, int] = {}
     behind = 0  # the first match that is not in the window
     for at, (begin, _, stem) in enumerate(matches):
         if begin >= last:
             break
         if behind <= at:
             behind = at + 1
-            inside[stem] += 1
+            inside[stem] = inside.get(stem, 0) + 1
         while behind < len(matches) and matches[behind][1] - begin <= LENGTH:
-            inside[matches[behind][2]] += 1
+            inside[matches[behind][2]] = inside.get(matches[behind][2], 0) + 1
             behind += 1
         if begin >= first and len(inside) > best:
             best, best_at = len(inside), at
