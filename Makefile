@@ -67,8 +67,8 @@ $(VENV)/bin/python:
 # COMPILE=--no-compile leaves to the first import what pip compiles otherwise: most modules are never imported.
 COMPILE ?=
 $(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt
-	@echo "Installing Recollect into $(VENV) ..."
-	@$(PIP) install $(COMPILE) --constraint constraints.txt --editable "client[web]" --editable server
+	@echo "Installing Recollect into $(VENV): some 60 packages, 80 MB, once ..."
+	@$(VENV)/bin/python scripts/install.py $(COMPILE) --constraint constraints.txt --editable "client[web]" --editable server
 	@touch $@
 
 $(VENV)/.postgres: $(VENV)/.served

@@ -14,7 +14,7 @@ from shutil import copy
 import pytest
 import yaml
 
-from scripts import check_circles, check_language, check_tests, packages, release
+from scripts import check_circles, check_language, check_tests, install, packages, release
 
 ROOT = Path(__file__).parents[1]
 TODAY = date(2026, 11, 22)
@@ -261,3 +261,22 @@ def test_a_count_that_rises_fails_and_one_that_falls_is_mentioned(
     assert "fell from 3 to 2" in capsys.readouterr().out
     assert check_language.compare({"server": Counter(names=4)}, {"server": {"names": 3}}) == 1
     assert "rose from 3 to 4" in capsys.readouterr().err
+
+
+def test_an_installation_names_what_it_fetches_and_fails_as_pip_does(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    wheel = "numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl"
+    lines = {
+        f"Downloading {wheel} (16.9 MB)\n": ("numpy 2.4.6: 16.9 MB", 16.9),
+        f"  Using cached https://mirror/a-b/{wheel} (16.9 MB)\n": ("numpy 2.4.6: 16.9 MB", 16.9),
+        "Downloading stop_words-1.tar.gz (500 bytes)\n": ("stop_words 1: 500 bytes", 0.0005),
+        f"  Downloading {wheel}.metadata (62 kB)\n": None,
+        "Collecting numpy>=2.0\n": None,
+    }
+    assert {line: install.fetched(line) for line in lines} == lines
+    assert install.main(["--no-index", "recollect-of-nobody"]) == 1
+    printed = capfd.readouterr()
+    assert "Looking for" in printed.out
+    assert "recollect-of-nobody" in printed.err
+    assert "Fetched" not in printed.out
