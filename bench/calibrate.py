@@ -10,17 +10,20 @@ learned from. Each group's history is asked three kinds of questions (`calibrati
 others that nothing in it answers, and small talk. What the retrievers say of each question is kept
 in `--keep`, so that a second run takes a minute.
 
-The label of a candidate is whether any gold stands at its place in the ranking or further down. By
-`SHARES`, seven of ten questions count as the group's own: the probabilities hold for callers who
-ask so often about what was said. By words alone it is eight of ten (`OWN_BY_WORDS`), by the base of
-what was learned so. The loss is that of a logistic regression with a ridge; no feature of a
-candidate's standing may count against it, so that the order stays.
+Where words were compared, a message has weights of its own (`learn_compared`): its label is whether
+it is gold. Gold is learned from wherever it stands, other messages of a group's own questions count
+a quarter (many of them answer in part), and four of seven questions are own ones.
+
+Elsewhere the label of a candidate is whether any gold stands at its place in the ranking or further
+down. By `SHARES`, seven of ten questions count as the group's own: the probabilities hold for
+callers who ask so often about what was said. By words alone it is eight of ten (`OWN_BY_WORDS`), by
+the base of what was learned so. The loss is that of a logistic regression with a ridge; no feature
+of a candidate's standing may count against it, so that the order stays.
 
 The weights of small stores (`FEW`) are learned behind all others, from one half of the histories of
 `bench.newcomers`, whose questions are in other words than their answers. Then their base is moved
-until `NOISE` of the questions that nothing answers have a message at the threshold, in English and
-in other languages alike. Nothing is learned so for searches by words alone: a question in other
-words finds nothing there.
+until `NOISE` of the questions that nothing answers have a message at the threshold. Nothing is
+learned so for searches by words alone: a question in other words finds nothing there.
 
 What was just said and is not embedded yet has weights of its own, learned from the same questions
 with the vectors of a conversation taken away (`calibration_unembedded`).
@@ -43,9 +46,8 @@ from recollect_server.services.recall.calibration import (
     signals_of,
     standing,
 )
-from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
-from recollect_server.services.recall.fusion import fuse
-from recollect_server.services.recall.models import is_foreign
+from recollect_server.services.recall.calibration_weights import COMPARED, CONVERSATIONS, MESSAGES
+from recollect_server.services.recall.fusion import known
 from recollect_server.services.recall.retrievers import Array
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 
@@ -65,13 +67,20 @@ WORDS_ONLY = frozenset({"docs", "cloze", "answers", "anon", "dated"})
 """Sets that searches with the model are not learned from: their questions have the words of their
 answers, which teaches that meaning says little (`docs/decisions/score-calibration.md`).
 """
-FEW = ("few", "few_vector", "few_rare", "few_foreign")
+FEW = ("few", "few_vector", "few_rare")
 """Features of small stores."""
 NOISE = 0.07
 """Share of the questions that nothing in a small store answers, of which any message may reach the
 threshold in the half that is learned from; the half kept aside has about twice as much.
 """
 UNEMBEDDED = "unembedded"
+OWN_BY_COMPARING = 4 / 7
+"""Share of own questions where words were compared."""
+BEHIND = 0.05
+"""Weight of the distance to the best there. Learned it is 0; so equal texts keep their order."""
+# of those: messages of a question, the weight of one that is not among the first three, and of one
+# that is not gold
+_LEADING, _FAR, _IN_PART = 10, 0.3, 0.25
 BUDGET = 2000  # tokens of recall, for the trade-off
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _STANDING = ("behind", "rest")
@@ -79,7 +88,6 @@ _SIGNS = {
     "rare": (None, None),
     "few": (None, None),
     "few_rare": (None, None),
-    "few_foreign": (None, None),
     "missing": (None, 0),
     "only_stops": (None, 0),
     "everyday": (None, 0),
@@ -122,9 +130,7 @@ def sampled(cases: Sequence[Case]) -> list[Case]:
 
 def rows_of(it: Case) -> dict[str, Row]:
     """Return the rows learned from a question: of its `messages` and of its `conversations`."""
-    of_messages, of_conversations = signals_of(
-        fuse(*it.fusing), it.messages, it.conversations, is_foreign=is_foreign(it.text)
-    )
+    of_messages, of_conversations = signals_of(it.fused(), it.messages, it.conversations)
     way = calibration.way_of(it.messages, it.conversations)
     it = replace(it, words=calibration.judged_words(it.words, way))
     return {
@@ -221,17 +227,54 @@ def learn_few(weights: Mapping[str, float], rows: Sequence[Row]) -> dict[str, fl
     learned = learn(rows, weights)
     questions = read_questions(newcomers.FOLDER / newcomers.LEARN / QUERIES).values()
     others = [it.query for of in questions for it in of if it.category != newcomers.ANSWERED]
-    # of one language after the other: the second weight is of questions in other languages alone
-    for feature, foreign in (("few", False), ("few_foreign", True)):
-        most = NOISE * sum(is_foreign(it) is foreign for it in others)
-        strangers = [
-            row for row in rows if row.case.kind != OWN and row.signals.is_foreign is foreign
-        ]
-        while _noise(strangers, learned) <= most:
-            learned[feature] += 0.01
-        while _noise(strangers, learned) > most:
-            learned[feature] -= 0.01
+    most = NOISE * len(others)
+    strangers = [row for row in rows if row.case.kind != OWN]
+    while _noise(strangers, learned) <= most:
+        learned["few"] += 0.01
+    while _noise(strangers, learned) > most:
+        learned["few"] -= 0.01
     return learned
+
+
+def learn_compared(cases: Sequence[Case]) -> dict[str, float]:
+    """Return the weights of messages whose words were compared."""
+    names = ("even", "vector", "missing", "everyday")
+    counts = Counter((it.set, it.kind == OWN) for it in cases)
+    features, labels, weights = [], [], []
+    for it in cases:
+        if it.matches is None:
+            continue
+        best = np.argsort(-it.fused().messages, kind="stable")[:_LEADING]
+        best = best[~np.isnan(it.matches.even[best])]
+        words = calibration.judged_words(it.words, "meaning")
+        right, own = it.right_messages[best], it.kind == OWN
+        rank = 1 / (1.0 + np.arange(len(best))) * np.where(np.arange(len(best)) < 3, 1, _FAR)
+        share = rank / rank.sum()
+        if own:
+            share = np.where(right, np.maximum(share, _FAR), share * _IN_PART)
+        features += [
+            (it.matches.even[at], known(it.messages.vector[at]), words.missing, words.everyday)
+            for at in best
+        ]
+        labels += [*right]
+        of = OWN_BY_COMPARING if own else 1 - OWN_BY_COMPARING
+        weights += [*(PER_SET * of / counts[it.set, own] * share)]
+    x, y, weight = np.array(features), np.array(labels, float), np.array(weights)
+    mean, deviation = x.mean(axis=0), x.std(axis=0)
+    x = np.concatenate([np.ones((len(x), 1)), (x - mean) / deviation], axis=1)
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        logits = x @ flat
+        value = (weight * (np.logaddexp(0, logits) - y * logits)).sum() + (flat[1:] ** 2).sum() / 2
+        slope = x.T @ (weight * (1 / (1 + np.exp(-logits)) - y))
+        slope[1:] += flat[1:]
+        return float(value), slope
+
+    bounds = [(None, None), *(_SIGNS.get(name, (0, None)) for name in names)]
+    fit = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds)
+    slopes = fit.x[1:] / deviation
+    learned = dict(zip(names, map(float, slopes), strict=True))
+    return {"base": float(fit.x[0] - slopes @ mean)} | learned | {"behind": BEHIND}
 
 
 def _noise(rows: Sequence[Row], weights: Mapping[str, float]) -> int:
@@ -388,10 +431,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for name in sorted(names)
             }
             report(f"{of}, {way}, the set left out", own, away)
+    compared = dict(COMPARED)
     if not chosen.unembedded:
         _learn_few(chosen, sets, learned)
+        if chosen.set:
+            named = [it for it in chosen.set if it.name not in WORDS_ONLY]
+            asked = [
+                it for folder in named
+                for it in cached_cases(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=True)
+            ]  # fmt: skip
+            half = newcomers.FOLDER / newcomers.LEARN
+            asked += cached_cases(chosen.keep, half, [], _EVERY, _EVERY, meaning=True)
+            compared = learn_compared(asked)
     text = "\n\n".join(
-        [HEADER, *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items())]
+        [
+            HEADER,
+            *(_table(of.upper(), f"Of {of}.", weights) for of, weights in learned.items()),
+            "COMPARED: dict[str, float] = {"
+            + ", ".join(f'"{key}": {value:.3g}' for key, value in compared.items())
+            + "}",
+            '"""Of messages and notes whose words were compared with the question\'s."""',
+        ]
     )
     if chosen.write:
         WEIGHTS.write_text(text + "\n")

@@ -11,7 +11,6 @@ from dataclasses import fields, replace
 import numpy as np
 from numpy.typing import NDArray
 from recollect_server.services.recall.calibration import way_of
-from recollect_server.services.recall.fusion import fuse
 from recollect_server.services.recall.retrievers import ConversationLegs, MessageLegs
 
 from bench.calibration_cases import Case
@@ -28,7 +27,7 @@ def unembedded_cases(cases: Sequence[Case]) -> Iterator[Case]:
     for it in cases:
         _, messages, _, sections = it.fusing
         if sections is None:
-            best = int(fuse(*it.fusing).messages.argmax()), int(messages.keyword.argmax())
+            best = int(it.fused().messages.argmax()), int(messages.keyword.argmax())
             for at in dict.fromkeys(int(messages.conversation[message]) for message in best):
                 case = without_vectors(it, at)
                 if way_of(case.messages, case.conversations) == "meaning":
@@ -54,6 +53,7 @@ def without_vectors(it: Case, at: int) -> Case:
     return replace(
         it,
         fusing=fusing,
+        matches=None,
         messages=_messages(it.messages, inside, keep),
         conversations=_conversations(it.conversations, at),
         right_messages=it.right_messages[keep],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recollect_server.services.recall.calibration import Signals, probabilities
+from recollect_server.services.recall.calibration import Signals, answering, in_order, probabilities
 from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
 from recollect_server.storage.index.words import LEAST_MESSAGES, QuestionWords
 
@@ -67,16 +67,27 @@ def test_evidence_counts_for_and_what_is_missing_against(weights: dict[str, floa
 
 @pytest.mark.parametrize("of", [MESSAGES, CONVERSATIONS])
 def test_only_a_small_store_is_judged_as_one(of: dict[str, dict[str, float]]) -> None:
-    def best(messages: int, cosine: float, *, is_foreign: bool = False) -> float:
+    def best(messages: int) -> float:
         words = replace(WORDS, vocabulary=min(1.0, messages / LEAST_MESSAGES))
-        evidence = replace(signals([1.0, 0.5], keyword=0.0, cosine=cosine), is_foreign=is_foreign)
+        evidence = signals([1.0, 0.5], keyword=0.0, cosine=0.5)
         return float(probabilities(evidence, words, of["meaning"]).max())
 
-    assert best(LEAST_MESSAGES, 0.5, is_foreign=True) == best(LEAST_MESSAGES, 0.5)
-    assert best(10, 0.5) > best(LEAST_MESSAGES, 0.5) + 0.1
-    assert best(10, 0.5, is_foreign=True) < best(10, 0.5) - 0.1
-    sizes = [best(messages, 0.5) for messages in range(1, LEAST_MESSAGES + 50)]
+    sizes = [best(messages) for messages in range(1, LEAST_MESSAGES + 50)]
+    assert sizes[10] != sizes[LEAST_MESSAGES] == sizes[-1]
     assert max(abs(one - next_one) for one, next_one in pairwise(sizes)) < 0.01
+
+
+def test_where_words_were_compared_a_candidate_has_at_least_the_score_of_those_behind_it() -> None:
+    even, vector = np.array([0.2, 0.6, 0.5, np.nan]), np.array([0.1, 0.5, np.nan, np.nan])
+    same = np.ones(4)
+    own = answering(even, vector, same, WORDS)
+    assert own[1] > own[2] > own[3]
+    assert answering(even, vector, same, replace(WORDS, missing=0.5))[1] < own[1]
+    assert answering(even, vector, same, replace(WORDS, everyday=0.5))[1] < own[1]
+    odds = np.array([1.0, 0.5, 0.5, 0.1])
+    assert (answering(even, vector, odds, WORDS)[1:] < own[1:]).all()
+    assert in_order(own, odds).tolist() == [own[1], own[1], own[1], own[3]]
+    assert in_order(own, odds[::-1]).tolist() == [own[0], own[1], own[1], own[1]]
 
 
 def test_no_candidates_have_no_scores() -> None:

@@ -241,7 +241,7 @@ def test_words_like_those_of_the_question_raise_what_was_compared_and_its_conver
     matches = np.full(len(fused.messages), np.nan)
     matches[[second, third]] = 0.2, 0.9
     lacking = np.zeros(len(matches), np.bool_)
-    raised = fuse(QUESTION, messages, above, None, lambda _: Matches(matches, lacking))
+    raised = fuse(QUESTION, messages, above, None, lambda _: Matches(matches, lacking, matches))
     before, after = np.log(fused.messages), np.log(raised.messages)
     change = after - before - np.median(after - before)
     assert change[third] > 0.1
@@ -255,7 +255,7 @@ def test_words_like_those_of_the_question_raise_what_was_compared_and_its_conver
 def test_where_an_agent_answers_at_length_its_length_counts_against_it(legs: Legs) -> None:
     messages, _ = _spoken(legs, 600)
     count = len(messages.tokens)
-    alike = Matches(np.full(count, 0.5), np.zeros(count, np.bool_))
+    alike = Matches(np.full(count, 0.5), np.zeros(count, np.bool_), np.full(count, 0.5))
     longest = int(np.argmax(messages.tokens))
     messages = replace(messages, tokens=messages.tokens * np.where(messages.tokens > 99, 2, 1))
     assert of_matches(messages, alike)[longest] < 0
@@ -281,6 +281,6 @@ def test_a_message_without_codes_gets_what_its_vector_or_its_words_lead_to_expec
     keyword[1], vector[1] = 30.0, np.nan
     near[[0, 1, count - 1]], lacking[[0, 1, count - 1]] = np.nan, True
     messages = replace(messages, keyword=keyword, vector=vector)
-    added = of_matches(messages, Matches(near, lacking))
+    added = of_matches(messages, Matches(near, lacking, near))
     assert added[1] == pytest.approx(np.nanmax(added))
     assert added[count - 1] > 0 > added[0]

@@ -81,10 +81,12 @@ def test_a_message_is_as_near_as_its_best_passage_or_what_is_said_beside_it(
         "",
     ]
     made = [codes(embedder, it).tobytes() if it else b"" for it in texts]
-    apart = nearness(question, each, np.array([2, 4, 6, 8, 10]), made)
+    apart, even = nearness(question, each, np.array([2, 4, 6, 8, 10]), made)
     assert apart[0] > apart[2] > apart[3] > apart[1]
     assert np.isnan(apart[4])
-    beside = nearness(question, each, np.array([2, 3, 6, 8, 10]), made)
+    assert (even[:4] <= apart[:4]).all()
+    assert np.isnan(even[4])
+    beside, _ = nearness(question, each, np.array([2, 3, 6, 8, 10]), made)
     assert beside[0] == apart[0]
     assert beside[0] > beside[1] >= NEIGHBOUR * apart[0] - 1e-6
     assert (beside[2:4] == apart[2:4]).all()

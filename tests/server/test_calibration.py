@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, Service, delete_index
+from tests.server.recall_history import HISTORY
 from tests.waiting import until_embedded
 
 SAID = (
@@ -98,6 +99,78 @@ def test_a_question_in_other_words_reaches_the_context_of_a_small_store(
         assert min(best(service, query)) > 0.3, query
     for query in ("Who won the chess tournament?", "Tell me a riddle.", "How do I compile it?"):
         assert max(best(service, query)) < 0.3, query
+
+
+HOME = {
+    "garden": (
+        "My tomatoes look sad, should I water them every day?",
+        "Water them deeply twice a week rather than a little every day, in the morning.",
+    ),
+    "washing": (
+        "There is a puddle under the washing machine again, and the floor in the flat is swelling.",
+        "Close the inlet valve and look at the drain hose first; the seal of the pump is the usual cause.",
+    ),
+    "run": ("I signed up for the half marathon in October, and I only ever ran ten kilometres.",),
+    "cat": ("Our cat has not eaten since yesterday.",),
+    "job": ("They offered me the position in Lyon, at eight thousand more a year.",),
+    "bread": ("The sourdough stays flat, though it smells fine.",),
+    "tax": ("Can I deduct the desk that I bought for my study?",),
+    "python": ("My script crashes with UnicodeDecodeError when it reads the export.",),
+    "gift": ("My mother-in-law turns sixty. She loves opera and hates flowers.",),
+    "sleep": ("I wake up at four every night and lie there for hours.",),
+    "rent": ("The landlord wants two hundred more a month from January.",),
+    "trip": ("We land in Porto at noon and have three days.",),
+    "guitar": ("My fingertips hurt after ten minutes of practising chords.",),
+    "school": ("Our son refuses to go to kindergarten since Monday.",),
+}
+OTHERWISE = {
+    "water damage at home": "washing",
+    "How do I prepare for the race?": "run",
+    "pet that refuses food": "cat",
+    "What salary would I get in France?": "job",
+    "How do I fix the encoding error?": "python",
+    "birthday present for my wife's mother": "gift",
+    "What can I do against insomnia?": "sleep",
+    "By how much may the rent go up?": "rent",
+    "sightseeing plan for Portugal": "trip",
+    "sore fingers from the instrument": "guitar",
+    "child does not want to go to nursery": "school",
+    "How often should the plants be irrigated?": "garden",
+}
+"""Questions in other words than their answers."""
+NOT_ANSWERED = (
+    "What did the doctor say about my blood pressure?",
+    "password of the wifi",
+    "Where did I put the passport?",
+    "recipe for pancakes",
+    "How do I reset my phone?",
+    "Who painted the Mona Lisa?",
+    "What time does the library close?",
+    "Which hotel did we book in Rome?",
+    "What is Lina's shoe size?",
+    "When does the new neighbour move in?",
+)
+"""The last ones share a name or a word with what is stored."""
+
+
+def test_a_score_tells_a_paraphrase_from_what_nothing_answers(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx")
+    service = connect(server)
+    ids = {service.conversation_of(*texts): name for name, texts in HOME.items()}
+    for said in HISTORY.values():
+        service.conversation_of(*(f"{sender}: {text}" for sender, text in said))
+    until_embedded(service, server)
+    scores = {}
+    for query, name in OTHERWISE.items():
+        hits = service.search(query).hits[:3]
+        scores[query] = max(
+            (hit.score for hit in hits if ids.get(hit.conversation_id) == name), default=0.0
+        )
+    assert scores["water damage at home"] > 0.3, "one shared word does not win"
+    assert sum(it > 0.3 for it in scores.values()) >= 0.75 * len(scores), scores
+    assert {it: best(service, it) for it in NOT_ANSWERED if max(best(service, it)) > 0.3} == {}
 
 
 NONSENSE = (

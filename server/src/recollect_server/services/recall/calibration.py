@@ -1,23 +1,24 @@
 """Calibrate the scores of a ranking: make each a probability, which means the same in every answer.
 
-`calibrated` is pure. The score of a candidate becomes the probability that the question is answered
-at its place in the ranking or further down. So the best one's score is the probability that
-anything was found that answers, and a caller who stops reading at a score of 0.3 misses an answer
-in fewer than three of ten cases. The map rises with the fused score, so the order stays.
+`calibrated` is pure. The score of a candidate becomes the probability that it answers the question,
+as far as own questions are told from those of strangers. Where the words of the best candidate were
+compared with the question's (`word_matches`), it is a logistic regression over the
+candidate's own values (how near all words of the question come, how near the whole is, how far it
+is behind the best) and which share of the question nobody said, or everybody says. The order stays:
+a candidate has at least the score of those behind it.
 
-It is a logistic regression over a few features of the whole answer (`evidence`: how much of the
-question's rare words was found, how near in meaning, how far ahead of the field the best is) and
-two of the candidate (`standing`: how far it is behind the best, and how much of the ranking's
-softmax lies at its place and below). The features of the answer are absolute: they can say that
-nothing fits.
+By words alone, in other languages than English, and where the best candidate is not embedded yet, a
+score is the probability that the question is answered there or further down, of a logistic
+regression over a few features of the whole answer (`evidence`: how much of the question's rare
+words was found, how near in meaning, how far ahead of the field the best is) and two of the
+candidate (`standing`: how far it is behind the best, and how much of the ranking's softmax lies at
+its place and below). The features of the answer are absolute: they can say that nothing fits.
 
 A store of few messages has fewer that are near a question by chance, so a cosine says more there.
 The features of such stores (`few`) fade out until the store has `LEAST_MESSAGES`, and leave the
 scores of larger ones as they are.
 
-`bench/calibrate.py` learns the weights in `calibration_weights.py`, apart for searches with
-meaning, by words alone, and with meaning where the best candidate is not embedded yet: an unknown
-cosine is no cosine of 0.
+`bench/calibrate.py` learns the weights in `calibration_weights.py`.
 """
 
 from collections.abc import Mapping
@@ -25,9 +26,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
+from recollect_server.services.recall.calibration_weights import COMPARED, CONVERSATIONS, MESSAGES
 from recollect_server.services.recall.fusion import SOFTNESS, known
-from recollect_server.services.recall.retrievers import Array, ConversationLegs, Fused, MessageLegs
+from recollect_server.services.recall.retrievers import (
+    Array,
+    ConversationLegs,
+    Fused,
+    Matches,
+    MessageLegs,
+)
 from recollect_server.storage.index.words import QuestionWords
 
 _LEADING = 5  # candidates whose words are averaged
@@ -44,6 +51,8 @@ small stores: `docs/decisions/ranking.md`.
 """
 _SMALL_TALK = 0.2
 """Factor of the scores of small talk: what says the same is below the threshold of recall."""
+# How even a text's words are that were not compared, as its cosine leads to expect.
+_EVEN, _EVEN_BY_VECTOR = 0.234, 0.353
 _LEAST_WEIGHT = 1e-3  # a question without words has this weight, not 0
 
 
@@ -61,10 +70,6 @@ class Signals:
     """BM25 of the candidate with its neighbours."""
     vector: Array
     """Cosine of the candidate to the question."""
-    is_foreign: bool = False
-    """True if the question is in another language than English: the cosines of its model are higher
-    where nothing answers (`docs/decisions/score-calibration.md`).
-    """
 
 
 def calibrated(
@@ -72,19 +77,57 @@ def calibrated(
     words: QuestionWords,
     messages: MessageLegs,
     conversations: ConversationLegs,
-    *,
-    is_foreign: bool = False,
+    matches: Matches | None = None,
 ) -> Fused:
     """Return the scores as probabilities, in the order of those given. Equal scores stay equal."""
-    of_messages, of_conversations = signals_of(
-        fused, messages, conversations, is_foreign=is_foreign
-    )
     way = way_of(messages, conversations)
     words = judged_words(words, way)
+    if matches is not None and not np.isnan(matches.even[fused.messages.argmax()]):
+        return _of_compared(fused, words, messages, conversations, matches)
+    of_messages, of_conversations = signals_of(fused, messages, conversations)
     return Fused(
         probabilities(of_messages, words, MESSAGES[way_of_best(of_messages, way)]),
         probabilities(of_conversations, words, CONVERSATIONS[way_of_best(of_conversations, way)]),
     )
+
+
+def _of_compared(
+    fused: Fused,
+    words: QuestionWords,
+    messages: MessageLegs,
+    conversations: ConversationLegs,
+    matches: Matches,
+) -> Fused:
+    """Return the probabilities where the best messages' words were compared: of a conversation that
+    of its best message, or of its notes.
+    """
+    of_messages = answering(matches.even, messages.vector, fused.messages, words)
+    notes = np.full(len(conversations.abbreviation), np.nan)
+    best = answering(notes, conversations.abbreviation, fused.conversations, words)
+    np.maximum.at(best, messages.conversation, of_messages)
+    return Fused(in_order(of_messages, fused.messages), in_order(best, fused.conversations))
+
+
+def answering(even: Array, vector: Array, odds: Array, words: QuestionWords) -> Array:
+    """Return the probability that each text answers, by its own values and its fused score."""
+    even = np.where(np.isnan(even), _EVEN + _EVEN_BY_VECTOR * known(vector), even)
+    logits = (
+        COMPARED["base"]
+        + COMPARED["even"] * even
+        + COMPARED["vector"] * known(vector)
+        + COMPARED["behind"] * _behind(odds)
+        + COMPARED["missing"] * words.missing
+        + COMPARED["everyday"] * words.everyday
+    )
+    chances: Array = 1 / (1 + np.exp(-logits))
+    return chances
+
+
+def in_order(chances: Array, odds: Array) -> Array:
+    """Return the probabilities so that none is below those of the candidates behind it."""
+    order = np.argsort(odds)
+    rising: Array = np.maximum.accumulate(chances[order])
+    return rising[np.searchsorted(odds[order], odds, "right") - 1]
 
 
 def way_of(messages: MessageLegs, conversations: ConversationLegs) -> str:
@@ -161,11 +204,7 @@ def of_small_talk(scores: Fused) -> Fused:
 
 
 def signals_of(
-    fused: Fused,
-    messages: MessageLegs,
-    conversations: ConversationLegs,
-    *,
-    is_foreign: bool = False,
+    fused: Fused, messages: MessageLegs, conversations: ConversationLegs
 ) -> tuple[Signals, Signals]:
     """Return the signals of the messages and of the conversations."""
     beside = messages.keyword_before + messages.keyword_after
@@ -175,14 +214,12 @@ def signals_of(
             messages.keyword,
             messages.keyword + 0.5 * beside[0] + 0.25 * beside[1],
             messages.vector,
-            is_foreign,
         ),
         Signals(
             fused.conversations,
             conversations.message_keyword,
             conversations.keyword,
             np.fmax(conversations.vector, conversations.abbreviation),
-            is_foreign,
         ),
     )
 
@@ -227,7 +264,6 @@ def evidence(signals: Signals, words: QuestionWords) -> dict[str, float]:
         "few": few,
         "few_vector": few * vector,
         "few_rare": few * rare,
-        "few_foreign": few * signals.is_foreign,
     }
 
 

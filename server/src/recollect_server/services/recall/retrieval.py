@@ -190,8 +190,7 @@ def _rank(
     if (past := tuple(it for it in dates if it.end <= now)) and asks_of_dates(query.text):
         of_past = dates_of(Question(query.text, past), evidence.of_messages)
         weights, legs = with_dates(weights, *legs, of_past)
-    is_few = weights.vocabulary < 1  # elsewhere it makes no difference
-    scores = calibrated(order, weights, *legs, is_foreign=is_few and is_foreign(query.text))
+    scores = calibrated(order, weights, *legs, matches)
     if says_little(query.text):
         scores = of_small_talk(scores)
     return order, _rounded(without_identifier(scores, proposals.unsaid)), matches

@@ -106,6 +106,10 @@ class Matches:
     """True of a message that would have been compared and has no codes: it is not embedded yet, or
     by another model.
     """
+    even: Array
+    """How near all words of the question come, the least near ones counting most: one shared
+    word or name alone is little. nan as in `near`.
+    """
 
 
 @dataclass(frozen=True, slots=True)

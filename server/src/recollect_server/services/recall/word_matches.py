@@ -40,6 +40,7 @@ MET = 0.5
 """Cosine from which on a word of a message is shown as one that met a word of the question."""
 _UNSHOWN = STOP_WORDS | {""}
 _COMMON = 0.1  # weight of a piece whose word is in every message, beside its rarity
+_EVENLY = 5.0  # how much more the least near word of a question counts than the others
 _NOTHING = -0.2  # cosine of a piece to a message that has none
 _DIGITS = 9  # of a score: sums that were added up in another order are equal
 
@@ -56,7 +57,7 @@ def word_matches(
     compared. `owners` are the indices of their conversations, `scores` say which look best.
     """
     question = words.question
-    if not question.words or len(messages) < 2:
+    if not question.words or not len(messages):
         return None
     ranked = best_first(np.round(scores, _DIGITS), messages, owners, conversations)
     best = np.sort(ranked[:COMPARED])
@@ -72,16 +73,22 @@ def word_matches(
     is_best = np.isin(beside, best)
     if is_known[is_best].mean() < LEAST_KNOWN:
         return None
-    near = nearness(
+    near, even = nearness(
         question,
         weights(question, rarities),
         messages.ids[beside],
         [codes.get(it, b"") for it in names],
     )
-    nearest, lacking = np.full(len(messages), np.nan), np.zeros(len(messages), np.bool_)
-    nearest[beside[is_known & is_best]] = near[is_known & is_best]
-    lacking[beside[is_best & ~is_known]] = True
-    return Matches(nearest, lacking)
+    matches = Matches(
+        np.full(len(messages), np.nan),
+        np.zeros(len(messages), np.bool_),
+        np.full(len(messages), np.nan),
+    )
+    compared = is_known & is_best
+    matches.near[beside[compared]] = near[compared]
+    matches.even[beside[compared]] = even[compared]
+    matches.lacking[beside[is_best & ~is_known]] = True
+    return matches
 
 
 def met_words(
@@ -115,9 +122,9 @@ def weights(question: QuestionWords, rarities: Mapping[str, float]) -> Array:
 
 def nearness(
     question: QuestionWords, piece_weights: Array, ids: NDArray[np.int64], codes: Sequence[bytes]
-) -> Array:
+) -> tuple[Array, Array]:
     """Return for each message the weighted mean of the highest cosines, in its best passage or in
-    the messages right before and behind it. `ids` ascend.
+    the messages right before and behind it, and how even these are (`Matches`). `ids` ascend.
     """
     best = np.full((len(ids), len(question.words)), _NOTHING)
     passages: list[NDArray[np.float32]] = []
@@ -133,11 +140,14 @@ def nearness(
     beside[follows + 1] = best[follows]
     beside[follows] = np.maximum(beside[follows], best[follows + 1])
     beside *= NEIGHBOUR
-    near = [
-        (np.maximum(of, other) @ piece_weights).max() if len(of) else np.nan
-        for of, other in zip(passages, beside, strict=True)
-    ]
-    return np.round(np.array(near), _DIGITS)
+    near, even = np.full((2, len(ids)), np.nan)
+    for at, (of, other) in enumerate(zip(passages, beside, strict=True)):
+        if len(of):
+            cosines = np.maximum(of, other)
+            means = cosines @ piece_weights
+            near[at] = means.max()
+            even[at] = -np.log(np.exp(-_EVENLY * cosines[means.argmax()]) @ piece_weights) / _EVENLY
+    return np.round(near, _DIGITS), np.round(even, _DIGITS)
 
 
 def _passages(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
