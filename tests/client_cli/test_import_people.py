@@ -1,5 +1,6 @@
-"""`recollect import` of chats between people: WhatsApp's text files and Telegram's JSON."""
+"""`recollect import` of chats between people, and of mail."""
 
+import json
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -189,3 +190,126 @@ def test_days_of_slack_come_with_their_people(run: Run, client: Client, tmp_path
     assert (one.sender, one.content) == ("Ana", "See the map (https://m.org) & come @Ana")
     assert other.attachments[0].uri == "https://f.org/a.png"
     assert run("import", folder).lines[0]["messagesNew"] == 0
+
+
+def test_chats_of_signal_come_with_their_people(run: Run, client: Client, tmp_path: Path) -> None:
+    def said(chat: str, author: str, seconds: int, **item: object) -> dict[str, object]:
+        sent = str(1_715_634_428_000 + seconds * 1000)
+        return {"chatItem": {"chatId": chat, "authorId": author, "dateSent": sent} | item}
+
+    def text(body: str, **more: object) -> dict[str, object]:
+        return {"standardMessage": {"text": {"body": body}} | more}
+
+    photo = {"pointer": {"contentType": "image/jpeg", "locatorInfo": {"size": 3}}}
+    ana = {"aci": "YQ==", "profileGivenName": "Ana", "nickname": {"given": "Anna"}}
+    group = {"masterKey": "Zw==", "snapshot": {"title": {"title": "Hiking"}}}
+    frames = [
+        {"version": "1", "backupTimeMs": "1715634428000"},
+        {"account": {"givenName": "Alex", "familyName": ""}},
+        {"recipient": {"id": "1", "self": {}}},
+        {"recipient": {"id": "2", "contact": ana}},
+        {"recipient": {"id": "3", "group": group}},
+        {"chat": {"id": "1", "recipientId": "2"}},
+        {"chat": {"id": "2", "recipientId": "3"}},
+        said("1", "2", 1, **text("Where do we meet?")),
+        said("2", "2", 2, **text("", attachments=[photo])),
+        said("1", "1", 3, **text("At the station"), revisions=[text("At teh")]),
+        said("2", "1", 4, poll={"question": "When?", "options": [{"option": "8"}]}),
+        said("2", "2", 5, updateMessage={"groupCall": {}}),
+        said("2", "2", 6, hologram={}),
+    ]
+    path = written(tmp_path / "main.jsonl", "".join(f"{json.dumps(it)}\n" for it in frames))
+    ran = run("import", path, "--owner", "Alex")
+    counts = [ran.lines[0][it] for it in ("messagesNew", "hidden", "otherBranches", "leftOut")]
+    assert (ran.code, counts) == (6, [4, 1, 1, 1]), ran.err
+    assert "a message of which nothing is read: 1715634434000-" in ran.err
+    [hiking] = client.conversations.list(query="Hiking")
+    one, other = client.conversations.load(hiking.id).messages
+    assert (one.sender, one.attachments[0].media_type) == ("Anna", "image/jpeg")
+    assert (other.sender, other.content) == ("Alex", "When?\n- 8")
+    # The ids of recipients and chats are those of one export: a newer one adds what is new.
+    again = json.dumps(frames).replace('Id": "2"', 'Id": "7"').replace('"id": "2"', '"id": "7"')
+    newer = [*json.loads(again), said("1", "7", 9, **text("See you"))]
+    written(path, "".join(f"{json.dumps(it)}\n" for it in newer))
+    ran = run("import", path, "--owner", "Alex")
+    assert [ran.lines[0][it] for it in ("messagesNew", "messagesKnown")] == [1, 4]
+
+    empty: dict[str, object] = {"quote": "", "sticker": None, "reactions": [], "attachments": []}
+    line = {"date": "2024-05-13T21:07:08", "sender": "Me", "body": "Hi"} | empty
+    lines = [line, line | {"sender": "Zoe", "attachments": [{"name": "a.png", "path": "media/a"}]}]
+    path = tmp_path / "signal" / "Zoe" / "data.json"
+    written(path, "".join(f"{json.dumps(it)}\n" for it in lines))
+    ran = run("import", tmp_path / "signal", "--owner", "Me")
+    assert (ran.code, ran.lines[0]["messagesNew"]) == (0, 2)
+    [zoe] = client.conversations.list(query="Zoe")
+    assert [it.sender for it in client.conversations.load(zoe.id).messages] == ["Me", "Zoe"]
+
+
+MAILS = """\
+From 1799@xxx Mon May 13 21:07:08 +0000 2024
+Message-ID: <2@m.org>
+In-Reply-To: <1@m.org>
+References: <1@m.org>
+From: =?utf-8?q?Zo=C3=AB?= <Zoe@m.org>
+Subject: Re: The hut
+Date: Mon, 13 May 2024 21:07:08 +0200
+Content-Type: multipart/mixed; boundary=b
+
+--b
+Content-Type: multipart/alternative; boundary=c
+
+--c
+Content-Type: text/html; charset=utf-8
+Content-Transfer-Encoding: quoted-printable
+
+<p>Booked =E2=80=93 see the map</p>
+--c--
+--b
+Content-Type: image/png; name="map.png"
+Content-Transfer-Encoding: base64
+
+iVBORw0KGgo=
+--b--
+
+From 1798@xxx Mon May 13 20:07:08 +0000 2024
+Message-ID: <1@m.org>
+From: Alex <alex@m.org>
+Subject: The hut
+Date: Mon, 13 May 2024 20:07:08 +0200
+
+Shall we book it?
+>From Friday on it is full.
+
+From 1797@xxx Mon May 13 19:07:08 +0000 2024
+Message-ID: <9@news.org>
+From: News <news@news.org>
+Subject: 50 % off
+
+Buy!
+
+From 1796@xxx Mon May 13 20:07:08 +0000 2024
+Message-ID: <1@m.org>
+From: Alex <alex@m.org>
+Subject: The hut
+
+Shall we book it?
+"""
+
+
+def test_the_threads_of_a_mailbox_come_in_which_the_owner_wrote(
+    run: Run, client: Client, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "All mail.mbox", MAILS)
+    assert "--owner says which name or address" in run("import", path).err
+    ran = run("import", path, "--owner", "ALEX@m.org")
+    assert (ran.code, ran.lines[0]["messagesNew"]) == (6, 2)
+    assert "1 thread in which ALEX@m.org wrote nothing" in ran.err
+    assert "1 mail that is expunged, or there twice" in ran.err
+    [conversation] = client.conversations.list()
+    assert (conversation.title, conversation.channel) == ("The hut", "mail-export")
+    first, second = client.conversations.load(conversation.id).messages
+    assert first.content == "Shall we book it?\nFrom Friday on it is full."
+    assert (second.sender, second.content) == ("Zoë", "Booked – see the map")
+    assert second.timestamp == datetime(2024, 5, 13, 19, 7, 8, tzinfo=UTC)
+    assert second.attachments[0].uri == "mail-export:map.png"
+    assert run("import", path, "--owner", "Alex").lines[0]["messagesKnown"] == 2

@@ -53,7 +53,8 @@ _LABEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
     "--owner",
     default="",
     metavar="NAME",
-    help="Your name in a chat of people (WhatsApp, Telegram, Discord, Slack).",
+    help="Your name in a chat of people (WhatsApp, Telegram, Discord, Slack, Signal), or your"
+    " name or address in a mailbox.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would come, and ask no server.")
 @with_patient_shell
@@ -75,11 +76,11 @@ def import_(
 
     PATH may also be what another product exports or keeps: ChatGPT, Claude, Gemini (Google
     Takeout's My Activity, or files of AI Studio), Claude Code (~/.claude/projects), Codex
-    (~/.codex/sessions), Open WebUI, LibreChat, llm (logs.db), WhatsApp, Telegram, Discord and
-    Slack: the zip archive, its folder, or a file of it. The channel is the product's name. A newer
-    export, or the folder again, adds what is new to conversations that were imported before. Of
-    answers and questions in several versions the one shown last comes. Chats of people come only
-    with --owner.
+    (~/.codex/sessions), Open WebUI, LibreChat, llm (logs.db), WhatsApp, Telegram, Discord, Slack,
+    Signal and mailboxes (mbox): the zip archive, its folder, or a file of it. The channel is the
+    product's name. A newer export, or the folder again, adds what is new to conversations that were
+    imported before. Of answers and questions in several versions the one shown last comes. Chats of
+    people come only with --owner.
 
     A conversation keeps its id where that is free, its title and its topics; its turns are numbered
     anew. One that the server has by its id already is left as it is. Anchors, suggested splits and

@@ -4,6 +4,7 @@ import codecs
 import json
 import lzma
 import re
+import sqlite3
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -182,6 +183,33 @@ class Reading:
 
     def _too_long(self) -> Damaged:
         return Damaged(f"it has more than {self._max_item >> 20} million characters")
+
+
+class Spool:
+    """JSON values by key, on disk: what of an export belongs together may lie far apart in it."""
+
+    def __init__(self) -> None:
+        self._rows = sqlite3.connect("", isolation_level=None)  # a temporary file of SQLite's
+        self._rows.executescript(
+            "PRAGMA journal_mode = OFF; CREATE TABLE items (key TEXT, place TEXT, value TEXT);"
+            "CREATE INDEX by_key ON items (key)"
+        )
+
+    def add(self, key: str, place: str, value: Any) -> None:
+        """Keep a value behind those of its key."""
+        row = key, place, json.dumps(value)
+        self._rows.execute("INSERT INTO items VALUES (?, ?, ?)", row)
+
+    def groups(self) -> Iterator[tuple[str, list[Item]]]:
+        """Yield each key with its places and values, in the order in which keys came first. The
+        spool is closed behind the last one.
+        """
+        keys = "SELECT key FROM items GROUP BY key ORDER BY min(rowid)"
+        of_key = "SELECT place, value FROM items WHERE key = ? ORDER BY rowid"
+        for (key,) in self._rows.execute(keys):
+            rows = self._rows.execute(of_key, (key,))
+            yield key, [(place, json.loads(value)) for place, value in rows]
+        self._rows.close()
 
 
 class _Items:

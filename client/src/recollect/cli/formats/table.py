@@ -15,8 +15,10 @@ from recollect.cli.formats import (
     gemini,
     librechat,
     llm,
+    mail,
     open_webui,
     recall_sets,
+    signal_chats,
     slack,
     telegram,
     transcripts,
@@ -44,6 +46,9 @@ EXPORTS: tuple[Format, ...] = (
     telegram.FORMAT,
     discord.FORMAT,
     slack.FORMAT,
+    signal_chats.BACKUP,
+    signal_chats.FOLDER,
+    mail.FORMAT,
 )
 """The formats of other products."""
 FORMATS = (TRANSCRIPT, RECALL_SET, *EXPORTS)

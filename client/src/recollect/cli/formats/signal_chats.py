@@ -1,0 +1,162 @@
+"""Chats of Signal: its own export (`main.jsonl`), which has the frames of its backups as lines, and
+the folders of the program `signal-export`, which reads Signal Desktop's database.
+"""
+
+import hashlib
+import mimetypes
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from recollect.cli.formats.forms import Format, Options
+from recollect.cli.formats.people import Chat
+from recollect.cli.formats.reading import Reading, Spool
+from recollect.cli.formats.talks import objects, text_of
+from recollect.cli.plans import Plan, Skip
+from recollect.cli.transcript import Damaged
+
+NAME = "signal-export"
+_TITLE = "Signal"
+_FRAMES = {"account", "recipient", "chat", "chatItem"}
+_OTHER_FRAMES = {"stickerPack", "adHocCall", "notificationProfile", "chatFolder"}
+_NOT_SAID = {"remoteDeletedMessage", "updateMessage", "paymentNotification", "giftBadge"}
+_LINE = {"date", "sender", "body", "quote", "reactions", "attachments"}
+
+
+def _is_frame(value: Any) -> bool:
+    """Return whether a value is a frame of a backup, or the line before the first one."""
+    if not isinstance(value, dict):
+        return False
+    name = next(iter(value), "")
+    is_frame = len(value) == 1 and name in _FRAMES and isinstance(value[name], dict)
+    return is_frame or "backupTimeMs" in value
+
+
+def _inner(value: Any, *names: str) -> Any:
+    """Return what an object has under a path of names, an empty object for nothing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return {} if value is None else value
+
+
+def _name(*parts: Any) -> str:
+    return " ".join(filter(None, map(text_of, parts)))
+
+
+class _Person:
+    """A recipient of a backup: a contact, a group or the owner."""
+
+    def __init__(self, fields: dict[str, Any], owner: str) -> None:
+        contact, group = _inner(fields, "contact"), _inner(fields, "group")
+        nickname = _inner(contact, "nickname")
+        own = _inner(contact, "aci") or _inner(contact, "e164") or _inner(group, "masterKey")
+        is_self = "self" in fields
+        # The ids of recipients are those of one export, and a group's key is a secret.
+        key = "self" if is_self else str(own or fields.get("id"))
+        self.key = hashlib.sha256(key.encode(errors="replace")).hexdigest()[:16]
+        self.name = (
+            (is_self and owner)
+            or _name(_inner(nickname, "given"), _inner(nickname, "family"))
+            or _name(_inner(contact, "systemGivenName"), _inner(contact, "systemFamilyName"))
+            or _name(_inner(contact, "profileGivenName"), _inner(contact, "profileFamilyName"))
+            or text_of(_inner(group, "snapshot", "title", "title"))
+            or text_of(_inner(contact, "username"))
+            or str(_inner(contact, "e164") or "unknown")
+        )
+
+
+def _read_backup(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+    """Yield the chats, whose messages lie among each other's in the file."""
+    owner = ""
+    people: dict[str, _Person] = {}
+    chats: dict[str, str] = {}
+    spool = Spool()
+    for where, value in reading.items(_is_frame):
+        name = next(iter(value), "") if isinstance(value, dict) else ""
+        fields = value[name] if name in _FRAMES else {}
+        if isinstance(value, Damaged) or not isinstance(fields, dict):
+            yield Skip(where, str(value) if isinstance(value, Damaged) else "it is no frame")
+        elif name == "account":
+            owner = _name(fields.get("givenName"), fields.get("familyName"))
+        elif name == "recipient":
+            people[str(fields.get("id"))] = _Person(fields, owner)
+        elif name == "chat":
+            chats[str(fields.get("id"))] = str(fields.get("recipientId"))
+        elif name == "chatItem":
+            spool.add(str(fields.get("chatId")), where, fields)
+        elif name not in _OTHER_FRAMES and "backupTimeMs" not in value:
+            yield Skip(where, "it is no frame of an export of Signal")
+    stranger = _Person({}, "")
+    for own, items in spool.groups():
+        party = people.get(chats.get(own, ""), stranger)
+        place = f"{reading.name} chat {own} ({party.name})"
+        chat = Chat(NAME, party.key, place, title=party.name)
+        for _, item in items:
+            author = people.get(str(item.get("authorId")), stranger)
+            _add(chat, item, author)
+        yield chat.plan(options.owner)
+
+
+def _add(chat: Chat, item: dict[str, Any], author: _Person) -> None:
+    own = f"{item.get('dateSent')}-{author.key}"
+    chat.talk.branches += sum(1 for _ in objects(item.get("revisions")))
+    if not _NOT_SAID.isdisjoint(item):
+        chat.talk.hidden += 1  # somebody joined, called, paid or took a message back
+        return
+    standard = _inner(item, "standardMessage")
+    reply = _inner(item, "directStoryReplyMessage")
+    poll, contact = _inner(item, "poll"), _inner(item, "contactMessage", "contact")
+    texts = [
+        _inner(standard, "text", "body"),
+        _inner(reply, "textReply", "text", "body"),
+        _inner(reply, "emoji"),
+        _inner(item, "stickerMessage", "sticker", "emoji"),
+        _inner(poll, "question"),
+        *(f"- {text_of(it.get('option'))}" for it in objects(_inner(poll, "options"))),
+        _name(*(_inner(contact, "name", it) for it in ("givenName", "familyName"))),
+        *(it.get("value") for key in ("number", "email") for it in objects(_inner(contact, key))),
+    ]
+    if "longText" in standard:
+        chat.talk.note("the rest of a long text is a file of its own, and is left out", own)
+    files = [_file(_inner(it, "pointer")) for it in objects(_inner(standard, "attachments"))]
+    text = "\n".join(filter(None, map(text_of, texts)))
+    if not chat.say(own, author.name, text, item.get("dateSent"), files):
+        chat.talk.note("a message of which nothing is read", own)
+
+
+def _file(pointer: Any) -> str:
+    kind = mimetypes.guess_extension(text_of(_inner(pointer, "contentType"))) or ""
+    return text_of(_inner(pointer, "fileName")) or f"file{kind}"
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() >= _LINE
+
+
+def _read_folder(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
+    """Yield the chat of a folder of `signal-export`, in which the owner is "Me"."""
+    title = PurePath(reading.name.replace(":", "/")).parent.name
+    chat = Chat(NAME, title, reading.name, title=title)
+    counts: dict[str, int] = {}
+    for where, value in reading.items(_is_line):
+        if not _is_line(value):
+            yield Skip(where, str(value) if isinstance(value, Damaged) else "it is no message")
+        elif value.get("deleted") or value.get("call"):
+            chat.talk.hidden += 1
+        else:
+            sender = text_of(value["sender"])
+            stamp = f"{value['date']} {sender}"
+            counts[stamp] = counts.get(stamp, 0) + 1
+            key = hashlib.sha256(stamp.encode(errors="replace")).hexdigest()[:16]
+            own = f"{key}-{counts[stamp]}"
+            text = text_of(value["body"]) or text_of(_inner(value, "sticker", "emoji"))
+            files = [
+                text_of(it.get("path") or it.get("name")) for it in objects(value["attachments"])
+            ]
+            if not chat.say(own, sender, text, value["date"], filter(None, files)):
+                chat.talk.note("a message of which nothing is read", own)
+    yield chat.plan(options.owner)
+
+
+BACKUP = Format(NAME, _TITLE, _read_backup, _is_frame)
+FOLDER = Format(NAME, _TITLE, _read_folder, _is_line)
