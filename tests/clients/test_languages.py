@@ -19,11 +19,12 @@ SECTIONS = {
     section.partition("\n")[0].replace("\\", ""): section
     for section in (ROOT / "docs/guides/languages.md").read_text().split("\n## ")[1:]
 }
-FILES = {"ruby": "main.rb", "cpp": "main.cc", "java": "Main.java"}
+FILES = {"ruby": "main.rb", "php": "main.php", "cpp": "main.cc", "java": "Main.java"}
 NEEDED = {
     "Ruby": "grpc_tools_ruby_protoc",
     "C++": "grpc_cpp_plugin",
     "Java": "grpc_java_plugin",
+    "PHP": "php",
 }
 GENERATED = sorted(name for name, text in SECTIONS.items() if "```sh\n" in text)
 
@@ -74,6 +75,7 @@ def test_the_page_generates_code_of_every_service(language: str, tmp_path: Path)
     ("language", "program"),
     [
         ("Ruby", "ruby -I lib main.rb"),
+        ("PHP", "php main.php"),
         pytest.param("C++", "./client", marks=pytest.mark.skipif(not LONG, reason="takes minutes")),
         pytest.param("Java", "java Main", marks=pytest.mark.skipif(not LONG, reason="minutes")),
     ],
