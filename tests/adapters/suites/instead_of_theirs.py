@@ -114,6 +114,44 @@ def session_over_sqlite() -> None:
         async def close(self) -> None:  # type: ignore[override]
             """Close nothing."""
 
+    class EngineSession(AsyncSession):
+        def __init__(self, session_id: str, *, engine: Any = None, **options: Any) -> None:
+            super().__init__(session_id, f"{id(engine)}", options.get("session_settings"))
+
+        @classmethod
+        def from_url(cls, session_id: str, *, url: str, **options: Any) -> "EngineSession":
+            session = cls(session_id, **options)
+            place = ":memory:" if url.endswith(":memory:") else url
+            AsyncSession.__init__(session, session_id, place, options.get("session_settings"))
+            return session
+
+    class ServerSession(AsyncSession):
+        def __init__(
+            self, session_id: str, *, redis_client: Any, key_prefix: str = "", **options: Any
+        ) -> None:
+            place = f"{id(redis_client)} {key_prefix}"
+            super().__init__(session_id, place, options.get("session_settings"))
+
+        async def ping(self) -> bool:
+            return True
+
+    class Redis:
+        """Stands in for a client, since neither Redis nor a stand-in for it has to be here."""
+
+        async def aclose(self) -> None:
+            """Close nothing."""
+
+    for name in ("redis", "redis.asyncio", "fakeredis", "fakeredis.aioredis"):
+        sys.modules[name] = module = ModuleType(name)
+        vars(module).update(Redis=Redis, FakeRedis=Redis)
+        parent, _, own = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], own, module)
+    for name, session in (("sqlalchemy", EngineSession), ("redis", ServerSession)):
+        place = f"agents.extensions.memory.{name}_session"
+        sys.modules[place] = module = ModuleType(place)
+        for it in ("SQLAlchemySession", "RedisSession"):
+            setattr(module, it, session)
     memory.SQLiteSession = Session  # type: ignore[assignment, misc]
     agents.SQLiteSession = Session  # type: ignore[assignment, misc]
     async_sqlite_session.AsyncSQLiteSession = AsyncSession  # type: ignore[assignment, misc]
