@@ -105,6 +105,7 @@ lint: $(VENV)/.tested
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/python scripts/unasync.py --check
+	$(VENV)/bin/python scripts/client_types.py --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/buf lint
@@ -119,6 +120,7 @@ lint: $(VENV)/.tested
 format: $(VENV)/.tested
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+	$(VENV)/bin/python scripts/client_types.py
 	$(VENV)/bin/python scripts/unasync.py
 	$(VENV)/bin/buf format --write
 

@@ -412,10 +412,10 @@ def test_the_openapi_document_is_served_current_and_says_what_answers_hold(way: 
         ("AccessService/WhoAmI", {}),
         ("ConversationService/Get", {"conversationId": f"conv-{'0' * 26}"}),
     ]
-    wanted = schemas["components"]["schemas"]["GetRequest"] | schemas
+    shape = schemas["components"]["schemas"]["GetRequest"] | schemas
     for wrong in ({}, {"conversationId": "abc"}):  # by the rules that the contract states
         with pytest.raises(jsonschema.ValidationError, match=r"conversationId|does not match"):
-            jsonschema.validate(wrong, wanted)
+            jsonschema.validate(wrong, shape)
     for method, request in requests:
         call = document["paths"][f"/recollect.v1.{method}"]["post"]
         shape = call["requestBody"]["content"][JSON]["schema"]

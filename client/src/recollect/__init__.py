@@ -163,22 +163,21 @@ if TYPE_CHECKING:
         UsageRow,
         UsageTotal,
     )
-    from recollect._types.message import Attachment, Message, Redaction, Role, ToolCall, Usage
+    from recollect._types.message import Message
+    from recollect._types.message_parts import Attachment, Redaction, Role, ToolCall, Usage
     from recollect._types.recall import (
-        MATCH_END,
-        MATCH_START,
         DateRange,
         DegradedLeg,
         FetchedContext,
         LegScore,
         RecentConversation,
         RecentOrder,
-        RecentPage,
         SearchAnswer,
         SearchHit,
         SearchResult,
         TurnRange,
     )
+    from recollect._types.recent import MATCH_END, MATCH_START, RecentPage
     from recollect._types.update import (
         ConversationAbbreviated,
         ConversationCreated,
@@ -410,7 +409,9 @@ _HOMES = (
     "_types.external",
     "_types.insight",
     "_types.message",
+    "_types.message_parts",
     "_types.recall",
+    "_types.recent",
     "_types.update",
     "errors",
 )

@@ -15,14 +15,8 @@ from recollect._types.context import (
     TierTransition,
     TierTransitionPage,
 )
-from recollect._types.recall import (
-    DateRange,
-    FetchedContext,
-    RecentOrder,
-    RecentPage,
-    SearchAnswer,
-    TurnRange,
-)
+from recollect._types.recall import DateRange, FetchedContext, RecentOrder, SearchAnswer, TurnRange
+from recollect._types.recent import RecentPage
 
 
 class Recall:

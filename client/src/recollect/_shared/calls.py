@@ -14,6 +14,7 @@ from recollect._types import channel, checkpoint, context, external, insight, re
 from recollect._types import conversation as conversations
 from recollect._types.access import Caller
 from recollect._types.admin import jobs, retention, settings, spaces, stats, tokens, verifications
+from recollect._types.recent import RecentPage
 from recollect.v1 import access_service_pb2 as access_pb
 from recollect.v1 import admin_service_pb2 as admin_pb
 from recollect.v1 import channel_service_pb2 as channel_pb
@@ -68,9 +69,9 @@ def _deleted(it: Any) -> conversations.DeletedConversations:
     )
 
 
-def _recent(it: Any) -> recall.RecentPage:
+def _recent(it: Any) -> RecentPage:
     entries = _several(recall.RecentConversation, "conversations")(it)
-    return recall.RecentPage.of(entries, has_more=it.has_more)
+    return RecentPage.of(entries, has_more=it.has_more)
 
 
 def _anchor_page(it: Any) -> tuple[tuple[context.Anchor, ...], str]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from recollect._shared import calls
 from recollect._sync.invoker import Invoker
 from recollect._types.channel import CommandReply, Origin, OwnerIdentity, Received
-from recollect._types.message import Attachment
+from recollect._types.message_parts import Attachment
 
 
 class Channels:

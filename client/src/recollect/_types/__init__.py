@@ -1,8 +1,9 @@
 """The data classes that users hold: frozen, in plain Python types. No protobuf here, and nothing of
 the rest of the package.
 
-`recollect` exports all of it: users and the extras import it from there, the clients and `_shared`
-from here.
+`scripts/client_types.py` generates them from the contract and its comments; those with methods of
+their own, `message` and `recent`, are written by hand. `recollect` exports all of it: users and the
+extras import it from there, the clients and `_shared` from here.
 
-In all of them an unset text is empty, and a time has its zone: UTC.
+In all of them an unset text is empty, another unset value `None`, and a time has its zone: UTC.
 """

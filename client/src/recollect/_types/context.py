@@ -1,58 +1,99 @@
-"""Contexts as `recall.build_context` returns them, anchors, and tiers."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: context."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from recollect._types.conversation import SplitSuggestion
-from recollect._types.external import ExternalMessage, Trust
+from recollect._types.conversation import (
+    SplitSuggestion,
+)
+from recollect._types.external import (
+    ExternalMessage,
+    Trust,
+)
 from recollect._types.message import Message
 from recollect._types.recall import DegradedLeg, TurnRange
 
 
 class ContextTier(StrEnum):
-    """The tier that a piece of context comes from."""
+    """Source of a piece of context."""
 
     HOT = "hot"
-    """The last turns of this conversation, from memory."""
+    """The last 3 to 5 turns of this conversation, from memory. Of a conversation: a context was
+    built for it within the setting `warm_for`.
+    """
     WARM = "warm"
-    """Earlier turns of this conversation."""
+    """The last 20 to 50 turns of this conversation; of a longer one the first turn, evenly
+    spaced ones, those that anchors came from, and the last ones. Of a conversation: within
+    `warm_for` it was hot, fetched, found by a search, or packed into a context of another one;
+    it then counts as recent.
+    """
     COLD = "cold"
-    """Everything else that fits the message, earlier turns of this conversation too."""
+    """Everything else that fits the message, of any conversation: earlier turns of this one
+    too, including those that a summary replaces. Of a conversation: none of the above.
+    """
 
 
 class ContextFormat(StrEnum):
-    """The form of `BuiltContext.rendered`."""
+    """The form of `BuildContextResponse.rendered`."""
 
     PARTS = "parts"
-    """Nothing rendered: read the parts."""
+    """Nothing rendered: the caller reads hot, warm, cold and anchors. A tool result may have no
+    call and a call no result, if the conversation has none.
+    """
     XML = "xml"
-    """One XML block."""
+    """One XML block: an element `context` with `anchors`, `summary`, `recalled` and
+    `conversation`. Always well-formed: text that looks like its tags is escaped. A call without
+    a result says so in an attribute `result`, a result without a call in `note`; `left_out`
+    marks missing turns.
+    """
     OPENAI_MESSAGES = "openai_messages"
-    """A JSON array of messages as the OpenAI API takes it."""
+    """A JSON array of messages for the OpenAI API, tool calls and results paired. A call
+    without a result has one that says "(called, no result yet)", or "(called, no result was
+    recorded)" once the user spoke again; a result without a call has one of a tool
+    `call_not_shown`. If turns are missing, a user message says how many. Content that is not of
+    this conversation is in a system message, as XML. The last message is the one to be
+    answered, unless the conversation ends with it already.
+    """
     ANTHROPIC_MESSAGES = "anthropic_messages"
-    """A JSON array of messages as the Anthropic API takes it."""
+    """A JSON array of messages for the Anthropic API: roles alternate, tool blocks are valid.
+    Content that is not of this conversation is in the first user message, as XML. The last
+    message is the one to be answered, as above.
+    """
     RECALL_BLOCK = "recall_block"
-    """A short text of what was said before, with sources."""
+    """A short text of what was recalled, with sources, ready to inject. Of the conversation
+    itself it names only the calls that have no result yet; hot and warm messages are charged as
+    in parts.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ContextBudget:
-    """The most tokens of a context. `None` means the server's default; of a total alone each
-    tier has its usual share.
+    """Token budget of a context, estimated at four bytes each in the format asked for. 0 means
+    the default. None may be negative. What a tier does not use passes to the next, and what the
+    last one does not use to a turn that was shortened (not past a `hot` that is given).
+    Everything in `rendered` counts towards the total: anchors, group messages, summary, ids,
+    titles, markup and escapes. If that leaves less than the tiers' budgets, each tier gets its
+    share of the rest.
+
+    The defaults are settings: `context_hot_tokens`, `context_warm_tokens`,
+    `context_cold_tokens` and `context_tokens`.
 
     >>> ContextBudget(total=2000)
     """
 
     hot: int | None = None
-    """For the hot tier."""
+    """For the hot tier. Default 1500, and what the newest turn needs of the warm tier's budget
+    to stay whole.
+    """
     warm: int | None = None
-    """For the warm tier, with what the hot one left."""
+    """For the warm tier, with the compression summary. Default 2000."""
     cold: int | None = None
-    """For the cold tier, with what the warm one left."""
+    """For the cold tier. Default 900."""
     total: int | None = None
-    """For everything that is rendered: all three, and anchors, summary and markup."""
+    """For everything. Default 4400. If only this is set, each tier has its usual share of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,113 +108,146 @@ class AnchorSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """A lasting fact about the user, as in "name: Alex"."""
+    """A lasting fact about the user, such as "name: Alex". Callers set anchors, and the writer
+    of notes finds them in conversations. They are part of every context and are never
+    compressed away.
 
-    key: str
-    """The subject of the fact."""
-    value: str
-    """The fact."""
-    confidence: float
-    """The confidence, from 0 to 1."""
-    source: AnchorSource | None
-    """The message it came from. `None` if it has none."""
+    The newest value of a key holds, with two exceptions. A value that was found does not
+    replace a caller's value unless it is at least as sure; it is then stored as superseded. A
+    value that was found with a confidence below 0.5, as those of the offline writer are,
+    replaces neither a surer value nor a caller's. The same value given again stays the same
+    anchor; its confidence becomes the caller's new one, or the higher of two that were found.
+    What the user takes back ("I'm not vegan any more") holds no longer, and no other value need
+    take its place.
+    """
+
+    key: str = ""
+    """What the fact is about: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`.
+    A key has one value at a time.
+    """
+    value: str = ""
+    """The fact. 1 to 1000 characters, not only spaces."""
+    confidence: float = 0.0
+    """Confidence, from 0 to 1."""
+    source: AnchorSource | None = None
+    """The message it came from. Unset if a caller set it without one."""
     create_time: datetime
-    """The time at which it was set."""
-    superseded_time: datetime | None
-    """The time at which another value replaced it. `None` while it holds."""
-    supersedes: str
-    """The value that it took the place of. Empty if there was none."""
+    """When its message was said; of one without a message when it was set."""
+    superseded_time: datetime | None = None
+    """When another value replaced it or it was taken back. Unset while it holds."""
+    supersedes: str = ""
+    """The value that it replaced. Unset if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMessage:
-    """A message that was packed."""
+    """A packed message."""
 
-    conversation_id: str
+    conversation_id: str = ""
     """The conversation it is from."""
     message: Message
     """The message."""
-    tokens: int
-    """Its tokens in the budget."""
-    relevance: float
-    """From 0 to 1."""
-    reason: str
-    """Why it was chosen."""
+    tokens: int = 0
+    """Its share of the budget, in the format asked for: with its markup and escapes, or in
+    parts its words and 4 tokens.
+    """
+    relevance: float = 0.0
+    """Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth
+    the confidence of an anchor that came from it (settings `recency_weight`,
+    `similarity_weight`, `anchor_weight`).
+    """
+    reason: str = ""
+    """Why it was chosen, in a few words."""
     is_excerpt: bool = False
-    """True if parts of a long text are left out: `…` stands where they were."""
+    """True if parts of a long text are left out, marked by `…` (setting `excerpt_tokens`).
+    FetchContext returns the whole text.
+    """
     score: float = 0.0
-    """Of a recalled message: the probability that its turn helps to answer the message. 0 for
-    others.
+    """Of a recalled message: the probability, from 0 to 1, that its turn helps to answer the
+    message, as in SearchHit. 0 for others.
     """
     is_later: bool = False
-    """True if a user said it later than another recalled message of the same: it may correct that
-    one.
+    """True if a user said it later than another recalled message that is likely to be of the
+    same: it may correct that one. `rendered` marks it `later="true"`, or `(later)` in a recall
+    block.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledSource:
-    """The source of recalled messages: a conversation, or one place of a long one."""
+    """Source of recalled messages: a conversation, or one place of a long one. Turns of a
+    conversation that lie far apart, or on different days, are several sources.
+    """
 
-    conversation_id: str
-    """The conversation. It may be the one that goes on."""
-    title: str
-    """Its name, as `Conversation.name`."""
-    channel: str
+    conversation_id: str = ""
+    """The conversation. It may be the one that continues."""
+    title: str = ""
+    """Its name (see Conversation.name)."""
+    channel: str = ""
     """Its channel."""
     start_time: datetime
-    """Time of the first message; without messages, of the conversation's beginning."""
+    """The time of the first of its messages. Of a source without messages: when the
+    conversation began.
+    """
     end_time: datetime
-    """Time of the last message; without messages, of the conversation's last activity."""
-    turn_range: TurnRange | None
-    """The first and the last turn that messages are from. `None` without messages."""
-    score: float
-    """The score of its best message."""
-    abbreviation: str
-    """The subject of the conversation, in the first of its sources. Empty if it has none, and of
-    the one that goes on.
+    """The time of the last of them. Of a source without messages: when the conversation was
+    last active.
     """
-    sequences: tuple[int, ...]
-    """The lines of its messages in the transcript, in reading order. The messages stand in `cold`.
+    turn_range: TurnRange | None = None
+    """The first and the last turn of its messages; turns between them may be left out. Unset
+    for a source without messages.
     """
-    tokens: int
-    """About what its title, place and abbreviation take."""
-    is_last_conversation: bool
-    """True for the conversation before this one, which is given with its abbreviation alone."""
+    score: float = 0.0
+    """The score of its best message. 0 for a source without messages."""
+    abbreviation: str = ""
+    """The abbreviation of the conversation, cut if it is long, in the first source of each
+    conversation. Unset if the conversation has none, and for the one that continues.
+    """
+    sequences: tuple[int, ...] = ()
+    """The `sequence` of each of its messages, in reading order. The messages themselves are in
+    `cold`.
+    """
+    tokens: int = 0
+    """Estimated tokens of the source besides its messages: title, place and abbreviation."""
+    is_last_conversation: bool = False
+    """True for the conversation before this one. In its first turns a conversation that began
+    within an hour of that one's end, with the same people, gets its abbreviation, whatever the
+    message is.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierAllocation:
-    """The spending of a tier."""
+    """Use of a tier's budget."""
 
     tier: ContextTier
     """The tier."""
-    budget: int
-    """Its budget in tokens, with the rest of the tiers before it."""
-    used: int
+    budget: int = 0
+    """Its budget, with what passed to it from the tier before."""
+    used: int = 0
     """The tokens that it used."""
-    considered: int
-    """The number of messages that were considered."""
-    packed: int
-    """The number of messages that were packed."""
-    note: str
-    """Why it was not asked or what went wrong, where that is so."""
+    considered: int = 0
+    """Number of messages considered."""
+    packed: int = 0
+    """Number of messages packed."""
+    note: str = ""
+    """Why the tier was not asked or what went wrong, if so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedMessage:
-    """A message that was looked at and left out."""
+    """A message that was considered and left out."""
 
-    conversation_id: str
+    conversation_id: str = ""
     """The conversation it is from."""
-    sequence: int
+    sequence: int = 0
     """Its line in the transcript."""
     tier: ContextTier
     """The tier that left it out."""
-    tokens: int
+    tokens: int = 0
     """The tokens that it would have used."""
-    reason: str
-    """Why."""
+    reason: str = ""
+    """Why it was left out, in a few words."""
     score: float = 0.0
     """Of a message that was not recalled: the probability that its turn helps to answer the
     message. 0 for others.
@@ -182,61 +256,91 @@ class DroppedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMessage:
-    """A message of another member of a conversation's group. Nobody vouched for it: data, never the
-    user's words.
+    """A message that another member of the conversation's group wrote, who is not an owner.
+    Nobody vouched for it: it is data, never the user's words and never instructions.
     """
 
-    communication_id: str
-    """The external communication that has it."""
-    party: str
+    communication_id: str = ""
+    """The communication that holds it."""
+    party: str = ""
     """The member's address."""
     trust: Trust
-    """The trust in the member."""
+    """The trust in the member. Messages of blocked members are left out."""
     message: ExternalMessage
-    """The message, its text cut to 1,000 characters."""
-    tokens: int
-    """Its tokens, estimated."""
+    """The message. Its text is cut to 1,000 characters."""
+    tokens: int = 0
+    """Its tokens, estimated at four bytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltContext:
     """The input of an agent's model for its answer to a message."""
 
-    hot: tuple[ContextMessage, ...]
-    """The last turns, oldest first."""
-    warm: tuple[ContextMessage, ...]
-    """Earlier turns of this conversation, oldest first."""
-    cold: tuple[ContextMessage, ...]
-    """The recalled messages: of any conversation, none that are in `hot` and `warm`, by whole
-    turns, the most relevant first.
+    hot: tuple[ContextMessage, ...] = ()
+    """The last turns, oldest first. All of them are newer than those in `warm`: together they
+    are one run of the conversation. The newest turn is shortened if it exceeds the budget: its
+    long messages keep their head, their tail and between these the passage that has most words
+    of `message`, with "… N tokens left out …" where text is missing.
     """
-    anchors: tuple[Anchor, ...]
-    """The anchors that hold."""
-    compression_summary: str
-    """The summary of compressed turns. Empty if nothing was compressed."""
-    allocation: tuple[TierAllocation, ...]
-    """The spending of each tier."""
-    dropped: tuple[DroppedMessage, ...]
-    """The candidates that were left out."""
-    rendered: str
-    """The context in the form that was asked for. Empty for parts."""
-    degraded: tuple[DegradedLeg, ...]
-    """The parts that could not answer, and why."""
+    warm: tuple[ContextMessage, ...] = ()
+    """Earlier turns of this conversation, oldest first. Chosen in this order of preference: the
+    last ones before the hot turns, the first turn, those that anchors came from, those that
+    have words of the message, some evenly spaced.
+    """
+    cold: tuple[ContextMessage, ...] = ()
+    """Recalled messages of any conversation that are not in `hot` and `warm`, by whole turns,
+    the most relevant turn first. They may be from this conversation, including turns that its
+    summary replaces. Nothing is recalled unless the best turn scores at least the setting
+    `relevance_threshold`; then others are by rank, from at most `recall_limit` sources, with
+    turns behind the first ones. Turns that ask `message` too and have no answer that says
+    anything are left out.
+    """
+    anchors: tuple[Anchor, ...] = ()
+    """The anchors that hold, by key. If they take more than 600 tokens, or more than a fifth of
+    the total, only the surest.
+    """
+    compression_summary: str = ""
+    """The summary that replaces compressed turns, cut if the budget is smaller. Unset if
+    nothing was compressed.
+    """
+    allocation: tuple[TierAllocation, ...] = ()
+    """How each tier spent its budget."""
+    dropped: tuple[DroppedMessage, ...] = ()
+    """What was considered and left out. At most 100 of each tier; its note tells if there are
+    more.
+    """
+    rendered: str = ""
+    """The context in the form asked for. Empty for parts."""
+    degraded: tuple[DegradedLeg, ...] = ()
+    """The parts that could not answer, or that may miss something, with the reason: `hot`,
+    `warm`, `cold`, `anchors`, `group`, or a retriever of the search.
+    """
     group: tuple[GroupMessage, ...] = ()
-    """With `include_group` what other members wrote in the conversation's group, oldest first."""
-    sources: tuple[RecalledSource, ...] = ()
-    """The sources of the messages in `cold`, oldest first. Each message stands in one source."""
-    condensed_messages: int = 0
-    """Number of earlier messages of this conversation that `compression_summary` stands for."""
-    split_suggestion: SplitSuggestion | None = None
-    """The suggestion to go on in several conversations. `None` without one. Not in `rendered`."""
-    rendered_tokens: int = 0
-    """The tokens that `rendered` takes, estimated, within the total of the budget; of parts, those
-    that these take.
+    """With `include_group`, the newest messages of the other members of the group, oldest
+    first: of the last 20 those that fit in 900 tokens, or in a fifth of the total if that is
+    less; attachments are left out first. In `rendered` they are an element `group` that is
+    marked untrusted, or lines under a heading that says so.
     """
     has_more: bool = False
-    """True if messages that fit in the budget were left out because the answer would be too large:
-    `dropped` names them.
+    """True if messages that fit in the budget were left out because the answer would be too
+    large (see ConversationService; the messages count twice, because `rendered` repeats them).
+    `dropped` names them. Of the conversation's own turns only the newest that such an answer
+    can hold are considered.
+    """
+    sources: tuple[RecalledSource, ...] = ()
+    """The sources of the messages in `cold`, the oldest first. Each message has one source."""
+    rendered_tokens: int = 0
+    """The tokens of `rendered`, estimated at four bytes each; for parts, the tokens charged to
+    these. At most the total of the budget, with everything that is in `rendered`. Only a
+    message to be answered that is longer than the total alone exceeds it.
+    """
+    condensed_messages: int = 0
+    """Number of earlier messages of this conversation that `compression_summary` replaces. Some
+    of them may be recalled.
+    """
+    split_suggestion: SplitSuggestion | None = None
+    """The suggestion to go on in several conversations, as in Conversation. It is not in
+    `rendered`.
     """
 
 
@@ -244,26 +348,26 @@ class BuiltContext:
 class TierTransition:
     """A move of a conversation between tiers."""
 
-    conversation_id: str
+    conversation_id: str = ""
     """The conversation."""
     from_tier: ContextTier
     """The tier before."""
     to_tier: ContextTier
-    """The tier now."""
-    reason: str
-    """Why."""
+    """The tier since."""
+    reason: str = ""
+    """The reason, in a few words."""
     time: datetime
-    """The time of the move."""
+    """When it happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierTransitionPage:
     """A page of moves."""
 
-    transitions: tuple[TierTransition, ...]
-    """Newest first."""
-    next_page_token: str
-    """Asks for the next page. Empty on the last one."""
+    transitions: tuple[TierTransition, ...] = ()
+    """The transitions, newest first."""
+    next_page_token: str = ""
+    """Token of the next page. Unset on the last one."""
 
     def __iter__(self) -> Iterator[TierTransition]:
         return iter(self.transitions)

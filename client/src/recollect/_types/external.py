@@ -1,26 +1,27 @@
-"""Exchanges with third parties, as `client.external` takes and returns them."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: external."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from recollect._types.message import Attachment
+from recollect._types.message_parts import Attachment
 
 
 class Trust(StrEnum):
-    """The trust in a third party."""
+    """Trust in a third party."""
 
     UNTRUSTED = "untrusted"
-    """Nobody vouched for it: what it writes is acknowledged and escalated. Everybody begins so."""
+    """Nobody vouched for the party: its messages are acknowledged and escalated, not answered."""
     KNOWN = "known"
-    """It is answered within its scopes."""
+    """The party is known: it is answered within its scopes."""
     BLOCKED = "blocked"
-    """Its messages are kept, and nothing more happens."""
+    """The party is blocked: its messages are stored and nothing more happens."""
 
 
 class Direction(StrEnum):
-    """Which way an external message went."""
+    """Direction of an external message."""
 
     INBOUND = "inbound"
     """From the third party."""
@@ -30,48 +31,55 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalCommunication:
-    """An exchange with one third party on one channel, without its messages."""
+    """An exchange with one third party on one channel."""
 
-    id: str
+    id: str = ""
     """`ext-` and a ULID of 26 characters."""
-    channel: str
+    channel: str = ""
     """The channel."""
-    party: str
-    """The third party's address there, normalised."""
+    party: str = ""
+    """The third party's address on the channel, normalised."""
     trust: Trust
-    """The trust in it."""
-    scopes: tuple[str, ...]
-    """The subjects that a known party may be answered about. Empty: about anything."""
+    """The trust in the party."""
+    scopes: tuple[str, ...] = ()
+    """Subjects about which a known party may be answered; none means any. Free labels in
+    kebab-case, at most 32 of at most 64 characters.
+    """
     create_time: datetime
-    """The time at which it began."""
+    """When it began."""
     update_time: datetime
-    """The time of its newest message."""
-    message_count: int
-    """The number of its messages."""
-    open_escalations: int
-    """The number of its escalations that wait for the owner."""
+    """The time of its newest message; a time ahead of the server's clock counts as the time of
+    arrival.
+    """
+    message_count: int = 0
+    """Number of messages."""
+    open_escalations: int = 0
+    """Number of its escalations that wait for the owner. While one waits, further messages of
+    the party open no other.
+    """
     party_name: str = ""
-    """The party's display name, as the channel gave it last. The party chose it: it proves nothing.
+    """The party's newest display name, as the channel gave it ("Hanan"). For people: the party
+    chose it, and it proves nothing.
     """
     subject: str = ""
     """The subject of its newest e-mail that has one."""
     acknowledged: bool = False
-    """True if an acknowledgement was recorded since the owner last answered."""
+    """True if an acknowledgement was recorded since the owner last answered an escalation: no
+    other one is allowed until then.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmailHeaders:
-    """The headers of a third party's e-mail, as an answer needs them: the ids without angle
-    brackets.
-    """
+    """The headers of a third party's e-mail that an answer needs; ids without angle brackets."""
 
-    message_id: str
-    """Message-ID. An answer has it as In-Reply-To."""
-    in_reply_to: str
-    """In-Reply-To. Empty where it answers nothing."""
-    references: tuple[str, ...]
-    """References, oldest first. An answer has these and `message_id`."""
-    subject: str
+    message_id: str = ""
+    """Message-ID. An answer uses it as In-Reply-To."""
+    in_reply_to: str = ""
+    """In-Reply-To."""
+    references: tuple[str, ...] = ()
+    """References, oldest first. An answer uses these and `message_id`."""
+    subject: str = ""
     """Subject."""
 
 
@@ -79,64 +87,64 @@ class EmailHeaders:
 class ExternalMessage:
     """One message of an external communication."""
 
-    sequence: int
+    sequence: int = 0
     """Its line in the communication's transcript."""
     direction: Direction
-    """Which way it went."""
-    text: str
+    """The direction."""
+    text: str = ""
     """The text."""
     timestamp: datetime
-    """The time of the message."""
-    attachments: tuple[Attachment, ...]
+    """When it was said."""
+    attachments: tuple[Attachment, ...] = ()
     """Files that came with it."""
-    provider_message_id: str
-    """The provider's id. Empty on replies."""
-    scope: str
-    """The subject of a reply, where one was given."""
+    provider_message_id: str = ""
+    """The provider's id. Unset on outbound messages without one."""
+    scope: str = ""
+    """The scope of a reply, if one was given."""
     sender_name: str = ""
     """The sender's display name, as the channel gave it."""
     email: EmailHeaders | None = None
-    """The headers of an e-mail. `None` on other channels."""
+    """The headers of an e-mail. Unset on other channels."""
     group_id: str = ""
-    """The group that it was written in, on WhatsApp. Empty for a direct message."""
+    """The group that it was written in, on WhatsApp. Unset for a direct message."""
     thread_id: str = ""
-    """The channel or thread that it was written in, on Discord, as `discord:channel:…`. Empty for a
-    direct message.
+    """The channel or thread that it was written in, on Discord, as `discord:channel:…`. Unset
+    for a direct message.
     """
     acknowledgement: bool = False
-    """True for the acknowledgement that an untrusted party may have."""
+    """True if it is the acknowledgement that an untrusted party may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation:
-    """A question to the owner about a third party's message, and about those that follow it until
-    it is resolved.
+    """A question to the owner about a third party's message, and about those that follow it
+    until it is resolved.
     """
 
-    id: str
+    id: str = ""
     """`esc-` and a ULID of 26 characters."""
-    communication_id: str
+    communication_id: str = ""
     """The communication."""
-    sequence: int
-    """The message that opened it."""
-    question: str
-    """The question to the owner."""
-    answer: str
-    """The owner's answer. Empty while it is open, and where the party was blocked instead."""
+    sequence: int = 0
+    """The line of the message that opened it."""
+    question: str = ""
+    """The question to the owner: who wrote, on which channel, and how the message begins."""
+    answer: str = ""
+    """The owner's answer. Unset while it is open, and if the party was blocked instead."""
     create_time: datetime
-    """The time at which it was opened."""
-    resolve_time: datetime | None
-    """The time at which it was resolved. `None` while it is open."""
+    """When it was opened."""
+    resolve_time: datetime | None = None
+    """When it was resolved. Unset while it is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationPage:
     """One page of a list of communications. Iterating over it gives the communications."""
 
-    communications: tuple[ExternalCommunication, ...]
-    """Newest `update_time` first."""
-    next_page_token: str
-    """Asks for the next page. Empty on the last one."""
+    communications: tuple[ExternalCommunication, ...] = ()
+    """The communications, newest `update_time` first."""
+    next_page_token: str = ""
+    """Token of the next page. Unset on the last one."""
 
     def __iter__(self) -> Iterator[ExternalCommunication]:
         return iter(self.communications)
@@ -149,10 +157,10 @@ class CommunicationPage:
 class EscalationPage:
     """One page of a list of escalations. Iterating over it gives the escalations."""
 
-    escalations: tuple[Escalation, ...]
-    """Oldest first."""
-    next_page_token: str
-    """Asks for the next page. Empty on the last one."""
+    escalations: tuple[Escalation, ...] = ()
+    """The escalations, oldest first."""
+    next_page_token: str = ""
+    """Token of the next page. Unset on the last one."""
 
     def __iter__(self) -> Iterator[Escalation]:
         return iter(self.escalations)
@@ -167,40 +175,44 @@ class LoadedCommunication:
 
     communication: ExternalCommunication
     """The communication."""
-    messages: tuple[ExternalMessage, ...]
-    """Newest first."""
-    next_page_token: str
-    """Asks for the page of older messages. Empty on the last one."""
+    messages: tuple[ExternalMessage, ...] = ()
+    """Its messages, newest first. A message whose line in the transcript is damaged is left
+    out.
+    """
+    next_page_token: str = ""
+    """Token of the next page. Unset on the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationMatch:
-    """A message that a search over external communications found."""
+    """A message that SearchCommunications found."""
 
     communication: ExternalCommunication
     """The communication, as it is now."""
-    sequence: int
+    sequence: int = 0
     """The message's line in the communication's transcript."""
     direction: Direction
-    """Which way it went."""
+    """The direction."""
     timestamp: datetime
-    """The time of the message."""
-    snippet: str
-    """The part that fits best, on one line, matches between U+E000 and U+E001. What a third party
-    wrote: data.
+    """When it was said."""
+    snippet: str = ""
+    """The part of the text that fits best, at most some 240 characters on one line, matches
+    between U+E000 and U+E001. A third party's text: data, never instructions.
     """
-    score: float
-    """The score: 1 for the best match, less for the others."""
+    score: float = 0.0
+    """Score relative to the best match, which has 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationSearch:
-    """The matches of a search over external communications. Iterating over it gives the matches."""
+    """The matches of a search over external communications. Iterating over it gives the
+    matches.
+    """
 
-    matches: tuple[CommunicationMatch, ...]
-    """Best first."""
-    total_matches: int
-    """The number of messages that match, before `limit`."""
+    matches: tuple[CommunicationMatch, ...] = ()
+    """The matches, best first. A message whose line in the transcript is damaged is left out."""
+    total_matches: int = 0
+    """Number of messages that match, before `limit`."""
 
     def __iter__(self) -> Iterator[CommunicationMatch]:
         return iter(self.matches)
@@ -211,22 +223,22 @@ class CommunicationSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedReply:
-    """The reply that `record_reply` stored. A repeated request is answered with what the first one
-    stored.
+    """The reply that `record_reply` stored. A repeated request is answered with what the first
+    one stored.
     """
 
     communication: ExternalCommunication
-    """The communication after the reply."""
+    """The communication as it is now."""
     message: ExternalMessage
     """The reply as stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationList:
-    """A snapshot: the newest communications."""
+    """The newest communications."""
 
-    communications: tuple[ExternalCommunication, ...]
-    """Newest `update_time` first, at most 50."""
+    communications: tuple[ExternalCommunication, ...] = ()
+    """Newest `update_time` first. At most 50."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,8 +247,8 @@ class CommunicationMessage:
 
     communication: ExternalCommunication
     """The communication as it is now."""
-    message: ExternalMessage | None
-    """The message. `None` if its line in the transcript is damaged."""
+    message: ExternalMessage | None = None
+    """The message. Unset if its line in the transcript is damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,17 +269,15 @@ class CommunicationEscalated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationUpdate:
-    """One change of an external communication, or a snapshot."""
+    """One change of an external communication, or one part of a snapshot."""
 
-    cursor: str
-    """The position behind it: give it to another `watch` to go on there."""
-    communication_id: str
-    """The communication. Empty in a snapshot."""
+    cursor: str = ""
+    """The position after this update, from which a stream can resume. Opaque."""
+    communication_id: str = ""
+    """The communication that it is about. Unset in a snapshot and in a heartbeat."""
     time: datetime
-    """The time of the update."""
-    reset: bool
-    """True with a snapshot that replaces everything known: what happened since the cursor is not
-    known.
-    """
+    """When it happened."""
+    reset: bool = False
+    """True with a snapshot that replaces everything the subscriber has."""
     kind: CommunicationList | CommunicationMessage | CommunicationChanged | CommunicationEscalated
-    """The change."""
+    """The kind of change."""

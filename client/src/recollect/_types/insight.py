@@ -1,12 +1,15 @@
-"""Answers of insight: counts of what was written and what it cost."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: insight."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from recollect._types.conversation import Conversation
-from recollect._types.message import Usage
+from recollect._types.conversation import (
+    Conversation,
+)
+from recollect._types.message_parts import Usage
 
 
 class TimeBucket(StrEnum):
@@ -24,49 +27,63 @@ class UsageGroup(StrEnum):
     """Key by which activity is grouped."""
 
     CHANNEL = "channel"
-    """The channel that each message came over."""
+    """The channel that each message came over: its own, else that of its conversation."""
     TOPIC = "topic"
-    """The topics that conversations have now. One with several counts in each."""
+    """The topics that conversations have now. A conversation with several counts in each of
+    them, so the groups together may have more than there is.
+    """
     CONVERSATION = "conversation"
     """Conversations."""
     MODEL = "model"
-    """The conversation's model when a message was stored. Empty: none."""
+    """The model that the conversation had when a message was stored (`Conversation.model`).
+    Empty: none was named.
+    """
     SPACE = "space"
-    """Everything in one group."""
+    """Everything of the space in one group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteActivity:
     """Calls of a model's API for the server's own notes."""
 
-    calls: int
+    calls: int = 0
     """Number of calls."""
     usage: Usage
     """Tokens that they read and wrote."""
-    cost: float
-    """US dollars."""
+    cost: float = 0.0
+    """US dollars, by the prices that the server was given (settings `abbreviation_input_price`
+    and `abbreviation_output_price`).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Counts of a group within a time."""
+    """Counts of a group within a time. A message counts at its own time, the caller's if it
+    gave one; a turn with its first message; a conversation when it began. What is deleted is
+    not counted any more; what was compressed is.
+    """
 
-    conversations: int
+    conversations: int = 0
     """Conversations that began."""
-    turns: int
+    turns: int = 0
     """Turns that began."""
-    user_messages: int
+    user_messages: int = 0
     """Messages of the person."""
-    assistant_messages: int
+    assistant_messages: int = 0
     """Messages of the agent."""
-    tool_messages: int
+    tool_messages: int = 0
     """Results of tool calls."""
     usage: Usage
-    """Tokens, as the callers counted them."""
-    cost: float
-    """US dollars, as the callers counted them."""
+    """Tokens as the callers counted them (`Message.usage`). A message without a count adds
+    nothing.
+    """
+    cost: float = 0.0
+    """US dollars as the callers counted them (`Message.cost`)."""
     notes: NoteActivity
-    """Calls that the server made for its own notes."""
+    """Calls that the server made for its own notes: abbreviations, titles and summaries that it
+    wrote by a model. Calls whose answer could not be used are not among them; the server's
+    daily budget counts those too.
+    """
 
     @property
     def messages(self) -> int:
@@ -80,20 +97,24 @@ class UsageRow:
 
     bucket_start: datetime
     """First moment of the bucket."""
-    group: str
-    """The group: a channel, a topic, a model, a conversation's id or the name of the space."""
+    group: str = ""
+    """The group: a channel, a topic, a model, the id of a conversation or the name of the
+    space.
+    """
     activity: Activity
-    """The counts."""
+    """The counts, of which one at least is not 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTotal:
     """A group over the whole range."""
 
-    group: str
+    group: str = ""
     """The group, as in UsageRow."""
-    label: str
-    """Its name for people: of a conversation its name."""
+    label: str = ""
+    """Name of the group for people: that of a conversation (see Conversation.name), else
+    `group` itself.
+    """
     activity: Activity
     """The counts."""
 
@@ -102,13 +123,13 @@ class UsageTotal:
 class UsageReport:
     """Activity by time and group."""
 
-    rows: tuple[UsageRow, ...]
-    """In the order of time, then of `groups`. Buckets and groups without any are left out."""
-    groups: tuple[UsageTotal, ...]
-    """The groups, the one with the most messages first, with their sums."""
-    more_groups: int
-    """Groups with activity that were left out."""
-    bucket_starts: tuple[datetime, ...]
+    rows: tuple[UsageRow, ...] = ()
+    """Rows in the order of time, then of the groups in `groups`."""
+    groups: tuple[UsageTotal, ...] = ()
+    """The groups, the one with the most messages first, each with its sum over all buckets."""
+    more_groups: int = 0
+    """Groups with activity in the range that were left out."""
+    bucket_starts: tuple[datetime, ...] = ()
     """First moments of all buckets, those without activity included."""
     end: datetime
     """End of the last bucket."""
@@ -118,39 +139,39 @@ class UsageReport:
 class TopicSeries:
     """Messages of a topic over time."""
 
-    topic: str
+    topic: str = ""
     """The topic."""
-    messages: tuple[int, ...]
-    """Messages in each bucket."""
-    turns: tuple[int, ...]
-    """Turns that began in each bucket."""
+    messages: tuple[int, ...] = ()
+    """Messages of its conversations in each bucket, one number for each of `bucket_starts`."""
+    turns: tuple[int, ...] = ()
+    """Turns that began in them, in each bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReport:
     """Topics over time."""
 
-    bucket_starts: tuple[datetime, ...]
+    bucket_starts: tuple[datetime, ...] = ()
     """First moments of all buckets."""
     end: datetime
     """End of the last bucket."""
-    topics: tuple[TopicSeries, ...]
+    topics: tuple[TopicSeries, ...] = ()
     """The topics, the one with the most messages first."""
-    more_topics: int
-    """Topics with activity that were left out."""
+    more_topics: int = 0
+    """Topics with activity in the range that were left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourActivity:
     """Activity in one hour of the week, added up over all weeks of a range."""
 
-    weekday: int
-    """1 is Monday, 7 is Sunday."""
-    hour: int
-    """From 0 to 23, of the local day."""
-    turns: int
+    weekday: int = 0
+    """Day of the week: 1 is Monday, 7 is Sunday."""
+    hour: int = 0
+    """Hour of the local day, from 0 to 23. When clocks are set back, two hours count as one."""
+    turns: int = 0
     """Turns that began."""
-    messages: int
+    messages: int = 0
     """Messages of all roles."""
 
 
@@ -158,12 +179,12 @@ class HourActivity:
 class ChannelHours:
     """Activity of a channel by the hours of the week."""
 
-    channel: str
+    channel: str = ""
     """The channel."""
-    messages: int
+    messages: int = 0
     """Messages over the whole range."""
-    hours: tuple[HourActivity, ...]
-    """Hours that have messages, from Monday's first."""
+    hours: tuple[HourActivity, ...] = ()
+    """Hours of the week that have messages, from Monday's first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,16 +194,16 @@ class BusyConversation:
     conversation: Conversation
     """The conversation as it is now."""
     activity: Activity
-    """Its counts."""
+    """Its counts in the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """A value of a property of conversations."""
+    """A value of a property of conversations, and how many have it."""
 
-    value: str
+    value: str = ""
     """The value."""
-    conversations: int
+    conversations: int = 0
     """Conversations that have it."""
 
 
@@ -190,10 +211,10 @@ class Facet:
 class FacetList:
     """The most common values of a property."""
 
-    facets: tuple[Facet, ...]
-    """The values, the most common first."""
-    total: int
-    """Number of values, those that are left out included."""
+    facets: tuple[Facet, ...] = ()
+    """The values, the most common first; those that are equally common in alphabetical order."""
+    total: int = 0
+    """How many values there are, those that are left out included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,11 +222,11 @@ class Facets:
     """Conversations by their properties."""
 
     channels: FacetList
-    """Their channels."""
+    """The conversations' channels."""
     topics: FacetList
     """Their topics."""
     models: FacetList
-    """The models that answer in them now."""
+    """The models that answer in them now. Conversations that name none are left out."""
     participants: FacetList
     """Their participants."""
 
@@ -214,22 +235,24 @@ class Facets:
 class Topic:
     """A topic in a list."""
 
-    label: str
+    label: str = ""
     """The label, in kebab-case."""
-    conversations: int
+    conversations: int = 0
     """Conversations that have it."""
     last_use_time: datetime
-    """Beginning of the hour in which one of them was last active."""
+    """When one of them was last active: the beginning of that hour (UTC)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPage:
     """A page of topics."""
 
-    topics: tuple[Topic, ...]
-    """The topics, those of the most conversations first."""
-    next_page_token: str
-    """Asks for the page that follows; empty: there is none."""
+    topics: tuple[Topic, ...] = ()
+    """The topics."""
+    next_page_token: str = ""
+    """Asks for the page that follows; empty: there is none. A topic whose count changes between
+    two pages may be listed twice or not at all.
+    """
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self.topics)

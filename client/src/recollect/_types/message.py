@@ -1,66 +1,11 @@
-"""A message of a conversation, and what hangs on it."""
+"""A message of a conversation."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Self
 
-
-class Role(StrEnum):
-    """The speaker of a message."""
-
-    USER = "user"
-    """The person. A user message opens a new turn."""
-    ASSISTANT = "assistant"
-    """The agent: its text, its thinking, its tool calls."""
-    TOOL = "tool"
-    """The result of a tool call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens that a model read and wrote."""
-
-    input: int = 0
-    """Tokens read."""
-    output: int = 0
-    """Tokens written."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One call of a tool, made by an assistant message."""
-
-    id: str
-    """The caller's id of this call, unique within its turn. A tool message answers it by this id.
-    """
-    name: str
-    """The tool's name."""
-    arguments: str = ""
-    """The arguments as JSON text, kept exactly as the model wrote them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A file that came with a message. Only the reference is stored, never the bytes."""
-
-    media_type: str
-    """The media type, as in `image/png`."""
-    uri: str
-    """The place of the bytes."""
-    bytes_length: int = 0
-    """The length of the file in bytes; 0 means unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Redaction:
-    """The record that the text of messages was removed for good."""
-
-    by: str = ""
-    """The id of the token that asked for it. Empty for a caller without one."""
-    time: datetime | None = None
-    """The time of the removal. `None` where the message was too short to keep it."""
+from recollect._types.message_parts import Attachment, Redaction, Role, ToolCall, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,17 @@
-"""Answers of recall: conversations and messages that a search found."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: recall."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Self
 
 from recollect._types.conversation import Conversation
-from recollect._types.message import Message, Role
-
-MATCH_START = "\ue000"
-"""Stands in a snippet before words that match."""
-MATCH_END = "\ue001"
-"""Stands in a snippet after words that match."""
+from recollect._types.message import Message
+from recollect._types.message_parts import Role
 
 
 class RecentOrder(StrEnum):
-    """The order of `recall.recent`."""
+    """Order of Recent."""
 
     NEWEST_FIRST = "newest_first"
     """The newest `update_time` first."""
@@ -26,7 +21,7 @@ class RecentOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """A span of time. An end that is `None` is open.
+    """A span of time. An unset end is open.
 
     >>> DateRange(start=datetime(2026, 2, 1, tzinfo=UTC))
     """
@@ -34,7 +29,7 @@ class DateRange:
     start: datetime | None = None
     """At or after this moment."""
     end: datetime | None = None
-    """Before this moment."""
+    """Before this moment. Later than `start` if both are set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,109 +38,141 @@ class TurnRange:
 
     first: int
     """The first turn, from 1."""
-    last: int
-    """The last turn."""
+    last: int = 0
+    """The last turn. Not before `first`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegScore:
-    """The part of one retriever in a result's score."""
+    """Score that one retriever ("leg") gave to a result."""
 
-    leg: str
-    """The leg: `keyword_messages`, …"""
-    rank: int
-    """The result's place in that leg, from 1."""
-    score: float
-    """The leg's own score. Comparable only within the leg and the answer."""
+    leg: str = ""
+    """The retriever: `keyword_messages`, `keyword_conversations` (all words of a conversation,
+    with those of its title, topics and abbreviation), `vector_messages` (a message by its
+    meaning), `vector_abbreviations`. `SearchResponse.legs_run` names those that ran.
+    `similar_words` is no retriever: where people talk, it compares each word of the best
+    messages with the question's.
+    """
+    rank: int = 0
+    """The result's rank in that retriever, from 1."""
+    score: float = 0.0
+    """The retriever's own score, which is not a probability. Higher is better; comparable only
+    within the retriever and the response. By words: the share of the best result's score. By
+    meaning: the cosine to the question. `similar_words`: the share of the question's words that
+    it comes near to.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DegradedLeg:
-    """A part of search that could not answer."""
+    """A part of search that could not answer, or that may miss results; in the second case it
+    is in `legs_run` too.
+    """
 
-    leg: str
-    """The leg."""
-    reason: str
-    """Why, in one sentence."""
+    leg: str = ""
+    """The retriever."""
+    reason: str = ""
+    """The reason, in one sentence. It begins with `keyword_budget:` if a question has so many
+    words, or words so common, that a part of their places was searched.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """A conversation that was found."""
+    """A conversation that a search found."""
 
-    conversation_id: str
+    conversation_id: str = ""
     """The conversation."""
-    conversation_name: str
-    """Its name, as `Conversation.name`."""
-    channel: str
+    conversation_name: str = ""
+    """Its name (see Conversation.name)."""
+    channel: str = ""
     """Its channel."""
-    snippet: str
-    """The part of its best message that fits. Words that match stand between `MATCH_START` and
-    `MATCH_END`.
+    snippet: str = ""
+    """The part of its best message that fits the query, at most some 240 characters. Matching
+    words are enclosed in U+E000 and U+E001, which have no meaning in stored text. If a message
+    of more than some 250 words has none of the words, the part nearest in meaning; of a shorter
+    one the beginning. Of very long messages, the first parts with the words are compared: some
+    30,000 characters of each, and some 260,000 more in a response.
     """
-    turn_range: TurnRange | None
-    """The turns around the best match, for `fetch_context`. None where only its notes matched."""
-    matched_turns: tuple[int, ...]
-    """The turns with the best matching messages, best first."""
+    turn_range: TurnRange | None = None
+    """The turns around its best match, for FetchContext: from the first to the last of those
+    `matched_turns` that lie within five turns of each other, the best one among them. Unset if
+    only its notes matched.
+    """
+    matched_turns: tuple[int, ...] = ()
+    """The turns with the best matching messages, best first. At most 10. Empty if only its
+    notes matched.
+    """
     date: datetime
-    """The time of its best message."""
-    score: float
-    """The probability that the question is answered in this conversation or further down. Below 0.3
-    most likely nothing answers.
+    """The time of its best message; if only its notes matched, of its newest message."""
+    score: float = 0.0
+    """The probability, from 0 to 1, that the question is answered in this conversation or in
+    one further down the ranking. So the first result's score says whether anything found
+    answers the question, and it means the same in every response: below 0.3 most likely nothing
+    does. Calibrated on dialogue in which seven of ten questions had an answer.
     """
-    topics: tuple[str, ...]
+    topics: tuple[str, ...] = ()
     """Its topics."""
-    abbreviation: str
-    """Its abbreviation. Empty if it has none."""
-    explanation: tuple[LegScore, ...]
-    """The part of each retriever, with `explain`."""
+    abbreviation: str = ""
+    """Its abbreviation. Unset if it has none."""
+    explanation: tuple[LegScore, ...] = ()
+    """The score of each retriever, if `explain` was set."""
     snippet_from_notes: bool = False
-    """True if `snippet` is a part of its abbreviation, title or topics: none of its messages has
-    the words.
+    """True if `snippet` is a part of its abbreviation, title or topics: these matched, and none
+    of its messages has the words.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
-    """A message that was found, whatever its conversation's place among the results."""
+    """A message that a search found, independent of its conversation's rank. It may contain
+    none of the words: an answer often stands next to a message that has them.
+    """
 
-    conversation_id: str
+    conversation_id: str = ""
     """The conversation it belongs to."""
-    sequence: int
+    sequence: int = 0
     """Its line in the transcript."""
-    turn_number: int
+    turn_number: int = 0
     """Its turn."""
     role: Role
-    """The speaker."""
-    sender: str
-    """The speaker's name, where one was stored."""
-    snippet: str
-    """The part of it that fits, marked as in `SearchResult`."""
+    """The role of its speaker."""
+    sender: str = ""
+    """The speaker's name, if one was stored."""
+    snippet: str = ""
+    """The part of it that fits the query, marked as in SearchResult."""
     date: datetime
-    """The time of the message."""
-    score: float
-    """The probability that the question is answered in this message or further down."""
-    explanation: tuple[LegScore, ...]
-    """The part of each retriever, with `explain`."""
+    """When it was said."""
+    score: float = 0.0
+    """The probability, from 0 to 1, that the question is answered in this message or in one
+    further down the ranking, as in SearchResult.
+    """
+    explanation: tuple[LegScore, ...] = ()
+    """The score of each retriever, if `explain` was set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
     """The answer of a search."""
 
-    results: tuple[SearchResult, ...]
+    results: tuple[SearchResult, ...] = ()
     """The conversations, best first."""
-    hits: tuple[SearchHit, ...]
-    """The messages, best first, whatever their conversation."""
-    total_matches: int
-    """The number of conversations that matched, before the limit."""
-    legs_run: tuple[str, ...]
-    """The parts of search that answered."""
-    degraded: tuple[DegradedLeg, ...]
-    """The parts that could not, and why."""
+    hits: tuple[SearchHit, ...] = ()
+    """The messages, best first, independent of their conversation."""
+    total_matches: int = 0
+    """Number of conversations that have any of the words or are near in meaning, before
+    `limit`. If rarer words are present, words so common that reading all their places would
+    take long are left out of the search and of this count. Every search does a bounded amount
+    of work, whatever is asked of however much: where all words are common, or more than 1024, a
+    part is searched, and `degraded` says so.
+    """
+    legs_run: tuple[str, ...] = ()
+    """The retrievers that answered."""
+    degraded: tuple[DegradedLeg, ...] = ()
+    """The retrievers that could not answer, with the reason."""
     has_more: bool = False
-    """True if results or hits were left out because the answer would be too large: ask with a
-    smaller limit.
+    """True if results or hits were left out because the answer would be too large (see
+    ConversationService): ask with a smaller `limit` or a narrower filter.
     """
 
 
@@ -153,45 +180,33 @@ class SearchAnswer:
 class FetchedContext:
     """Turns of a conversation, around something that was found."""
 
-    conversation_id: str
+    conversation_id: str = ""
     """The conversation."""
-    conversation_name: str
-    """Its name, as `Conversation.name`."""
-    channel: str
+    conversation_name: str = ""
+    """Its name (see Conversation.name)."""
+    channel: str = ""
     """Its channel."""
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = ()
     """The messages of those turns, oldest first."""
-    total_turns: int
-    """The number of the conversation's turns."""
-    damaged_lines: int
-    """The number of damaged lines of the transcript in that range, which were left out."""
+    total_turns: int = 0
+    """Number of turns of the conversation."""
+    damaged_lines: int = 0
+    """Number of damaged lines of the transcript in that range, which are left out."""
     has_more: bool = False
-    """True if the last messages of those turns are left out: ask with the last `sequence` as
-    `after_sequence`.
+    """True if the answer would be too large with all of those messages (see
+    ConversationService), so that the last ones are left out: ask for the same turns, with the
+    last `sequence` of this response as `after_sequence`. Turns are whole, unless a single one
+    is too large.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentConversation:
-    """A conversation as a browser of the past sees it."""
+    """A conversation in the list of Recent."""
 
     conversation: Conversation
-    """The conversation, with its abbreviation where it has one."""
-    snippet: str
-    """The beginning of its newest message, where it has no abbreviation."""
-
-
-class RecentPage(tuple[RecentConversation, ...]):
-    """The answer of `recall.recent`: a tuple of the conversations, in the order asked for."""
-
-    has_more: bool = False
-    """True if some were left out because the answer would be too large: ask for those after the
-    last one.
+    """The conversation, with its abbreviation if it has one."""
+    snippet: str = ""
+    """The beginning of its newest message, if it has no abbreviation. At most some 240
+    characters.
     """
-
-    @classmethod
-    def of(cls, entries: Iterable[RecentConversation], *, has_more: bool) -> Self:
-        """Return the page of these conversations."""
-        page = cls(entries)
-        page.has_more = has_more
-        return page

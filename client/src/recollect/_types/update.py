@@ -1,18 +1,20 @@
-"""Updates, as `client.conversations.watch` yields them."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: update."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from recollect._types.conversation import Conversation, LoadedConversation
-from recollect._types.message import Message, Redaction
+from recollect._types.message import Message
+from recollect._types.message_parts import Redaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationList:
-    """The first part of a snapshot: the newest conversations that pass the filters."""
+    """The newest conversations that pass the stream's filters."""
 
-    conversations: tuple[Conversation, ...]
-    """Newest `update_time` first, at most 50."""
+    conversations: tuple[Conversation, ...] = ()
+    """Newest `update_time` first. At most 50."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,30 +22,30 @@ class ConversationCreated:
     """A conversation began."""
 
     conversation: Conversation
-    """As it was at that moment."""
+    """The conversation as it was at that moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationUpdated:
-    """A conversation grew, or its model, pin or compression changed."""
+    """A conversation grew or changed."""
 
     conversation: Conversation
-    """As it is now."""
-    messages: tuple[Message, ...]
+    """The conversation as it is now."""
+    messages: tuple[Message, ...] = ()
     """The messages of one append, all of them. Empty if something else changed."""
-    draft_id: str
-    """The live draft that these messages complete. Empty if there was none."""
+    draft_id: str = ""
+    """The draft that these messages complete. Unset if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRenamed:
     """A conversation has a new title."""
 
-    title: str
+    title: str = ""
     """The title."""
-    manually_named: bool
+    manually_named: bool = False
     """True if a person gave it."""
-    topics: tuple[str, ...]
+    topics: tuple[str, ...] = ()
     """Its topics now."""
 
 
@@ -51,24 +53,28 @@ class ConversationRenamed:
 class ConversationAbbreviated:
     """A conversation has new notes."""
 
-    abbreviation: str
-    """The notes."""
-    topics: tuple[str, ...]
+    abbreviation: str = ""
+    """The abbreviation."""
+    topics: tuple[str, ...] = ()
     """Its topics now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ConversationDeleted:
-    """A conversation is gone. Drop everything known of it."""
+    """A conversation was deleted. Drop everything known of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesRedacted:
-    """The text of messages was removed for good. Drop it."""
+    """The text of messages was removed for good. Drop it, and what was made of it. Updates that
+    came before and are read again from a cursor show tombstones.
+    """
 
     conversation: Conversation
-    """As it is now: without a title, notes or a summary that came from the text."""
-    sequences: tuple[int, ...]
+    """The conversation as it is now: without a title, notes or a summary that came from the
+    text.
+    """
+    sequences: tuple[int, ...] = ()
     """The messages, by their `sequence`, ascending."""
     redaction: Redaction
     """By whom and when."""
@@ -76,45 +82,54 @@ class MessagesRedacted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitSuggested:
-    """A conversation seems to be about several things."""
+    """A conversation seems to be about several subjects. Nothing splits it automatically."""
 
-    reason: str
-    """Why."""
-    titles: tuple[str, ...]
+    reason: str = ""
+    """The reason."""
+    titles: tuple[str, ...] = ()
     """Titles that the parts could have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDelta:
-    """More text of an answer that is still being written."""
+    """More text of an answer that is still being written. Never stored."""
 
-    draft_id: str
+    draft_id: str = ""
     """The draft."""
-    offset: int
-    """The number of characters before `text`. 0 begins anew."""
-    text: str
+    offset: int = 0
+    """How many characters (Unicode code points) come before `text`. 0 starts over."""
+    text: str = ""
     """The text. May be empty."""
-    done: bool
-    """True if the draft is complete; its messages follow in a `ConversationUpdated`."""
-    dropped: bool
-    """True if the draft was given up: drop it."""
+    done: bool = False
+    """True if the draft is complete; its messages follow in conversation_updated."""
+    dropped: bool = False
+    """True if the draft was abandoned: drop it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """One change of one conversation, or one part of a snapshot."""
+    """One change of one conversation, or one part of a snapshot.
 
-    cursor: str
-    """The position behind it, to come back with. Empty in a `MessageDelta` and in the first part of
-    a snapshot.
+    Updates are ordered, unique (none is sent twice), atomic (the messages of one append come in
+    one update), reliable (none is left out), resumable (from any cursor) and bookmarkable (a
+    heartbeat moves the cursor on when nothing happens). After a conversation is deleted, its
+    pending updates are no longer delivered, only that it is gone.
     """
-    conversation_id: str
-    """The conversation it is about. Empty in a `ConversationList`."""
+
+    cursor: str = ""
+    """The position after this update, from which a stream can resume. Opaque. Unset in
+    message_delta, which is not part of the log, and in conversation_list: a snapshot is
+    complete with conversation_loaded.
+    """
+    conversation_id: str = ""
+    """The conversation it is about. Unset in conversation_list, in heartbeat, and in
+    conversation_loaded if there is none.
+    """
     time: datetime
-    """The time of the update."""
-    reset: bool
-    """True with the first part of a snapshot that replaces everything known: the server could not
-    tell what was missed.
+    """When it happened."""
+    reset: bool = False
+    """True with the first part of a snapshot that replaces everything the subscriber has: the
+    log did not reach back to its cursor.
     """
     kind: (
         ConversationList
@@ -124,8 +139,8 @@ class Update:
         | ConversationRenamed
         | ConversationAbbreviated
         | ConversationDeleted
-        | MessagesRedacted
         | SplitSuggested
         | MessageDelta
+        | MessagesRedacted
     )
-    """The change. A `LoadedConversation` is the second part of a snapshot."""
+    """The kind of change."""

@@ -1,4 +1,5 @@
-"""Background jobs of a server."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: admin, jobs."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,10 +10,10 @@ from enum import StrEnum
 class JobFailure:
     """A conversation that a job could not deal with."""
 
-    conversation_id: str
-    """The conversation. Empty: the failure is of the job as a whole."""
-    reason: str
-    """The reason."""
+    conversation_id: str = ""
+    """The conversation; empty: the failure is of the job as a whole."""
+    reason: str = ""
+    """Why, in a sentence."""
 
 
 class JobState(StrEnum):
@@ -29,26 +30,30 @@ class JobState(StrEnum):
     ASLEEP = "asleep"
     """The space is not open: the job goes on when work is due there."""
     UNKNOWN = "unknown"
-    """One that this client does not know."""
+    """One that this client is too old to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A background job in one space."""
 
-    name: str
-    """Its name."""
-    help: str
-    """Its purpose."""
-    space: str
+    name: str = ""
+    """Name: `repair`, `embedding`, `notes`, `compaction`, `updates` or `tiers`. Later versions
+    may have more.
+    """
+    help: str = ""
+    """What it does, in a sentence."""
+    space: str = ""
     """The space."""
     state: JobState
     """Its state."""
-    due: int
-    """Conversations that have work due, or will have once they are idle."""
-    failed: int
+    due: int = 0
+    """Conversations that have work due, or will have once they are idle. Of jobs that do not go
+    by conversations 0.
+    """
+    failed: int = 0
     """Conversations whose last try failed."""
-    failures: tuple[JobFailure, ...]
-    """Some of them, and first the failure of the job as a whole, if there is one."""
-    last_run_time: datetime | None
-    """Time of its last turn. `None`: it had none since the space was opened."""
+    failures: tuple[JobFailure, ...] = ()
+    """Some of them, those with the newest messages first; at most 20."""
+    last_run_time: datetime | None = None
+    """When it last had a turn, or took up work, since the space was opened; unset: it did not."""

@@ -1,4 +1,5 @@
-"""Rules that delete conversations by themselves."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: admin, retention."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,80 +8,86 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
-    """A rule of retention: it deletes conversations by themselves."""
+    """A rule of retention: it deletes or unindexes conversations by themselves, never pinned
+    ones.
+    """
 
-    rule: str
-    """The rule as the setting `retention` has it."""
-    space: str
+    rule: str = ""
+    """The rule as the setting has it."""
+    space: str = ""
     """The space it is about. Empty: every space."""
-    channel: str
+    channel: str = ""
     """The channel it is about. Empty: every channel."""
-    idle_seconds: int
+    idle_seconds: int = 0
     """Seconds without a message after which the rule is about a conversation. 0: no bound."""
-    conversations: int
-    """Conversations that may be there. 0: no bound."""
-    bytes: int
-    """Bytes that their transcripts may have together. 0: no bound."""
-    keeps_anchors: bool
-    """True if anchors that came from a conversation stay."""
-    unindexes: bool
-    """True if it unindexes conversations, which stay, and deletes none."""
+    conversations: int = 0
+    """Conversations that may be there; of a rule that unindexes, those that are searchable.
+    Unset: no bound.
+    """
+    bytes: int = 0
+    """Bytes that their transcripts may have together, counted likewise. Unset: no bound."""
+    keeps_anchors: bool = False
+    """Whether anchors that came from a conversation stay."""
+    unindexes: bool = False
+    """Whether it unindexes conversations and deletes none: they stay, and searches leave them
+    out.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRuleList:
     """The rules of retention about a space."""
 
-    rules: tuple[RetentionRule, ...]
-    """The rules, in their order."""
+    rules: tuple[RetentionRule, ...] = ()
+    """The rules. Empty: nothing is deleted by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetiredConversation:
-    """A conversation that a rule deletes."""
+    """A conversation that a rule deletes or unindexes."""
 
-    conversation_id: str
+    conversation_id: str = ""
     """The conversation."""
-    channel: str
+    channel: str = ""
     """Its channel."""
     update_time: datetime
-    """The time of its last change."""
-    bytes: int
+    """When it changed last."""
+    bytes: int = 0
     """Bytes of its transcript."""
-    rule: str
+    rule: str = ""
     """The rule."""
-    reason: str
-    """The reason, in a sentence without text of it."""
+    reason: str = ""
+    """Why it goes, in a sentence without text of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPreview:
     """Conversations that rules would delete now."""
 
-    conversations: tuple[RetiredConversation, ...]
+    conversations: tuple[RetiredConversation, ...] = ()
     """The conversations, rule by rule, those that are idle for longest first."""
-    has_more: bool
-    """True if there are more."""
+    has_more: bool = False
+    """Whether there are more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReceipt:
-    """The record of a conversation that a rule deleted."""
+    """Record of a conversation that a rule deleted or unindexed; `rule` says which."""
 
     conversation: RetiredConversation
-    """The conversation, and the reason."""
+    """What was deleted, and why."""
     time: datetime
-    """The time of the deletion."""
+    """When."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReceiptPage:
     """A page of receipts, the newest first. Iterating over it gives the receipts."""
 
-    receipts: tuple[RetentionReceipt, ...]
-    """The receipts."""
-    next_page_token: str
-    """Asks for the page that follows. Empty: there is none."""
+    receipts: tuple[RetentionReceipt, ...] = ()
+    """The receipts, the newest first."""
+    next_page_token: str = ""
+    """Asks for the page that follows; empty: there is none."""
 
     def __iter__(self) -> Iterator[RetentionReceipt]:
         return iter(self.receipts)

@@ -1,4 +1,5 @@
-"""Spaces of a server, and their backups."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: admin, spaces."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,43 +13,45 @@ class SpaceState(StrEnum):
     OPEN = "open"
     """Its files are open."""
     SUSPENDED = "suspended"
-    """It is in memory without open files."""
+    """It is in memory without open files, and takes appends at once."""
     CLOSED = "closed"
     """It is opened with the next call to it."""
     UNKNOWN = "unknown"
-    """One that this client does not know."""
+    """One that this client is too old to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
     """One owner's data."""
 
-    name: str
-    """Its name."""
+    name: str = ""
+    """Name: 1 to 64 lower-case letters, digits, `_` and `-`."""
     state: SpaceState
-    """Its state in the server."""
-    is_default: bool
-    """It is the space of calls that name none."""
-    conversations: int
+    """State in the server."""
+    is_default: bool = False
+    """Whether it is the space of calls that name none."""
+    conversations: int = 0
     """Conversations."""
-    messages: int
-    """Messages of conversations."""
-    bytes: int
-    """Bytes of the transcripts."""
-    external_communications: int
+    messages: int = 0
+    """Messages of conversations, as the index knows them."""
+    bytes: int = 0
+    """Bytes of the transcripts, those of third parties included."""
+    external_communications: int = 0
     """External communications."""
-    index_problem: str
-    """Problem of its index. Empty: none."""
+    index_problem: str = ""
+    """What is wrong with its index, in a sentence; empty: nothing. The transcripts are intact,
+    and the server makes the index anew.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpacePage:
     """A page of spaces. Iterating over it gives the spaces."""
 
-    spaces: tuple[Space, ...]
+    spaces: tuple[Space, ...] = ()
     """The spaces, by name."""
-    next_page_token: str
-    """Asks for the page that follows. Empty: there is none."""
+    next_page_token: str = ""
+    """Asks for the page that follows; empty: there is none."""
 
     def __iter__(self) -> Iterator[Space]:
         return iter(self.spaces)
@@ -63,23 +66,23 @@ class CreatedSpace:
 
     space: Space
     """The space."""
-    created: bool
-    """This call made it."""
+    created: bool = False
+    """Whether this call made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceReceipt:
     """Receipt of a deleted space."""
 
-    name: str
+    name: str = ""
     """Name that it had."""
     delete_time: datetime
-    """Time of its deletion."""
-    conversations: int
+    """When it was deleted."""
+    conversations: int = 0
     """Conversations that it had."""
-    external_communications: int
+    external_communications: int = 0
     """External communications that it had."""
-    bytes: int
+    bytes: int = 0
     """Bytes of its transcripts."""
 
 
@@ -87,20 +90,20 @@ class SpaceReceipt:
 class Backup:
     """A backup that the server made."""
 
-    path: str
+    path: str = ""
     """Its folder, on the server's machine."""
-    spaces: tuple[str, ...]
+    spaces: tuple[str, ...] = ()
     """Spaces in it."""
-    conversations: int
+    conversations: int = 0
     """Conversations in it."""
-    external_communications: int
+    external_communications: int = 0
     """External communications in it."""
-    bytes: int
+    bytes: int = 0
     """Bytes of the copied transcripts."""
-    problem_count: int
-    """Damaged lines that were met."""
-    problems: tuple[str, ...]
-    """The first of them."""
+    problem_count: int = 0
+    """Damaged lines that were met, and copied as they are."""
+    problems: tuple[str, ...] = ()
+    """The first of them, at most 100, each in a sentence with its conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +112,10 @@ class SpaceReceiptPage:
     receipts.
     """
 
-    receipts: tuple[SpaceReceipt, ...]
-    """The receipts."""
-    next_page_token: str
-    """Asks for the page that follows. Empty: there is none."""
+    receipts: tuple[SpaceReceipt, ...] = ()
+    """The receipts, the newest first."""
+    next_page_token: str = ""
+    """Asks for the page that follows; empty: there is none."""
 
     def __iter__(self) -> Iterator[SpaceReceipt]:
         return iter(self.receipts)

@@ -1,4 +1,5 @@
-"""The state of what a server keeps, in numbers."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: admin, stats."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,65 +11,67 @@ from recollect._types.admin.jobs import JobFailure
 class EmbeddingStats:
     """State of the embedding of a space's texts."""
 
-    problem: str
-    """Problem of the vectors' file. Empty: none."""
-    vectors: int
+    problem: str = ""
+    """What is wrong with the vectors' file, in a sentence; empty: nothing."""
+    vectors: int = 0
     """Vectors that are kept."""
-    other_language_vectors: int
-    """Those of the model of other languages."""
-    bytes: int
-    """Bytes of the file."""
-    waiting_conversations: int
+    other_language_vectors: int = 0
+    """Those of them that are of the model of other languages."""
+    bytes: int = 0
+    """Bytes of the vectors' file."""
+    waiting_conversations: int = 0
     """Conversations with texts that have no vectors yet."""
-    share: float
+    share: float = 0.0
     """Share of the text that has its vectors, from 0 to 1."""
-    time_left: timedelta | None
-    """Time that the rest takes. `None`: nothing is left, or the pace is not known."""
+    time_left: timedelta | None = None
+    """How long the rest takes at the last pace; unset: nothing is left, or the pace is not
+    known.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteStats:
     """State of the notes of a space's conversations."""
 
-    waiting_conversations: int
+    waiting_conversations: int = 0
     """Conversations with turns that no notes have yet."""
-    failed_conversations: int
+    failed_conversations: int = 0
     """Conversations whose notes could not be written."""
-    failures: tuple[JobFailure, ...]
+    failures: tuple[JobFailure, ...] = ()
     """Some of them, those with the newest messages first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextStats:
-    """Contexts of a space, by their sources."""
+    """How contexts were built in a space."""
 
-    contexts: int
+    contexts: int = 0
     """Contexts that were built."""
-    hot_in_memory: int
-    """Those whose newest turns came from memory."""
-    cold_asked: int
+    hot_in_memory: int = 0
+    """Those of them whose newest turns came from memory."""
+    cold_asked: int = 0
     """Those that asked other conversations."""
-    hot_messages: int
-    """Messages of newest turns in them."""
-    warm_messages: int
-    """Messages of earlier turns in them."""
-    cold_messages: int
-    """Messages of other conversations in them."""
+    hot_messages: int = 0
+    """Messages in them: newest turns."""
+    warm_messages: int = 0
+    """Messages in them: earlier turns of the conversation."""
+    cold_messages: int = 0
+    """Messages in them: of other conversations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalStats:
     """Third parties of a space."""
 
-    communications: int
+    communications: int = 0
     """External communications."""
-    messages: int
+    messages: int = 0
     """Their messages."""
-    bytes: int
+    bytes: int = 0
     """Bytes of their transcripts."""
-    not_indexed_yet: int
+    not_indexed_yet: int = 0
     """Communications whose newest lines are not indexed yet."""
-    open_escalations: int
+    open_escalations: int = 0
     """Escalations that wait for the owner."""
 
 
@@ -76,31 +79,31 @@ class ExternalStats:
 class LimitedSender:
     """A sender who wrote faster than allowed."""
 
-    channel: str
+    channel: str = ""
     """Channel."""
-    sender: str
+    sender: str = ""
     """Address on the channel."""
-    refused: int
+    refused: int = 0
     """Messages that were refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceStats:
-    """Contents of a space, and what is left to do there."""
+    """What a space holds, and what is left to do."""
 
-    space: str
+    space: str = ""
     """The space."""
-    conversations: int
+    conversations: int = 0
     """Conversations."""
-    messages: int
+    messages: int = 0
     """Messages, as the index knows them."""
-    transcript_bytes: int
+    transcript_bytes: int = 0
     """Bytes of the transcripts of conversations."""
-    index_problem: str
-    """Problem of the index. Empty: none."""
-    index_bytes: int
+    index_problem: str = ""
+    """What is wrong with the index, in a sentence; empty: nothing."""
+    index_bytes: int = 0
     """Bytes of the index."""
-    not_indexed_yet: int
+    not_indexed_yet: int = 0
     """Conversations whose newest lines are not indexed yet."""
     embedding: EmbeddingStats
     """Embedding of texts."""
@@ -108,45 +111,45 @@ class SpaceStats:
     """Notes of conversations."""
     contexts: ContextStats
     """Contexts that were built."""
-    torn_transcripts: int
-    """Transcripts of which a crash left an incomplete line."""
-    torn_bytes: int
-    """Bytes of those lines."""
-    unfinished_deletes: int
+    torn_transcripts: int = 0
+    """Transcripts that end within a line, as a crash leaves them; the next start cuts them."""
+    torn_bytes: int = 0
+    """Bytes behind the last whole lines of those."""
+    unfinished_deletes: int = 0
     """Deletes that have begun and are not finished."""
     external: ExternalStats
     """Third parties."""
-    limited_senders: int
+    limited_senders: int = 0
     """Senders who were refused for writing too fast."""
-    most_limited: tuple[LimitedSender, ...]
-    """The ones with the most refusals."""
+    most_limited: tuple[LimitedSender, ...] = ()
+    """The ones with the most refusals, at most 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpending:
-    """Cost of the models of the server's own notes on the last day that one was called."""
+    """What the models of the server's own notes cost on the last day that one was called."""
 
-    day: str
-    """The day (UTC). Empty: none was ever called."""
-    calls: int
+    day: str = ""
+    """The day (UTC), as `2026-02-03`; empty: none was ever called."""
+    calls: int = 0
     """Calls."""
-    tokens: int
+    tokens: int = 0
     """Tokens read and written."""
-    cost: float
-    """US dollars."""
+    cost: float = 0.0
+    """US dollars, by the prices in the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached:
-    """A token or a space that reached a limit today."""
+    """A token or a space that reached a limit today (UTC)."""
 
-    of: str
+    of: str = ""
     """`token` or `space`."""
-    name: str
+    name: str = ""
     """Id of the token, or name of the space."""
-    limit: str
-    """Name of the limit."""
-    refused: int
+    limit: str = ""
+    """Name of the limit: `calls`."""
+    refused: int = 0
     """Calls that were refused."""
 
 
@@ -154,22 +157,22 @@ class LimitReached:
 class ServerStats:
     """The server as a whole."""
 
-    version: str
-    """Its version."""
+    version: str = ""
+    """Version of the server."""
     start_time: datetime
-    """Time of its start."""
-    spaces: int
+    """When it started."""
+    spaces: int = 0
     """Spaces on its disk."""
-    open_spaces: int
-    """Those that are open."""
-    suspended_spaces: int
-    """Those that are suspended."""
+    open_spaces: int = 0
+    """Those of them that are open."""
+    suspended_spaces: int = 0
+    """Those of them that are suspended."""
     model_spending: ModelSpending
-    """Cost of its own notes."""
-    limited: int
+    """What its own notes cost."""
+    limited: int = 0
     """Number of tokens and spaces that reached a limit today."""
-    most_limited: tuple[LimitReached, ...]
-    """The ones with the most refusals."""
+    most_limited: tuple[LimitReached, ...] = ()
+    """The ones with the most refusals, at most 10."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,5 +181,5 @@ class Stats:
 
     space: SpaceStats
     """The space."""
-    server: ServerStats | None
-    """The server. `None`: the token is for certain spaces."""
+    server: ServerStats | None = None
+    """The server as a whole; unset for a token that is for certain spaces."""

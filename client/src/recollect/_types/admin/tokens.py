@@ -1,4 +1,5 @@
-"""Tokens of a server."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: admin, tokens."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,56 +8,58 @@ from enum import StrEnum
 
 
 class TokenState(StrEnum):
-    """State of a token."""
+    """Whether a token may be used."""
 
     VALID = "valid"
-    """It may be used."""
+    """It is valid."""
     EXPIRED = "expired"
     """Its time is over."""
     REVOKED = "revoked"
     """It was revoked."""
     UNKNOWN = "unknown"
-    """One that this client does not know."""
+    """One that this client is too old to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token, without its secret."""
+    """A token, without its secret, which the server does not know."""
 
-    id: str
+    id: str = ""
     """Id, which is no secret."""
-    kind: str
-    """`brain`, `project`, `gateway`, `panel`, `reader`, `admin` or `custom`."""
-    scopes: frozenset[str]
-    """Permissions, such as `recall` or `conversations.read`."""
-    spaces: tuple[str, ...]
+    kind: str = ""
+    """Kind: `brain`, `project`, `gateway`, `panel`, `reader`, `monitor`, `admin` or `custom`."""
+    scopes: frozenset[str] = frozenset()
+    """Permissions, in the order of the enum."""
+    spaces: tuple[str, ...] = ()
     """Spaces that it is for; `*`: every space."""
-    conversation_id: str
-    """The only conversation that it may name. Empty: any."""
-    channel: str
-    """The channel that its holder speaks from. Empty: any."""
+    conversation_id: str = ""
+    """The only conversation that it may name; empty: any."""
+    channel: str = ""
+    """The channel that its holder speaks from; empty: any."""
     state: TokenState
-    """Its state."""
+    """Whether it may be used."""
     create_time: datetime
-    """Time of its creation."""
-    expire_time: datetime | None
-    """Its end. `None`: never."""
-    replaces: str
-    """Id of the token that it was made to replace. Empty: none."""
+    """When it was created."""
+    expire_time: datetime | None = None
+    """When it ends, or ended; unset: never."""
+    replaces: str = ""
+    """Id of the token that it was made to replace; empty: none."""
     limits: Mapping[str, float]
-    """Limits of its own, by name."""
-    note: str
-    """Note of its creator."""
+    """Limits of its own in place of the settings', by name (`calls`, `burst`, `bytes`,
+    `streams`).
+    """
+    note: str = ""
+    """Note of whoever made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPage:
     """A page of tokens. Iterating over it gives the tokens."""
 
-    tokens: tuple[Token, ...]
+    tokens: tuple[Token, ...] = ()
     """The tokens, the newest first."""
-    next_page_token: str
-    """Asks for the page that follows. Empty: there is none."""
+    next_page_token: str = ""
+    """Asks for the page that follows; empty: there is none."""
 
     def __iter__(self) -> Iterator[Token]:
         return iter(self.tokens)
@@ -71,8 +74,8 @@ class NewToken:
 
     token: Token
     """The token."""
-    secret: str = field(repr=False)
-    """The text that its holder presents."""
+    secret: str = field(default="", repr=False)
+    """The text that its holder presents: `rcl_…`. Nobody can learn it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class RotatedToken:
 
     token: Token
     """The new token."""
-    secret: str = field(repr=False)
-    """The text that its holder presents."""
+    secret: str = field(default="", repr=False)
+    """The text that its holder presents. Nobody can learn it again."""
     replaced: Token
     """The old token as it is now."""

@@ -1,4 +1,5 @@
-"""Comparisons of logs with what is derived from them."""
+# Generated from proto/recollect/v1 by scripts/client_types.py: edit that.
+"""Data classes of the contract: admin, verifications."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,48 +16,50 @@ class VerificationState(StrEnum):
     DONE = "done"
     """It looked at everything."""
     FAILED = "failed"
-    """It ended before it looked at everything."""
+    """It ended before it looked at everything (`failure`)."""
     UNKNOWN = "unknown"
-    """A newer server's."""
+    """One that this client is too old to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationProblem:
     """A difference between what is kept and what is derived from it, or damage of either."""
 
-    id: str
-    """The conversation, external communication or thread. Empty: the space as a whole."""
-    problem: str
-    """The problem, in a sentence without text of anybody."""
+    id: str = ""
+    """The conversation, external communication or thread of checkpoints; empty: it is of the
+    space as a whole.
+    """
+    problem: str = ""
+    """What is wrong, in a sentence without text of anybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """A comparison of the logs of a space with its index and vectors."""
 
-    space: str
+    space: str = ""
     """The space."""
     state: VerificationState
     """Its state."""
     create_time: datetime
-    """The time at which it was asked for."""
-    end_time: datetime | None
-    """The time of its end. `None`: it goes on."""
-    logs: int
+    """When it was asked for."""
+    end_time: datetime | None = None
+    """When it ended; unset: it did not."""
+    logs: int = 0
     """Logs that it looked at: of conversations, external communications and threads."""
-    total_logs: int
+    total_logs: int = 0
     """Logs that there were when it began."""
-    conversations: int
+    conversations: int = 0
     """Conversations that it looked at."""
-    messages: int
+    messages: int = 0
     """Their messages."""
-    external_communications: int
+    external_communications: int = 0
     """External communications that it looked at."""
-    threads: int
+    threads: int = 0
     """Threads of checkpoints that it looked at."""
-    problem_count: int
+    problem_count: int = 0
     """Problems that it found."""
-    problems: tuple[VerificationProblem, ...]
-    """The first of them."""
-    failure: str
-    """Reason why it ended early. Empty: it did not."""
+    problems: tuple[VerificationProblem, ...] = ()
+    """The first of them, at most 100."""
+    failure: str = ""
+    """Why it ended early, in a sentence; empty: it did not."""
