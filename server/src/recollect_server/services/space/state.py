@@ -1,6 +1,7 @@
 """The state of a conversation at its end, which a write of its next line starts from."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
@@ -43,6 +44,17 @@ class RequestKey:
     hash: str
 
 
+_GIVEN = ("sequence", "turn_number", "timestamp", "arrived")
+"""Fields of a message that its place in a conversation gives."""
+_PARTS = ", ".join(
+    f"{it.name}={it.name if it.name in _GIVEN else f'message.{it.name}'}" for it in fields(Message)
+)
+# It runs for every message that is stored, and takes a third of the time of `replace`.
+_with: Callable[..., Message] = eval(  # noqa: S307 - names of the domain
+    f"lambda message, *, {', '.join(_GIVEN)}: Message({_PARTS})", {"Message": Message}
+)
+
+
 def placed(state: ConversationState, messages: list[Message], now: int) -> list[Message]:
     """Return the messages with their sequence, turn number and time.
 
@@ -55,26 +67,14 @@ def placed(state: ConversationState, messages: list[Message], now: int) -> list[
     for sequence, message in enumerate(messages, start=state.lines + 1):
         if message.role is Role.USER or turn == 0:
             turn += 1
-        # A late message names an earlier turn; no other brings a number. Written out, not with
-        # `replace`: this runs for every message that is stored, and takes a third of the time.
+        # a late message names an earlier turn; no other brings a number
         done.append(
-            Message(
-                role=message.role,
-                content=message.content,
-                timestamp=message.timestamp or now,
+            _with(
+                message,
                 sequence=sequence,
                 turn_number=message.turn_number or turn,
-                thinking_text=message.thinking_text,
-                usage=message.usage,
-                cost=message.cost,
-                channel=message.channel,
-                sender=message.sender,
-                tool_calls=message.tool_calls,
-                tool_call_id=message.tool_call_id,
-                attachments=message.attachments,
-                metadata=message.metadata,
+                timestamp=message.timestamp or now,
                 arrived=arrival(message.timestamp, latest, now) if now else message.arrived,
-                sender_name=message.sender_name,
             )
         )
     return done
