@@ -151,7 +151,10 @@ def test_no_docstring_of_the_client_opens_with_a_question_word() -> None:
     openings = re.compile(r"(What|Whether|Where|Who|Whom|Whose|How|When)\b")
     package = Path(recollect.__file__).parent
     for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        if text.startswith("# Generated from proto/"):
+            continue  # the contract's comments
+        for node in ast.walk(ast.parse(text)):
             if (
                 isinstance(node, ast.Expr)
                 and isinstance(node.value, ast.Constant)
