@@ -171,7 +171,7 @@ func (c *Client) Close() error {
 
 var (
 	tokenRule = regexp.MustCompile(`^[!-~]+$`)
-	spaceRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	spaceRule = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9_-]{0,63}|[a-z0-9._+-]{0,63}@[a-z0-9][a-z0-9.-]{0,62})$`)
 )
 
 func (o *options) check(address string) error {
@@ -183,7 +183,7 @@ func (o *options) check(address string) error {
 		return invalid("token", "is printable ASCII without spaces, and not empty")
 	}
 	if o.space != "" && !spaceRule.MatchString(o.space) {
-		return invalid("space", "is 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit")
+		return invalid("space", "is 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit, or an e-mail address in lower case")
 	}
 	if (o.cert == "") != (o.key == "") {
 		return invalid("WithClientCert", "needs a certificate and its key")

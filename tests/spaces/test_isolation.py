@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from recollect import Client
 from recollect.v1 import channel_service_pb2 as channels
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.channel_pb2 import CliOrigin
@@ -26,7 +27,7 @@ from recollect_server import app
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 
-from tests.conftest import LOOPBACK, MovableClock, RunningServer, examples
+from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start, examples
 from tests.server.conftest import Failure, failure_in, failure_of, user
 from tests.spaces.conftest import Enter, InSpace
 
@@ -289,3 +290,35 @@ def test_cursors_and_page_tokens_of_the_default_space_look_as_before_and_are_its
         assert (failure.reason, failure.fields) == ("INVALID_FIELD", ("cursor",))
         failure = failure_of(partial(service.listed, page_size=1, page_token=tokens[of]))
         assert failure.reason == "INVALID_PAGE_TOKEN"
+
+
+def test_a_space_has_the_name_that_an_application_gives_its_user(
+    start_server: Start, enter: Enter
+) -> None:
+    names = ("ann.o-brien+work@mail.example.com", "9f2c5e1a-7d3b-4c58-9e0a-1b2c3d4e5f60", "7@b")
+    server = start_server(embedder="off")
+    for name in names:
+        enter(server.target, name).conversation_of(f"I am {name}.")
+    server.stop()
+    server = start_server(embedder="off")
+    with Client(server.target) as client:
+        assert {it.name for it in client.admin.list_spaces()} - {"default"} == set(names)
+        for name in names:
+            [only] = enter(server.target, name).listed().conversations
+            assert enter(server.target, name).load(only.id).messages[0].content == f"I am {name}."
+        assert client.admin.delete_space(names[0]).name == names[0]
+        assert [it.name for it in client.admin.list_spaces(query="@")] == [names[2]]
+    for wrong in (
+        "Ann@example.com",
+        "ann.example",
+        "../x@b",
+        "a/b@c",
+        "@b",
+        "a@",
+        "a@b/c",
+        "a@b@c",
+    ):
+        refused = failure_of(partial(enter(server.target, wrong).listed))
+        assert "or an e-mail address in lower case" in str(refused)
+    with Client(server.target) as client:
+        assert client.admin.create_token("brain", spaces=names[2:]).token.spaces == names[2:]

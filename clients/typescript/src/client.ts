@@ -157,6 +157,6 @@ function checkedToken(token: string): string {
 }
 
 function checkedSpace(space: string): string {
-  if (/^[a-z0-9][a-z0-9_-]{0,63}$/.test(space)) return space;
-  throw invalid("space", "is 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit");
+  if (/^[a-z0-9](?:[a-z0-9_-]{0,63}|[a-z0-9._+-]{0,63}@[a-z0-9][a-z0-9.-]{0,62})$/.test(space)) return space;
+  throw invalid("space", "is 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit, or an e-mail address in lower case");
 }

@@ -1,6 +1,6 @@
 // The space that this page shows. It is in the address, and the same for as long as the page lives:
 // another space is another page, so that nothing of one can be left in the memory of the other.
-const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+const NAME = /^[a-z0-9](?:[a-z0-9_-]{0,63}|[a-z0-9._+-]{0,63}@[a-z0-9][a-z0-9.-]{0,62})$/;
 /** The shared worker of a space is told by its name which one that is. */
 const WORKER = "recollect";
 

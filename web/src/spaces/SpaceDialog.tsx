@@ -85,7 +85,7 @@ function Other() {
         <span>{t.spaces.other}</span>
         <span class="space-line">
           <input
-            value={name} autocomplete="off" spellcheck={false} maxLength={64} aria-invalid={problem !== ""}
+            value={name} autocomplete="off" spellcheck={false} maxLength={128} aria-invalid={problem !== ""}
             onInput={(event) => setName(event.currentTarget.value)}
           />
           <button class="button" disabled={!name.trim()}>{t.spaces.open}</button>

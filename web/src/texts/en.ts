@@ -45,7 +45,7 @@ export const en = {
     more: "Load more",
     other: "Another space, by its name",
     open: "Open",
-    wrong: "A name has 1 to 64 lower-case letters, digits, _ and -, and begins with a letter or digit.",
+    wrong: "A name has 1 to 64 lower-case letters, digits, _ and -, and begins with a letter or digit; or it is an e-mail address in lower case.",
   },
   session: {
     closedTitle: "This browser has no session",
@@ -57,7 +57,7 @@ export const en = {
     submit: "Sign in",
     unreachableTitle: "No connection",
     spaceTitle: "This space cannot be shown",
-    noSpaceName: "The address names no space: a name has 1 to 64 lower-case letters, digits, _ and -.",
+    noSpaceName: "The address names no space: a name has 1 to 64 lower-case letters, digits, _ and -, or is an e-mail address in lower case.",
     ownSpace: "Open your own space",
   },
   channels: {

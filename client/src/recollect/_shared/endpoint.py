@@ -30,7 +30,7 @@ SYSTEM = "system"
 Pem = str | PathLike[str] | bytes
 """A file in PEM by its path, or its content."""
 
-_SPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_SPACE = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,63}|[a-z0-9._+-]{0,63}@[a-z0-9][a-z0-9.-]{0,62})")
 _WITHOUT_NETWORK = ("unix:", "unix-abstract:", "vsock:")
 _CERTIFICATE, _KEY = b"-----BEGIN CERTIFICATE-----", b"PRIVATE KEY-----"
 
@@ -107,8 +107,8 @@ def checked_space(space: str) -> str:
     if not isinstance(space, str) or not _SPACE.fullmatch(space):
         raise invalid(
             "space",
-            "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit, not"
-            f" {space!a:.100}",
+            "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit,"
+            f" or an e-mail address in lower case, not {space!a:.100}",
         )
     return space
 

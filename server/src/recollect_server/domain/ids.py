@@ -17,9 +17,18 @@ _LATEST = 253_402_300_800_000  # the year 10000, which no time in a transcript r
 _CONVERSATION_ID = re.compile(f"conv-{_ULID}", re.ASCII)
 _COMMUNICATION_ID = re.compile(f"ext-{_ULID}", re.ASCII)
 _THREAD_LOG = re.compile(f"thread-{_ULID}", re.ASCII)
-_SPACE_NAME = re.compile("[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _ESCALATION_ID = re.compile(f"esc-{_ULID}", re.ASCII)
 
+SPACE_NAME = r"^[a-z0-9](?:[a-z0-9_-]{0,63}|[a-z0-9._+-]{0,63}@[a-z0-9][a-z0-9.-]{0,62})$"
+"""A name of a space. It is also that of its folder, so there are no capitals, which not every file
+system tells apart; the server's own files in the data folder have a point and no @.
+"""
+SPACE_RULE = (
+    "1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit, or an e-mail"
+    " address in lower case"
+)
+"""The same in words."""
+_SPACE_NAME = re.compile(SPACE_NAME, re.ASCII)
 SEQUENCE_BITS = 22
 """Leaves room for 2,199,023,255,551 conversations."""
 MAX_LINES = (1 << SEQUENCE_BITS) - 1
@@ -63,10 +72,7 @@ def is_escalation_id(text: str) -> bool:
 
 
 def is_space_name(text: str) -> bool:
-    """Return whether the text is the name of a space, existing or not.
-
-    No such name has a point: those of the server's own files in the data folder all do.
-    """
+    """Return whether the text is the name of a space, existing or not."""
     return _SPACE_NAME.fullmatch(text) is not None
 
 

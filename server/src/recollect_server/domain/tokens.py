@@ -17,7 +17,7 @@ from types import MappingProxyType
 from zlib import crc32
 
 from recollect_server.domain.errors import InvalidField, Violation
-from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.ids import is_conversation_id, is_space_name
 from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, EVERY_SPACE, KINDS, PROJECT, Scope
 from recollect_server.domain.text import breaks_line
 
@@ -26,7 +26,6 @@ PATTERN = r"rcl_[0-9a-z]{12}_[0-9A-Za-z]{49}"
 
 _TOKEN = re.compile(r"(rcl_([0-9a-z]{12})_([0-9A-Za-z]{43}))([0-9A-Za-z]{6})", re.ASCII)
 _ID = re.compile(r"[0-9a-z]{12}", re.ASCII)
-_SPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _CHANNEL = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _LIMIT = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _ID_DIGITS = string.digits + string.ascii_lowercase
@@ -66,7 +65,7 @@ class Grant:
         return space in self.spaces or EVERY_SPACE in self.spaces
 
     def _violations(self) -> tuple[tuple[str, str], ...]:
-        unlike = [it for it in self.spaces if it != EVERY_SPACE and not _SPACE.fullmatch(it)]
+        unlike = [it for it in self.spaces if it != EVERY_SPACE and not is_space_name(it)]
         return (
             ("kind", "" if self.kind in (*KINDS, CUSTOM) else _not_a_kind(self.kind)),
             (

@@ -21,6 +21,7 @@ from pydantic_settings import (
 
 from recollect_server.domain import endpoints
 from recollect_server.domain.backups import KeepRule, parse_keep
+from recollect_server.domain.ids import SPACE_NAME, SPACE_RULE
 from recollect_server.domain.retention import RetentionRule, parse_rules
 from recollect_server.domain.store_url import without_password
 from recollect_server.settings.environment import (
@@ -168,7 +169,7 @@ class Settings(BaseSettings):
     )
     space: str = Field(
         "default",
-        pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
+        pattern=SPACE_NAME,
         description="whose data: a folder in data_dir",
     )
     max_open_spaces: int = Field(
@@ -642,7 +643,7 @@ def _said(error: Any) -> str:
             near = nearest_name(str(error["loc"][-1]), Settings.model_fields)
             return f"there is no such setting: {f'do you mean {near}?' if near else 'recollect-server config names all'}"
         case "string_pattern_mismatch":
-            reason = "must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit"
+            reason = f"must be {SPACE_RULE}"
         case "int_parsing" | "int_type" | "int_from_float":
             reason = "must be a whole number"
         case "float_parsing" | "float_type":

@@ -24,7 +24,7 @@ from recollect_server.domain.errors import (
     PermissionDenied,
     Unauthenticated,
 )
-from recollect_server.domain.ids import is_space_name
+from recollect_server.domain.ids import SPACE_RULE, is_space_name
 from recollect_server.domain.principal import EVERY_SPACE, Principal, Scope
 from recollect_server.domain.tokens import Token
 from recollect_server.services.tokens import Tokens
@@ -278,7 +278,7 @@ class Gate:
         if not isinstance(name, str) or not is_space_name(name):
             raise InvalidField.of(
                 SPACE_KEY,
-                "is not the name of a space: 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit",
+                f"is not the name of a space: {SPACE_RULE}",
             )
         return name
 
