@@ -190,7 +190,8 @@ def test_a_settings_file_that_is_not_there(tmp_path: Path) -> None:
         ),
         (
             "space: ../x",
-            "space: must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or digit, or an e-mail address in lower case (it is '../x')",
+            "space: must be 1 to 64 lower case letters, digits, _ and -, beginning with a letter or"
+            " digit, or an e-mail address in lower case (it is '../x')",
         ),
     ],
 )
