@@ -9,6 +9,7 @@ from recollect.v1.insight_service_pb2_grpc import InsightServiceStub
 from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.storage.index.migrations import MIGRATIONS
 
+from tests.anchors.conftest import values
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.digest import digest, rebuilt_digest
 from tests.naming.conftest import MINUTE, NOTES, TURNS, Answer, Api, events, kinds, refused, wrote
@@ -446,3 +447,29 @@ def test_notes_by_a_model_keep_what_they_cost_and_insight_counts_it(
     notes = row.activity.notes
     assert (notes.calls, notes.usage.input, notes.usage.output) == (1, 100, 20)
     assert round(notes.cost, 9) == 0.0006
+
+
+def test_what_a_model_has_taken_back_is_not_set_again_by_what_was_said_before(
+    start_server: Start, connect: Connect, clock: MovableClock, api: Api
+) -> None:
+    service = connect(start_server(abbreviator="anthropic"))
+    conversation = service.create().id
+
+    def noted(said: str, place: str, **diets: int) -> list[tuple[str, str]]:
+        """Append a message, which the model finds a place in; return the anchors that hold."""
+        line = service.append(conversation, user(said)).messages[0].sequence
+        found = [("diet", value.strip("_"), at or line) for value, at in diets.items()]
+        keys = ("key", "value", "line", "confidence")
+        anchors = [
+            dict(zip(keys, (*it, 0.9), strict=True)) for it in (*found, ("location", place, line))
+        ]
+        api.answers = [wrote(NOTES | {"anchors": anchors})]
+        clock.move(10 * MINUTE)
+        until(lambda: ("location", place) in values(service))
+        return [it for it in values(service) if it[0] == "diet"]
+
+    first = service.load(conversation).conversation.message_count + 2
+    assert noted("I am vegan, and live in Bath.", "Bath", vegan=0) == [("diet", "vegan")]
+    assert noted("Not vegan any more. I live in Ghent.", "Ghent", vegan=first, _=0) == []
+    assert noted("I live in Rome.", "Rome", vegan=first) == []
+    assert noted("Vegan again, in Oslo.", "Oslo", vegan=0) == [("diet", "vegan")]

@@ -18,6 +18,7 @@ from recollect_server.inference.own_words import own_sentences
 from recollect_server.inference.sentences import is_question
 from recollect_server.inference.statement_rules import NAME_PART, SECTIONS
 
+_DIED = r"(?:has |have )?(?:just |recently |sadly )?(?:died|passed away|is dead)\b"
 # Anywhere before a clause these put it in doubt, or in somebody else's mouth.
 _DOUBT_BEFORE = re.compile(
     r"\b(?:if|unless|suppose|supposing|imagin\w*|pretend\w*|wish\w*|used to|say|says|said|saying|told|tells?|telling|asked|wrote|writes?"
@@ -35,6 +36,7 @@ _DOUBT_BESIDE = re.compile(
 _DOUBT_AFTER = re.compile(
     r"^[^.;!?]{0,12}\b(?:no longer|no more|any ?more|lol jk|jk|just kidding|kidding|unless|until|temporarily|for now|for the (?:week|month|summer|winter|season|moment|time being)"
     r"|for (?:a|the next) (?:few|couple|week|month|year)|used to be|i wish|in (?:the|this|my) (?:game|story|dream|movie|novel|play|show)|nicht mehr|più|plus)\b"
+    rf"|^ {_DIED}"
     r"|^ (?:not|never|was)\b|^,? (?:not any ?more|not now|not really)\b"
     r"|^[,.]? ?[\"”’]?\b(?:he|she|they|"
     + NAME_PART
@@ -47,7 +49,7 @@ _LEAD = re.compile(
     r"(?:\b(?:and|but|so|because|since|as|cause|cuz|plus|also|well|hi|hey|hello|there|yes|yeah|yep|no|nope|ok|okay|btw|by the way|fyi|actually|anyway|now"
     r"|oh|sorry|please|pls|plz|just so you know|for the record|for your information|for context|remember|note|keep in mind|bear in mind|mind|know|be aware"
     r"|don['’]t forget|never forget|given|although|though|while|however|today|again|right|look|listen|honestly|unfortunately|luckily|basically|personally|myself"
-    r"|too|mate|thanks|thank you|reminder|about me|background|as you know|you know|you should know|first|then|finally|and then|that"
+    r"|too|mate|(?:it )?turns out|apparently|thanks|thank you|reminder|about me|background|as you know|you know|you should know|first|then|finally|and then|that"
     r"|und|aber|weil|da|also|ja|nein|hallo|übrigens|bitte|et|mais|car|parce que|bonjour|salut|oui|non|y|pero|porque|hola|sí|e|mas|pois|olá|oi|sim"
     r"|ma|perché|ciao|buongiorno|en|maar|want|omdat|hoi|dag|yo|eu|io|ik|moi|ich)\b[\s,.!:]*)+$",
     re.IGNORECASE,
@@ -89,6 +91,10 @@ _NO_DENIAL = re.compile(
     r"\b(?:not|n't) (?:that|because|only|just|merely|saying|sure|even|mean)\b|\b(?:nicht nur|pas (?:seulement|que)|no s[oó]lo|não só|non solo|niet alleen)\b",
     re.IGNORECASE,
 )
+_CEASED = re.compile(
+    r"\bI(?:'ve| have| just| recently)* (?:stopped|quit|gave up|given up) being\b", re.IGNORECASE
+)
+_MOURNED = re.compile(rf"([A-Z]\w+) {_DIED}")
 _PARTED = re.compile(
     r"\b(?:and i|we|i)(?:'m|'re|'ve| am| are| have| just| recently| finally| got)*"
     r" (?:divorced|separated(?! (?:the|an?|my)\b)|brok(?:e|en) up(?! (?:the|an?|with that)\b)|split up)\b"
@@ -140,7 +146,7 @@ def _found(sentence: str) -> Iterator[tuple[str, str, float, str]]:
     A denial takes back what the sentence would state without it: "I'm not vegan any more". What it
     states all the same is no denial: "I live in Ghent, not in Bruges".
     """
-    sentence = sentence.replace("’", "'")
+    sentence = _CEASED.sub("I'm not", sentence.replace("’", "'"))
     plain = _FROM_NOW.sub("", sentence)
     stated = list(_facts(sentence)) or list(_facts(plain))
     if not is_question(sentence) and not _NO_DENIAL.search(sentence):
@@ -152,6 +158,10 @@ def _found(sentence: str) -> Iterator[tuple[str, str, float, str]]:
         for key, value, confidence in _facts(affirmed) if affirmed != plain else ():
             if (key, value) not in statements:
                 yield key, "", confidence, value
+        if mourned := _MOURNED.search(sentence):
+            for key, value, confidence in _facts(sentence[: mourned.end(1)]):
+                if (key, value) not in statements:
+                    yield key, "", confidence, value
         if _PARTED.search(sentence):
             yield "partner", "", DENIAL_CONFIDENCE, ""
         for place in _LEFT.finditer(sentence):

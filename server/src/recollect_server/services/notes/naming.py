@@ -65,8 +65,8 @@ class Material:
     messages: list[Message]
     titled_turn: int
     """Its newest turn when it got its last title; 0 for none."""
-    anchors: dict[str, str]
-    """Those that stand in it: the newest value of each key."""
+    anchors: dict[str, AnchorSet]
+    """Those that stand in it: of each key the one that was said last."""
     split_suggested: bool
     """True if a split was suggested before: that is done once."""
     is_redacted: bool = False
@@ -75,6 +75,13 @@ class Material:
     """Number of its redactions until then."""
     number: int | None = None
     """Its number in the index: one that gets the id of a deleted conversation has another."""
+
+    def is_news(self, found: FoundAnchor, time: int) -> bool:
+        """Return whether what was said at this time is not what the conversation already says of
+        the key, and nothing later either.
+        """
+        last = self.anchors.get(found.key)
+        return last is None or (time >= last.time and found.value != last.value)
 
     def is_of(self, space: Space, state: ConversationState) -> bool:
         """Return whether notes of this material may be recorded: the conversation was not redacted
@@ -287,7 +294,7 @@ class Naming:
                 events += [
                     AnchorSet(it.key, it.value, it.confidence, it.sequence, times[it.sequence])
                     for it in notes.anchors
-                    if material.anchors.get(it.key) != it.value and (it.value or self._holds(it))
+                    if material.is_news(it, times[it.sequence]) and (it.value or self._holds(it))
                 ]
                 if notes.split and not material.split_suggested:
                     events.append(SplitSuggested(notes.split.reason, notes.split.titles, time))
@@ -328,7 +335,7 @@ def read_material(space: Space, conversation_id: str) -> Material:
     except LogUnavailable as error:
         raise CannotWrite(str(error)) from error
     messages: list[Message] = []
-    anchors: dict[str, str] = {}
+    anchors: dict[str, AnchorSet] = {}
     titled_turn = 0
     split_suggested = is_redacted = False
     for line in lines:
@@ -340,7 +347,9 @@ def read_material(space: Space, conversation_id: str) -> Material:
             case TitleAssigned():
                 titled_turn = max((message.turn_number for message in messages), default=0)
             case AnchorSet() as anchor:
-                anchors[anchor.key] = anchor.value
+                last = anchors.get(anchor.key)
+                if last is None or anchor.time >= last.time:
+                    anchors[anchor.key] = anchor
             case SplitSuggested():
                 split_suggested = True
     messages.sort(key=reading_order)
