@@ -473,3 +473,26 @@ def test_what_a_model_has_taken_back_is_not_set_again_by_what_was_said_before(
     assert noted("Not vegan any more. I live in Ghent.", "Ghent", vegan=first, _=0) == []
     assert noted("I live in Rome.", "Rome", vegan=first) == []
     assert noted("Vegan again, in Oslo.", "Oslo", vegan=0) == [("diet", "vegan")]
+
+
+def test_a_word_that_a_fifth_of_twenty_conversations_have_is_no_topic(
+    naming: RunningServer, connect: Connect, clock: MovableClock
+) -> None:
+    service = connect(naming)
+
+    def topics() -> set[str]:
+        """Return the topics of a conversation about a boiler and a pump."""
+        conversation = service.conversation_of(
+            "There is water at the boiler, and at the pump.", "Is it the boiler, or the pump?"
+        )
+        clock.move(10 * MINUTE)
+        until(lambda: service.get(conversation).abbreviation)
+        return set(service.get(conversation).topics)
+
+    assert topics() == {"boiler", "pump"}
+    for number in range(15):
+        service.conversation_of("Hello." if number else "My boiler is warm.")
+    assert topics() == {"boiler", "pump"}  # the seventeenth: nothing is common among so few
+    for _ in range(3):
+        service.conversation_of("Good evening.")
+    assert topics() == {"pump"}  # 4 of 21 have the boiler, 3 the pump
