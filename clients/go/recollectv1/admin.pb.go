@@ -617,7 +617,7 @@ type Space struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// Name: 1 to 64 lower-case letters, digits, `_` and `-`.
+	// Name: 1 to 64 lower-case letters, digits, `_` and `-`, or an e-mail address in lower case.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// State in the server.
 	State SpaceState `protobuf:"varint,2,opt,name=state,proto3,enum=recollect.v1.SpaceState" json:"state,omitempty"`

@@ -735,7 +735,8 @@ type CreateSpaceRequest struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit.
+	// Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit, or
+	// an e-mail address in lower case.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 }
 

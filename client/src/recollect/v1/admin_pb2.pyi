@@ -337,7 +337,7 @@ class Space(_message.Message):
     EXTERNAL_COMMUNICATIONS_FIELD_NUMBER: _builtins.int
     INDEX_PROBLEM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name: 1 to 64 lower-case letters, digits, `_` and `-`."""
+    """Name: 1 to 64 lower-case letters, digits, `_` and `-`, or an e-mail address in lower case."""
     state: Global___SpaceState.ValueType
     """State in the server."""
     is_default: _builtins.bool

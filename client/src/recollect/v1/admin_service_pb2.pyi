@@ -359,7 +359,9 @@ class CreateSpaceRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit."""
+    """Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit, or
+    an e-mail address in lower case.
+    """
     def __init__(
         self,
         *,

@@ -174,7 +174,7 @@ export const SettingSchema: GenMessage<Setting> = /*@__PURE__*/
  */
 export type Space = Message<"recollect.v1.Space"> & {
   /**
-   * Name: 1 to 64 lower-case letters, digits, `_` and `-`.
+   * Name: 1 to 64 lower-case letters, digits, `_` and `-`, or an e-mail address in lower case.
    *
    * @generated from field: string name = 1;
    */

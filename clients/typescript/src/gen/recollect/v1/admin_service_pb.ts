@@ -372,7 +372,8 @@ export const ListSpacesResponseSchema: GenMessage<ListSpacesResponse> = /*@__PUR
  */
 export type CreateSpaceRequest = Message<"recollect.v1.CreateSpaceRequest"> & {
   /**
-   * Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit.
+   * Its name: 1 to 64 lower-case letters, digits, `_` and `-`, beginning with a letter or digit, or
+   * an e-mail address in lower case.
    *
    * @generated from field: string name = 1;
    */
