@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from recollect import Client
+from recollect import Client, ConversationList, Message, Update
 from recollect.v1 import channel_service_pb2 as channels
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.channel_pb2 import CliOrigin
@@ -322,3 +322,23 @@ def test_a_space_has_the_name_that_an_application_gives_its_user(
         assert "or an e-mail address in lower case" in str(refused)
     with Client(server.target) as client:
         assert client.admin.create_token("brain", spaces=names[2:]).token.spaces == names[2:]
+
+
+def test_a_space_that_is_only_watched_leaves_nothing_behind_and_is_followed_once_it_is_made(
+    server: RunningServer,
+) -> None:
+    with Client(server.target, space="misspelt") as client:
+        watches = client.conversations.watch(), client.external.watch()
+        assert not next(watches[0]).reset
+        next(watches[1])
+        assert "misspelt" not in [it.name for it in client.admin.list_spaces()]
+        assert not (server.data_dir / "misspelt").exists()
+        new = client.conversations.create("web", messages=[Message.user("Now it is meant")])
+        client.external.register_contact("email", "ann@example.org")
+
+        def is_told(it: Update) -> bool:  # in a snapshot marked `reset`, or as it happened
+            listed = it.kind.conversations if isinstance(it.kind, ConversationList) else ()
+            return new.id in (it.conversation_id, *(one.id for one in listed))
+
+        assert any(map(is_told, watches[0]))
+        assert "ann@example.org" in str(next(watches[1]))

@@ -379,7 +379,7 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
     match update.kind:
         case CommunicationList(communications=newest):
             if update.reset:
-                warn("Too much was missed: it begins again with what is newest.")
+                warn("The stream began again: this is what is newest.")
             for it in reversed(newest):
                 out.print(_heading(it))
         case CommunicationMessage(communication=it, message=message):

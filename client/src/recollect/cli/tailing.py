@@ -75,7 +75,7 @@ class _Followed:
         match update.kind:
             case ConversationList(conversations=newest):
                 if update.reset:
-                    warn("Too much was missed: it begins again with what is newest.")
+                    warn("The stream began again: this is what is newest.")
                 self._names |= {it.id: called(it) for it in newest}
             case LoadedConversation(conversation=Conversation() as it, messages=messages):
                 self._messages(it, messages)

@@ -247,7 +247,7 @@ def _start(
     _start_jobs(shared, spaces, stops)
     # as soon as no call is under way: before jobs, which may take a moment to end
     stops.append(lambda: _flush(spaces))
-    gate.follow(streams.end, server.end_streams)
+    gate.follow(streams.end, server.end_streams, lambda _: _end_of_made(streams, stores))
     stops.append(gate.stop)
     addresses = tuple(server.start())
     lock.publish(addresses)
@@ -522,6 +522,12 @@ def _partial_space(shared: Shared, name: str) -> ReadingSpace | None:
     """Return what can be read already of a space that is being opened."""
     space = shared.opening.get(name)
     return space.partial() if space is not None else None
+
+
+def _end_of_made(streams: Streams, stores: Stores) -> None:
+    """End the streams that began before their space was made."""
+    with suppress(StorageUnavailable):  # the next look is a quarter of a second later
+        streams.end_of_made(stores.exists)
 
 
 def _flag(settings: Settings) -> str:

@@ -229,7 +229,7 @@ class OpenSpace:
     def _watch(self) -> None:
         self._is_watched = True
         for watched in self._watched:
-            self._shared.streams.watch(watched)
+            self._shared.streams.watch(watched, stands_in=not self.name)
 
     def _unwatch(self) -> None:
         if self._is_watched:

@@ -36,6 +36,7 @@ RecollectError
     ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
     ├── LimitExceeded       a token, or its space, reached a limit
     ├── SpaceBeingDeleted   the space is being deleted
+    ├── SpaceMade           a stream began before its space was made
     ├── TooManySpaces       all spaces that the server keeps open are in use
     └── Stopping            the server stops
 """
@@ -371,6 +372,13 @@ class SpaceBeingDeleted(TryAgain):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
+
+
+class SpaceMade(TryAgain):
+    """A space was made that a stream had begun to watch before: it begins again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the space {name} was made after the stream began: begin again", 1)
 
 
 class TooManySpaces(TryAgain):

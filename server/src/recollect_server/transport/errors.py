@@ -103,6 +103,7 @@ TABLE: dict[type[errors.RecollectError], Row] = {
         StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_NO_BACKUP_FOLDER
     ),
     errors.SpaceBeingDeleted: Row(StatusCode.UNAVAILABLE, None),
+    errors.SpaceMade: Row(StatusCode.UNAVAILABLE, None),
     errors.TooManySpaces: Row(StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_SPACES),
     errors.Stopping: Row(StatusCode.UNAVAILABLE, None),
 }

@@ -79,12 +79,13 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
 
 def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHandler:
     """Return a handler of a streaming method that runs the one of its caller's space, which stays
-    open as long as the stream does.
+    open as long as the stream does. A space that does not exist is not made: the stream is one of
+    an empty space, and ends once there is one (`Streams.end_of_made`).
     """
     service, name = method.containing_service.name, method.name
 
     def run(request: Any, call: Call, send: Send) -> None:
-        lease = spaces.use(call.principal.space, holds=True)
+        lease = spaces.use(call.principal.space, reads=True, holds=True)
         try:
             handler: StreamHandler = handler_of(name, lease.space.handlers[service])
             lease.space.follow()

@@ -6,6 +6,7 @@ A page token is bound to its question too.
 import base64
 import binascii
 import hashlib
+import re
 
 from google.protobuf.message import Message as ProtoMessage
 
@@ -20,20 +21,35 @@ def page_size(size: int) -> int:
     return min(size or _USUAL, _MOST)
 
 
+def _tag_of(space: str) -> str:
+    return f"{hashlib.sha256(space.encode()).hexdigest()[:10]}."
+
+
+_EMPTY = _tag_of("")
+_TAG = re.compile(r"^[0-9a-f]{10}\.")
+
+
 class Seal:
     """Binds the cursors and page tokens of one space to it, so that no other space accepts them."""
 
     def __init__(self, space: str, *, is_default: bool) -> None:
         """Those of the default space look as they did before there were others."""
-        self._own = f"{hashlib.sha256(space.encode()).hexdigest()[:10]}."
+        self._own = _tag_of(space)
         self._tag = "" if is_default else self._own
+        self._is_empty = not space
 
     def cursor(self, position: str) -> str:
         """Return the cursor of a position; empty for none."""
         return f"{self._tag}{position}" if position else ""
 
     def position(self, cursor: str) -> str:
-        """Return the position of a cursor; empty for none. Raises InvalidField."""
+        """Return the position of a cursor; empty for none. Raises InvalidField.
+
+        A cursor of the empty space, which stands in for one that does not exist, leads into every
+        space, and every cursor into the empty one: a stream goes on where a space is made or gone.
+        """
+        if cursor.startswith(_EMPTY) or self._is_empty:
+            return _TAG.sub("", cursor)
         if cursor and not cursor.startswith(self._own) and self._tag:
             raise InvalidField.of("cursor", "is not a cursor that this space gave out")
         return cursor.removeprefix(self._own)

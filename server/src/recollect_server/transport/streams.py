@@ -24,6 +24,7 @@ from grpc_status import rpc_status
 from recollect_server.domain.errors import (
     IndexUnavailable,
     RecollectError,
+    SpaceMade,
     SpaceNotFound,
     Stopping,
     StorageUnavailable,
@@ -140,10 +141,20 @@ class Stream:
 class _Followed:
     """Something that is watched, as the listening thread follows it. `Streams` guards it."""
 
-    __slots__ = ("busy", "is_pending", "pending_since", "rests_until", "streams", "watched")
+    __slots__ = (
+        "busy",
+        "is_pending",
+        "pending_since",
+        "rests_until",
+        "stands_in",
+        "streams",
+        "watched",
+    )
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: Watched, *, stands_in: bool) -> None:
         self.watched = watched
+        self.stands_in = stands_in
+        """It is the empty space, in place of one that does not exist."""
         self.streams: set[Stream] = set()
         self.is_pending = False
         self.pending_since = 0.0
@@ -176,9 +187,9 @@ class Streams:
         self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
         self._listener.start()
 
-    def watch(self, watched: Watched) -> None:
-        """Follow something that streams may be opened of."""
-        followed = _Followed(watched)
+    def watch(self, watched: Watched, *, stands_in: bool = False) -> None:
+        """Follow something that streams may be opened of. `stands_in`: see `end_of_made`."""
+        followed = _Followed(watched, stands_in=stands_in)
         with self._guard:
             self._followed[watched] = followed
         watched.listen(partial(self._signal, followed))
@@ -249,6 +260,18 @@ class Streams:
             if reason and stream.ending is None:
                 stream.ending = status_of(Unauthenticated(reason))
                 concerned.append(stream)
+        self._senders.schedule(concerned)
+
+    def end_of_made(self, exists: Callable[[str], bool]) -> None:
+        """End the streams of what stands in for a space that was made since, here or by another
+        server. Their callers begin again, and have a snapshot of it. Raises StorageUnavailable.
+        """
+        with self._guard:
+            waiting = [it for one in self._followed.values() if one.stands_in for it in one.streams]
+        made = {name for name in {it.principal.space for it in waiting} if exists(name)}
+        concerned = [it for it in waiting if it.principal.space in made and it.ending is None]
+        for stream in concerned:
+            stream.ending = status_of(SpaceMade(stream.principal.space))
         self._senders.schedule(concerned)
 
     @contextmanager
