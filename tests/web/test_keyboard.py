@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from recollect import Message, Trust
 
-from tests.web.conftest import Browsing, Stage, visit, wait
+from tests.web.conftest import ROW, Browsing, Stage, axe, visit, wait
 
 NOW = datetime.now(UTC)
 
@@ -262,4 +262,42 @@ def test_everything_works_by_keyboard(stage: Stage, window: Browsing) -> None:
     page.keyboard.press("Escape")  # leaves the field, so that shortcuts work again
     page.keyboard.press("g")
     assert page.evaluate("document.activeElement.id") == "content"
+    page.close()
+
+
+def test_the_palette_goes_to_names_views_commands_and_what_was_said(
+    window: Browsing, ids: dict[str, str]
+) -> None:
+    page = window.tab()
+    page.wait_for_selector(ROW)
+
+    def ask(words: str, option: str) -> None:
+        page.keyboard.press("Control+k")
+        page.wait_for_selector("dialog.palette input:focus")
+        page.keyboard.type(words)
+        page.wait_for_selector(f"[role=option] >> text={option}")
+
+    page.focus(".filter-bar [type=search]")  # while somebody types too
+    ask("lighthouse", "Search everything for “lighthouse”")
+    page.wait_for_selector("[role=group][aria-label='What was said'] >> text=The lighthouse, day")
+    assert axe(page) == []
+    page.keyboard.press("ArrowUp")  # from the first to the last
+    page.wait_for_selector("#palette-all[aria-selected=true]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".result")
+    assert "/search?q=lighthouse" in page.url
+    for words, option, part, path in (
+        ("short st", "A short story", ".message", f"/c/{ids['short']}"),
+        ("insig", "Insights", ".chart", "/insights"),
+        ("new conv", "New conversation", "#composer, textarea", "/c/new"),
+    ):
+        ask(words, option)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog", state="detached")
+        page.wait_for_selector(part)
+        assert path in page.url
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("dialog.palette input:focus")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
     page.close()

@@ -4,7 +4,7 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { asked } from "./actions/asked";
 import { hasToken, may, onlyConversation, refreshSession, session, signOut } from "./api/session";
-import { helpOpen, onKey, shortcutsOn } from "./keyboard";
+import { helpOpen, onKey, paletteOpen, shortcutsOn } from "./keyboard";
 import { connectAgain, liveStatus } from "./live/connection";
 import { KeysDialog } from "./KeysDialog";
 import { link, navigate, route } from "./router";
@@ -77,6 +77,7 @@ export function App() {
       <Notice />
       <KeysDialog />
       {asked.value && <Later load={loadDialogs} />}
+      {paletteOpen.value && <Later load={loadPalette} />}
     </div>
   );
 }
@@ -95,13 +96,14 @@ function Shown() {
 }
 
 function Hints() {
-  const { create, search, help } = t.app.hints;
-  const hints: [string, string][] = [["?", help]];
+  const { create, search, help, palette } = t.app.hints;
+  const hints: [string, string][] = [["Ctrl K", palette], ["?", help]];
   if (may(Scope.RECALL)) hints.unshift(["/", search]);
   if (may(Scope.CONVERSATIONS_WRITE) && !onlyConversation()) hints.unshift(["n", create]);
   return <p class="hints">{hints.map(([key, text]) => <span key={key}><kbd>{key}</kbd> {text}</span>)}</p>;
 }
 
+const loadPalette = () => import("./palette/Palette");
 const loadDialogs = () => import("./actions/Dialogs");
 
 /** Loads the code of a part, and shows it. */

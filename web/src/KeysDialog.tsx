@@ -4,6 +4,7 @@ import { t } from "./texts";
 import { Dialog } from "./ui/Dialog";
 
 const KEYS: [string[], string][] = [
+  [["Ctrl", "K"], t.palette.title],
   [["?"], t.keys.help],
   [["/"], t.keys.search],
   [["n"], t.keys.create],

@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 const KEY = "recollect-shortcuts";
 export const shortcutsOn = signal(localStorage.getItem(KEY) !== "off");
 export const helpOpen = signal(false);
+export const paletteOpen = signal(false);
 
 const actions = new Map<string, () => void>();
 
@@ -13,6 +14,16 @@ export function onKey(key: string, action: () => void): () => void {
   return () => {
     if (actions.get(key) === action) actions.delete(key);
   };
+}
+
+/** Return whether a key does something now. */
+export function can(key: string): boolean {
+  return actions.has(key);
+}
+
+/** Do what a key does, whether or not shortcuts are on. */
+export function perform(key: string): void {
+  actions.get(key)?.();
 }
 
 /** Turn shortcuts on or off, for this browser. */
@@ -26,6 +37,13 @@ function isTyping(target: EventTarget | null): boolean {
 }
 
 addEventListener("keydown", (event) => {
+  // Also while somebody types: no letter is written with it.
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+    if (!document.querySelector(".shell") || document.querySelector("dialog[open]")) return;
+    event.preventDefault();
+    paletteOpen.value = true;
+    return;
+  }
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && isTyping(event.target)) {
     (event.target as HTMLElement).blur();

@@ -20,7 +20,17 @@ export const en = {
     notAllowed: "Your token does not allow this view.",
     noView: "There is no such page.",
     empty: "Choose a conversation, or search all of them.",
-    hints: { create: "begins a conversation", search: "searches", help: "lists all shortcuts" },
+    hints: { create: "begins a conversation", search: "searches", help: "lists all shortcuts", palette: "goes anywhere" },
+  },
+  palette: {
+    title: "Go anywhere",
+    label: "A conversation, a view, a command, or words to search for",
+    conversations: "Conversations",
+    places: "Views",
+    commands: "Commands",
+    said: "What was said",
+    all: (words: string) => `Search everything for “${words}”`,
+    theme: (current: string) => `Another theme (${current})`,
   },
   live: {
     connecting: "Connecting…",
