@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from recollect import Client, Message, Party
+from recollect import Client, Message, Party, ToolCall, Usage
 from recollect_server import app
 from recollect_server.inference.weights import TOKENIZER, shipped
 from recollect_server.settings import Settings
 
 from tests.waiting import until
-from tests.web.conftest import ROW, Bridge, Browsing, Stage, visit, wait
+from tests.web.conftest import ROW, Bridge, Browsing, Stage, axe, visit, wait
 
 NOW = datetime.now(UTC)
 
@@ -249,6 +249,29 @@ def test_beside_a_transcript_stand_notes_anchors_and_contexts(
     assert "My cat is called Ada" in rendered
     page.click(".details-close")
     page.wait_for_selector(".details", state="detached")
+    page.close()
+
+
+def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
+    stage: Stage, window: Browsing
+) -> None:
+    at = datetime(2026, 1, 5, 12, tzinfo=UTC)
+    times = [at + timedelta(seconds=it) for it in (0, 2.1, 5, 70)]
+    call = ToolCall("c1", "look", '{"at": "sea"}')
+    spent: dict[str, Any] = {"usage": Usage(1204, 88), "cost": 0.0031, "tool_calls": (call,)}
+    messages = [
+        Message.user("Look", timestamp=times[0]),
+        Message.assistant("Looking", timestamp=times[1], **spent),
+        Message.tool("waves", tool_call_id="c1", timestamp=times[2]),
+        Message.assistant("Waves", timestamp=times[3]),
+        Message.assistant("At once", timestamp=times[3]),
+    ]
+    it = stage.client.conversations.create("web", messages=messages).id
+    page = window.tab(f"/c/{it}", wait=".message >> text=At once")
+    told = [one.inner_text() for one in page.locator(".spent").all()]
+    assert told == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min"]
+    assert page.locator(".fold em").inner_text() == "2.9 s"
+    assert axe(page) == []
     page.close()
 
 

@@ -21,6 +21,11 @@ export function sizeOf(bytes: number): string {
   return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(0)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
+/** Return a sum of dollars, small ones with the figures that tell them apart. */
+export function dollars(sum: number): string {
+  return `$${sum.toFixed(sum < 1 ? 4 : 2)}`;
+}
+
 /** Return the `maxLength` of a field for so many characters. A browser counts units of UTF-16, of
  * which a character has one or two; the server counts characters, and refuses those beyond. */
 export function unitsOf(characters: number): number {

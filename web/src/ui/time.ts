@@ -40,6 +40,12 @@ export function fullTime(time: Timestamp | undefined): string {
   return time ? full.format(millis(time)) : t.time.unknown;
 }
 
+/** Return how long something took. */
+export function duration(ms: number): string {
+  if (ms < 60_000) return t.time.seconds((ms / 1000).toFixed(ms < 10_000 ? 1 : 0));
+  return ms < 3_600_000 ? t.time.minutes(Math.round(ms / 60_000)) : t.time.hours(Math.round(ms / 3_600_000));
+}
+
 /** Return the number of midnights between a time and now. */
 export function daysAgo(time: Timestamp | undefined, now = Date.now()): number {
   const midnight = (at: number) => new Date(at).setHours(0, 0, 0, 0);

@@ -13,7 +13,7 @@ import { t } from "../../texts";
 import { Copy } from "../../ui/Copy";
 import { Degraded } from "../../ui/Degraded";
 import { Icon } from "../../ui/Icon";
-import { oneLine, unitsOf } from "../../ui/text";
+import { dollars, oneLine, unitsOf } from "../../ui/text";
 import { fullTime, dayOf } from "../../ui/time";
 import { Text } from "./MessageLine";
 
@@ -51,7 +51,7 @@ function Notes({ conversation }: { conversation: Conversation }) {
     [d.participants, participants.map(oneLine).join(", ")],
     [d.model, oneLine(model)],
     [d.usage, usageTotal?.input || usageTotal?.output ? d.tokens(Number(usageTotal.input), Number(usageTotal.output)) : ""],
-    [d.cost, costTotal ? `$${costTotal.toFixed(costTotal < 1 ? 4 : 2)}` : ""],
+    [d.cost, costTotal ? dollars(costTotal) : ""],
   ];
   return (
     <section>

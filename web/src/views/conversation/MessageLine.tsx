@@ -13,8 +13,8 @@ import { t } from "../../texts";
 import { Copy } from "../../ui/Copy";
 import { Icon, type IconName } from "../../ui/Icon";
 import { tell } from "../../ui/Notice";
-import { oneLine, sizeOf } from "../../ui/text";
-import { clockTime, dayOf, fullTime } from "../../ui/time";
+import { dollars, oneLine, sizeOf } from "../../ui/text";
+import { clockTime, dayOf, duration, fullTime, millis } from "../../ui/time";
 import type { Line } from "./transcript";
 import type { Draft } from "../../state/drafts";
 
@@ -36,6 +36,7 @@ interface LineProps {
 export function MessageLine({ conversationId, line, isTarget }: LineProps) {
   const [isRaw, setRaw] = useState(false);
   const { message, results, opensTurn, opensDay } = line;
+  const spent = message.role === Role.ASSISTANT ? spentOn(message, line.waited) : "";
   return (
     <>
       {opensDay && <p class="day"><span>{dayOf(message.timestamp)}</span></p>}
@@ -43,6 +44,7 @@ export function MessageLine({ conversationId, line, isTarget }: LineProps) {
         <header>
           <span class="who"><bdi>{speaker(message)}</bdi></span>
           {opensTurn && <span class="turn">{t.conversation.turn(message.turnNumber)}</span>}
+          {spent && <span class="spent" title={t.conversation.spentHint}>{spent}</span>}
           <time title={fullTime(message.timestamp)}>{clockTime(message.timestamp)}</time>
           <span class="message-actions">
             {message.content && message.role !== Role.TOOL && (
@@ -78,7 +80,7 @@ export function MessageLine({ conversationId, line, isTarget }: LineProps) {
         ) : (
           message.content && <Text text={message.content} isRaw={isRaw} />
         )}
-        {message.toolCalls.map((call) => <Call key={call.id} call={call} result={results.get(call.id)} />)}
+        {message.toolCalls.map((call) => <Call key={call.id} call={call} asked={message} result={results.get(call.id)} />)}
         {message.attachments.map((it) => (
           <p class="attachment">
             <Icon name="clip" />
@@ -132,9 +134,21 @@ function speaker(message: Message): string {
   return message.role === Role.TOOL ? t.conversation.tool : t.conversation.assistant;
 }
 
-function Call({ call, result }: { call: ToolCall; result: Message | undefined }) {
+/** Return what is known of the tokens, the cost and the time of an answer. */
+function spentOn({ usage, cost }: Message, waited: number): string {
+  const parts = [
+    usage ? t.conversation.tokens(Number(usage.input), Number(usage.output)) : "",
+    cost === undefined ? "" : dollars(cost),
+    waited > 0 ? duration(waited) : "",
+  ];
+  return parts.filter(Boolean).join(" · ");
+}
+
+function Call({ call, asked, result }: { call: ToolCall; asked: Message; result: Message | undefined }) {
+  const waited = result ? millis(result.timestamp) - millis(asked.timestamp) : 0;
+  const note = !result ? t.conversation.noResult : waited > 0 ? duration(waited) : "";
   return (
-    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? "" : t.conversation.noResult}>
+    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={note}>
       <Text text={pretty(call.arguments)} isCode />
       {result && (
         <>

@@ -275,6 +275,8 @@ export interface Line {
   results: Map<string, Message>;
   opensTurn: boolean;
   opensDay: boolean;
+  /** Milliseconds since the message before it in its turn; 0: there is none, or both came at once. */
+  waited: number;
 }
 
 /** Return the lines of messages: results of tools stand with their calls. */
@@ -283,7 +285,10 @@ export function linesOf(messages: Message[]): Line[] {
   const callers = new Map<string, Line>();
   let turn = -1;
   let day = "";
+  let before: Message | undefined;
   for (const message of messages) {
+    const waited = before?.turnNumber === message.turnNumber ? millis(message.timestamp) - millis(before.timestamp) : 0;
+    before = message;
     if (message.role === Role.TOOL) {
       const caller = callers.get(`${message.turnNumber} ${message.toolCallId}`);
       if (caller) {
@@ -298,6 +303,7 @@ export function linesOf(messages: Message[]): Line[] {
       results: new Map(),
       opensTurn: message.turnNumber !== turn,
       opensDay: date !== day,
+      waited,
     };
     turn = message.turnNumber;
     day = date;
