@@ -86,7 +86,7 @@ def requests(
 
 
 @dataclass
-class Side:
+class ServerRuns:
     """A server that is called in rounds: what was measured of it, and what it used."""
 
     target: str
@@ -111,13 +111,15 @@ class Side:
         """Return the median of a quantile of how long calls took."""
         return statistics.median(it.milliseconds(share) for it in self.runs)
 
-    def over(self, base: "Side", value: Callable[[Measured], float]) -> float:
+    def over(self, base: "ServerRuns", value: Callable[[Measured], float]) -> float:
         """Return the median ratio of a value to that of the base in the same round."""
         pairs = zip(self.runs, base.runs, strict=True)
         return statistics.median(value(it) / value(other) for it, other in pairs)
 
 
-def figures(callers: int, batch: int, append: Side, bare: Side, echo: Side) -> list[Figure]:
+def figures(
+    callers: int, batch: int, append: ServerRuns, bare: ServerRuns, echo: ServerRuns
+) -> list[Figure]:
     """Return the figures of the rounds of a measurement."""
     size, of = callers, "callers"
     many = batch > 1
@@ -164,8 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         recollect(Path(folder) / "data", "--embedder", "off") as (target, process),
     ):
         for callers, batch in [(n, 1) for n in chosen.callers] + [(8, 10)]:
-            append = Side(target, process)
-            bare, echoes = Side(*of_bare, BARE_APPEND), Side(*of_echo, ECHO)
+            append = ServerRuns(target, process)
+            bare, echoes = ServerRuns(*of_bare, BARE_APPEND), ServerRuns(*of_echo, ECHO)
             for number in range(chosen.rounds):
                 calls = chosen.calls if batch == 1 else chosen.calls // 4
                 made = requests(target, callers, calls, batch)
@@ -190,10 +192,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
             data, beside = Path(folder) / "observed", Path(folder) / "beside"
             with (
                 recollect(data, "--embedder", "off", *metrics) as watched,
-                recollect(beside, "--embedder", "off") as bare,
+                recollect(beside, "--embedder", "off") as alone,
             ):
                 for callers in chosen.callers:
-                    results += observed(watched, bare, callers, chosen.rounds, chosen.calls)
+                    results += observed(watched, alone, callers, chosen.rounds, chosen.calls)
     return results
 
 
@@ -205,7 +207,7 @@ def observed(
     calls: int,
 ) -> list[Figure]:
     """Return the rate of appends, and the processor's time of each, with metrics against none."""
-    both = Side(*watched), Side(*alone)
+    both = ServerRuns(*watched), ServerRuns(*alone)
     for number in range(rounds):
         for side in both if number % 2 else reversed(both):
             side.measure(requests(side.target, callers, calls, 1))

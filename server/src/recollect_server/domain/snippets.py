@@ -163,8 +163,8 @@ class Passages:
         return _apart(matches)
 
     def _likely(self, text: str) -> list[Match]:
-        """Return the words of an ASCII text that begin as one that is searched for. Of the others no
-        stem is worked out.
+        """Return the words of an ASCII text that begin as one that is searched for. Of the others
+        no stem is worked out.
         """
         lower = text.lower()
         words = (self._all_words if self._reads_all else self._found_words)(lower)
