@@ -436,13 +436,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _learn_few(chosen, sets, learned)
         if chosen.set:
             named = [it for it in chosen.set if it.name not in WORDS_ONLY]
-            asked = [
+            cases = [
                 it for folder in named
                 for it in cached_cases(chosen.keep, folder, sets, chosen.groups, chosen.questions, meaning=True)
             ]  # fmt: skip
             half = newcomers.FOLDER / newcomers.LEARN
-            asked += cached_cases(chosen.keep, half, [], _EVERY, _EVERY, meaning=True)
-            compared = learn_compared(asked)
+            cases += cached_cases(chosen.keep, half, [], _EVERY, _EVERY, meaning=True)
+            compared = learn_compared(cases)
     text = "\n\n".join(
         [
             HEADER,

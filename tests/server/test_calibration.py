@@ -159,8 +159,8 @@ def test_a_score_tells_a_paraphrase_from_what_nothing_answers(
     server = start_server(embedder="onnx")
     service = connect(server)
     ids = {service.conversation_of(*texts): name for name, texts in HOME.items()}
-    for said in HISTORY.values():
-        service.conversation_of(*(f"{sender}: {text}" for sender, text in said))
+    for messages in HISTORY.values():
+        service.conversation_of(*(f"{sender}: {text}" for sender, text in messages))
     until_embedded(service, server)
     scores = {}
     for query, name in OTHERWISE.items():

@@ -1,11 +1,11 @@
 """Calibrate the scores of a ranking: make each a probability, which means the same in every answer.
 
 `calibrated` is pure. The score of a candidate becomes the probability that it answers the question,
-as far as own questions are told from those of strangers. Where the words of the best candidate were
-compared with the question's (`word_matches`), it is a logistic regression over the
-candidate's own values (how near all words of the question come, how near the whole is, how far it
-is behind the best) and which share of the question nobody said, or everybody says. The order stays:
-a candidate has at least the score of those behind it.
+as far as own questions differ from those of strangers. Where the words of the best candidate were
+compared with the question's (`word_matches`), it is a logistic regression over the candidate's own
+values (how near all words of the question come, how near the whole is, how far it is behind the
+best) and which share of the question nobody said, or everybody says. The order stays: a candidate
+has at least the score of those behind it.
 
 By words alone, in other languages than English, and where the best candidate is not embedded yet, a
 score is the probability that the question is answered there or further down, of a logistic

@@ -107,8 +107,8 @@ class Matches:
     by another model.
     """
     even: Array
-    """How near all words of the question come, the least near ones counting most: one shared
-    word or name alone is little. nan as in `near`.
+    """Nearness of all words of the question, of which the least near count most: one shared word or
+    name alone is little. nan as in `near`.
     """
 
 
