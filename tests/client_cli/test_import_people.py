@@ -229,6 +229,7 @@ def test_chats_of_signal_come_with_their_people(run: Run, client: Client, tmp_pa
     assert (other.sender, other.content) == ("Alex", "When?\n- 8")
     # The ids of recipients and chats are those of one export: a newer one adds what is new.
     again = json.dumps(frames).replace('Id": "2"', 'Id": "7"').replace('"id": "2"', '"id": "7"')
+    again = again.replace('"3"', '"8"')
     newer = [*json.loads(again), said("1", "7", 9, **text("See you"))]
     written(path, "".join(f"{json.dumps(it)}\n" for it in newer))
     ran = run("import", path, "--owner", "Alex")
