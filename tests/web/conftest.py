@@ -192,8 +192,8 @@ class Browsing:
         # half a second of processor time.
         first.goto(f"{bridge.origin}/assets/page.css")
 
-    def tab(self, path: str = "/", wait: str = ".shell") -> Any:
-        """Open a tab at a path."""
+    def tab(self, path: str = "/?on=", wait: str = ".shell") -> Any:
+        """Open a tab at a path. Without one no conversation is shown; "/" begins at the newest."""
         page = self.context.new_page()
         page.on("console", lambda it: self._note(it.type, it.text))
         page.on("pageerror", lambda it: self.problems.append(str(it)))

@@ -16,6 +16,18 @@ from tests.web.conftest import ROW, Bridge, Browsing, Stage, axe, visit, wait
 NOW = datetime.now(UTC)
 
 
+def test_the_page_begins_at_the_newest_conversation_of_its_own_channel(
+    stage: Stage, window: Browsing
+) -> None:
+    newest = stage.conversation("Begun here", "The newest of the web")
+    stage.conversation("Begun elsewhere", "Newer", channel="cli")
+    page = window.tab("/", wait=".message >> text=The newest of the web")
+    assert page.url.endswith(f"/c/{newest}")
+    page.click(".brand-name a")  # and leads home from there
+    page.wait_for_selector("main .hints")
+    page.close()
+
+
 def test_a_list_says_where_a_conversation_is_and_whether_it_was_read(
     stage: Stage, window: Browsing
 ) -> None:
@@ -268,9 +280,9 @@ def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
     ]
     it = stage.client.conversations.create("web", messages=messages).id
     page = window.tab(f"/c/{it}", wait=".message >> text=At once")
-    told = [one.inner_text() for one in page.locator(".spent").all()]
-    assert told == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min"]
-    assert page.locator(".fold em").inner_text() == "2.9 s"
+    spent_shown = [one.inner_text() for one in page.locator(".spent").all()]
+    assert spent_shown == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min"]
+    assert page.locator(".fold-time").inner_text() == "2.9 s"
     assert axe(page) == []
     page.close()
 

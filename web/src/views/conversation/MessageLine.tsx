@@ -146,9 +146,8 @@ function spentOn({ usage, cost }: Message, waited: number): string {
 
 function Call({ call, asked, result }: { call: ToolCall; asked: Message; result: Message | undefined }) {
   const waited = result ? millis(result.timestamp) - millis(asked.timestamp) : 0;
-  const note = !result ? t.conversation.noResult : waited > 0 ? duration(waited) : "";
   return (
-    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={note}>
+    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? "" : t.conversation.noResult} time={waited > 0 ? duration(waited) : ""}>
       <Text text={pretty(call.arguments)} isCode />
       {result && (
         <>
@@ -175,10 +174,11 @@ interface FoldProps {
   title: string;
   hint: string;
   note?: string;
+  time?: string;
   children: preact.ComponentChildren;
 }
 
-function Fold({ icon, title, hint, note, children }: FoldProps) {
+function Fold({ icon, title, hint, note, time, children }: FoldProps) {
   const [isOpen, setOpen] = useState(false);
   return (
     <details class="fold" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -188,6 +188,7 @@ function Fold({ icon, title, hint, note, children }: FoldProps) {
         <bdi class="fold-title">{title}</bdi>
         {!isOpen && <bdi class="fold-hint">{hint}</bdi>}
         {note && <em>{note}</em>}
+        {time && <span class="fold-time muted">{time}</span>}
       </summary>
       {isOpen && <div class="fold-body">{children}</div>}
     </details>
