@@ -201,6 +201,31 @@ def test_search_prints_what_it_found_best_first(
     assert not {"\ue000", "\ue001"} & set(shown)
 
 
+def test_the_dates_of_a_question_are_those_of_the_machine_as_of_options(
+    recollect: Any, client: Client
+) -> None:
+    here = client.conversations.create("web", create_time=datetime(2026, 2, 13, tzinfo=UTC)).id
+    for hour in (14, 16):  # 23:00 on the 14th in Tokyo, and 01:00 on the 15th
+        time = datetime(2026, 2, 14, hour, tzinfo=UTC)
+        client.conversations.append_turn(here, [Message.user(f"Alpha at {hour}", timestamp=time)])
+    question = ("search", "--messages", "Alpha", "on", "15", "February", "2026")
+
+    def first(*arguments: str, zone: str) -> str:
+        return str(recollect(*arguments, TZ=zone).lines[0]["snippet"][-2:])
+
+    assert first(*question, zone="Asia/Tokyo") == first(*question, zone=":Asia/Tokyo") == "16"
+    assert first(*question, zone="UTC") == first(*question, zone="JST-9") == "14"  # no name
+    assert (
+        first("search", "--messages", "--since", "2026-02-15", "Alpha", zone="Asia/Tokyo") == "16"
+    )
+    assert (
+        first("search", "--messages", "--until", "2026-02-14", "Alpha", zone="Asia/Tokyo") == "14"
+    )
+    refused = recollect(*question, "--time-zone", "Mars/Olympus")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--time-zone is not the name of a time zone" in refused.err
+
+
 def test_search_leaves_out_what_scores_below_a_least_score(
     recollect: Any, client: Client, talked: Talked
 ) -> None:

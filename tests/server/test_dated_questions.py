@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from recollect import Client, Message
+from recollect import Client, ContextFormat, InvalidArgument, Message
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect
@@ -85,6 +85,51 @@ def test_the_right_time_comes_first_in_search_and_in_a_context_and_no_other_is_c
                 wrong.append(f"{question} {where}: {inside} of {len(times)}")
         assert len(answer.results) > days, question
     assert wrong == []
+
+
+def test_a_day_of_a_question_begins_and_ends_as_in_its_time_zone(
+    client: Client, server: RunningServer
+) -> None:
+    times = {
+        "today in Tokyo": datetime(2026, 11, 20, 16, tzinfo=UTC),  # 01:00 on the 21st there
+        "yesterday in Tokyo": datetime(2026, 11, 20, 14, tzinfo=UTC),
+        "two days ago in Tokyo": datetime(2026, 11, 19, 14, tzinfo=UTC),
+        "winter in Berlin": datetime(2026, 10, 25, 22, 30, tzinfo=UTC),  # on the 25th, of 25 hours
+    }
+    here = client.conversations.create("web").id
+    for text, time in times.items():
+        server.clock.now = int(time.timestamp() * 1000)
+        client.conversations.append_turn(here, [Message.user(f"I booked the dentist, {text}.")])
+    server.clock.now = int(datetime(2026, 11, 20, 23, tzinfo=UTC).timestamp() * 1000)
+    new = client.conversations.create("web").id
+
+    def first(question: str, zone: str | None = None) -> str:
+        hit = client.recall.search(question, time_zone=zone).hits[0]
+        context = client.recall.build_context(
+            new, question, time_zone=zone, format=ContextFormat.XML, budget=400
+        )
+        assert hit.snippet.split(", ")[1] in context.rendered
+        return hit.snippet.split(", ")[1].rstrip(".")
+
+    assert first("What did I book today?", "Asia/Tokyo") == "today in Tokyo"
+    assert first("What did I book yesterday?", "Asia/Tokyo") == "yesterday in Tokyo"
+    assert first("What did I book yesterday?") == "two days ago in Tokyo"
+    assert first("What did I book on 25 October?", "Europe/Berlin") == "winter in Berlin"
+    client.admin.set_setting("time_zone", "Asia/Tokyo")
+    assert first("What did I book yesterday?") == "yesterday in Tokyo"
+    assert first("What did I book yesterday?", "UTC") == "two days ago in Tokyo"
+    for form in (ContextFormat.XML, ContextFormat.RECALL_BLOCK, ContextFormat.OPENAI_MESSAGES):
+        text = client.recall.build_context(new, "What did I book today?", format=form).rendered
+        assert "2026-11-21T08:00, Saturday, Asia/Tokyo" in text
+        assert "2026-11-21" in text.partition("today in Tokyo")[0].rpartition("booked")[0][40:]
+    own = client.recall.build_context(here, "Thanks", format=ContextFormat.XML).rendered
+    assert 'time="2026-11-21T01:00"' in own  # the clock's time there, without a Z
+    with pytest.raises(InvalidArgument, match="time_zone: is not the name of a time zone"):
+        client.recall.search("today", time_zone="Mars/Olympus")
+    with pytest.raises(InvalidArgument, match="time_zone: is not the name of a time zone"):
+        client.recall.build_context(here, "today", time_zone="../Tokyo")
+    with pytest.raises(InvalidArgument, match="is not the name of a time zone"):
+        client.admin.set_setting("time_zone", "Mars/Olympus")
 
 
 def test_a_question_of_nothing_but_a_date_finds_what_was_said_then(client: Client) -> None:

@@ -41,6 +41,7 @@ class Recall:
         topics: Iterable[str] | None = None,
         participants: Iterable[str] | None = None,
         min_score: float | None = None,
+        time_zone: str | None = None,
         explain: bool = False,
         timeout: float | None = None,
     ) -> SearchAnswer:
@@ -53,7 +54,8 @@ class Recall:
         0.3, leaves out the rest. `degraded` names retrievers that could not answer.
 
         The query is data: no character in it is an operator. A date in it ("last week") makes what
-        was said then count more. `topics` and `participants` match any of those given.
+        was said then count more; it is one of `time_zone`, such as "Asia/Tokyo" (the server's).
+        `topics` and `participants` match any of those given.
 
         >>> answer = client.recall.search("when did the disk fill up?", limit=5)
         >>> for hit in answer.hits:
@@ -68,6 +70,7 @@ class Recall:
             topics=topics,
             participants=participants,
             min_score=min_score,
+            time_zone=time_zone,
             explain=explain,
         )
         return self._invoker.run(call, timeout)
@@ -130,6 +133,7 @@ class Recall:
         budget: ContextBudget | int | None = None,
         format: ContextFormat | None = None,  # noqa: A002 - the contract's word
         query: str | None = None,
+        time_zone: str | None = None,
         include_group: bool = False,
         explain: bool = False,
         timeout: float | None = None,
@@ -139,7 +143,8 @@ class Recall:
 
         A number as `budget` is the total in tokens (4400), estimated at four bytes each; it bounds
         `rendered`. `format` says what `rendered` is; without one the answer has the parts alone.
-        `query` is looked for instead of the message.
+        `query` is looked for instead of the message. `time_zone` is that of the dates in it and in
+        `rendered`, as for `search`.
         `include_group` adds what other members wrote in the conversation's group, marked untrusted.
         `explain` names in `dropped` what else was near to the message and scored too low to be
         recalled.
@@ -153,6 +158,7 @@ class Recall:
                 conversation_id=conversation_id,
                 message=message,
                 query=query,
+                time_zone=time_zone,
                 budget=budget,
                 format=format,
                 include_group=include_group,

@@ -10,6 +10,7 @@ from recollect.cli.options import (
     Number,
     Shell,
     WholeNumber,
+    local_zone,
     with_participants,
     with_shell,
     with_span,
@@ -48,6 +49,11 @@ from recollect.cli.printing import (
     help="Only what scores at least this. A score is the probability that the answer stands"
     " there or further down.",
 )
+@click.option(
+    "--time-zone",
+    metavar="NAME",
+    help="The zone of dates in WORDS, such as Asia/Tokyo. Default: this machine's, as for --since.",
+)
 @click.option("--explain", is_flag=True, help="Show the part of each retriever in a score.")
 @with_shell
 def search(
@@ -62,6 +68,7 @@ def search(
     until: datetime | None,
     limit: int,
     min_score: float | None,
+    time_zone: str | None,
     explain: bool,
 ) -> None:
     """Find the conversations that answer a question best.
@@ -79,6 +86,7 @@ def search(
         topics=topics,
         participants=participants,
         min_score=min_score,
+        time_zone=time_zone or local_zone(),
         explain=explain,
     )
     for leg in answer.degraded:

@@ -64,6 +64,7 @@ class SearchRequest(_message.Message):
     PARTICIPANTS_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
     MIN_SCORE_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The question or the words, in any language. 1 to 65536 bytes, not only spaces. Only the 128
     rarest of its first 512 different words are searched for; a query of nothing but stop words
@@ -71,9 +72,9 @@ class SearchRequest(_message.Message):
 
     A date in the query becomes a range of time, and messages from that range rank higher; nothing
     is left out for it (for that, see `date_range`). It is relative to the time of asking, or to
-    the end of `date_range` if that is earlier, in UTC: "last week" is Monday to Sunday, "in March"
-    the last March that began. Days, weeks, weekends, months, years and ranges of them are read in
-    English, German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Russian,
+    the end of `date_range` if that is earlier, in `time_zone`: "last week" is Monday to Sunday, and
+    "in March" the last March that began. Days, weeks, weekends, months, years and ranges of them are
+    read in English, German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Russian,
     Turkish, Chinese, Japanese and Korean. Future dates ("next week") are ignored, and so are all
     dates of a text with more than 4 of them. In a query of at most 150 characters the words of a
     relative date are not searched for.
@@ -89,6 +90,10 @@ class SearchRequest(_message.Message):
     min_score: _builtins.float
     """Only results and hits whose `score` is at least this. From 0 to 1; unset means all.
     `total_matches` counts the others too.
+    """
+    time_zone: _builtins.str
+    """The IANA time zone of the dates in the query, such as "Asia/Tokyo". Unset: the setting
+    `time_zone`, which is UTC unless somebody changed it.
     """
     @_builtins.property
     def date_range(self) -> _recall_pb2.DateRange:
@@ -117,10 +122,11 @@ class SearchRequest(_message.Message):
         participants: _abc.Iterable[_builtins.str] | None = ...,
         explain: _builtins.bool = ...,
         min_score: _builtins.float | None = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "date_range", b"date_range", "min_score", b"min_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "channel", b"channel", "conversation_id", b"conversation_id", "date_range", b"date_range", "explain", b"explain", "limit", b"limit", "min_score", b"min_score", "participants", b"participants", "query", b"query", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "channel", b"channel", "conversation_id", b"conversation_id", "date_range", b"date_range", "explain", b"explain", "limit", b"limit", "min_score", b"min_score", "participants", b"participants", "query", b"query", "time_zone", b"time_zone", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_score: _TypeAlias = _typing.Literal["min_score"]  # noqa: Y015
     _WhichOneofArgType__min_score: _TypeAlias = _typing.Literal["_min_score", b"_min_score"]  # noqa: Y015
@@ -357,6 +363,7 @@ class BuildContextRequest(_message.Message):
     INCLUDE_GROUP_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation that continues. `conv-` and a ULID. Required."""
     message: _builtins.str
@@ -377,6 +384,10 @@ class BuildContextRequest(_message.Message):
     """What is looked for instead of `message`: an agent that rewrites questions gives its own. At most
     64 KiB.
     """
+    time_zone: _builtins.str
+    """The IANA time zone of the dates in the message and of those in `rendered`. Unset: as in
+    SearchRequest.
+    """
     @_builtins.property
     def budget(self) -> _context_pb2.ContextBudget:
         """Token budgets of the tiers."""
@@ -391,10 +402,11 @@ class BuildContextRequest(_message.Message):
         include_group: _builtins.bool = ...,
         explain: _builtins.bool = ...,
         query: _builtins.str = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "explain", b"explain", "format", b"format", "include_group", b"include_group", "message", b"message", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "explain", b"explain", "format", b"format", "include_group", b"include_group", "message", b"message", "query", b"query", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

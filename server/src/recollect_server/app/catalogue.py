@@ -56,7 +56,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("context_warm_turns", "context_conversation_share", "relevance_threshold"),
             *("recall_limit", "excerpt_tokens", "recency_weight", "similarity_weight"),
             *("anchor_weight", "recency_decay", "warm_for", "context_hot_tokens"),
-            *("context_warm_tokens", "context_cold_tokens", "context_tokens"),
+            *("context_warm_tokens", "context_cold_tokens", "context_tokens", "time_zone"),
         ),
     ),
     "notes": (

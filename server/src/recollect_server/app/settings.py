@@ -25,6 +25,7 @@ LIVE = frozenset(
         *("similarity_weight", "anchor_weight", "recency_decay", "context_conversation_share"),
         *("relevance_threshold", "recall_limit", "excerpt_tokens", "warm_for", "idle_timeout"),
         *("context_hot_tokens", "context_warm_tokens", "context_cold_tokens", "context_tokens"),
+        "time_zone",
         *("sweep_interval", "abbreviation_daily_calls", "abbreviation_daily_tokens"),
         *("abbreviation_daily_cost", "abbreviation_input_price", "abbreviation_output_price"),
         *(

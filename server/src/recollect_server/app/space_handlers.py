@@ -137,6 +137,7 @@ def recall_handlers(
         answers,
         seal,
         live.view(lambda now: now.search_timeout.total_seconds()),
+        live.view(lambda now: now.time_zone),
     )
 
 

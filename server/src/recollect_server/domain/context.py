@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from enum import IntEnum
 
 from recollect_server.domain.anchors import Anchor
@@ -18,7 +19,7 @@ from recollect_server.domain.repetition import (
     spoken_together,
     title_beside,
 )
-from recollect_server.domain.time import DAY
+from recollect_server.domain.time import DAY, to_wall
 
 HOT_BUDGET, WARM_BUDGET, COLD_BUDGET = 1500, 2000, 900
 _SMALL, _SMALL_HOT, _SMALL_WARM = 2000, 400, 0.2
@@ -318,6 +319,8 @@ class Context:
     """
     now: int = 0
     """The time at which it was built, in milliseconds."""
+    zone: tzinfo = UTC
+    """Time zone of the dates that are rendered."""
     condensed: int = 0
     """Number of earlier messages that the summary stands for."""
     begins: int = 1
@@ -330,6 +333,46 @@ class Context:
     """The tokens that the text takes; of parts, those that these are charged."""
     known_sources: Sources | None = field(default=None, compare=False, repr=False)
     """Sources that were worked out while the context was packed."""
+
+    def in_zone(self) -> "Context":
+        """Return the context with what clocks in its zone show instead of every time."""
+        zone = self.zone
+        if zone is UTC:
+            return self
+
+        def packed(it: Packed) -> Packed:
+            messages = (
+                replace(at.message, timestamp=wall(at.message.timestamp)) for at in it.packed
+            )
+            return replace(
+                it,
+                packed=[
+                    replace(at, message=message)
+                    for at, message in zip(it.packed, messages, strict=True)
+                ],
+            )
+
+        def wall(time: int) -> int:
+            return to_wall(time, zone)
+
+        def of(about: About) -> About:
+            return replace(about, begin=wall(about.begin), end=wall(about.end))
+
+        hot, warm, cold = map(packed, self.tiers)
+        return replace(
+            self,
+            hot=hot,
+            warm=warm,
+            cold=cold,
+            about={name: of(it) for name, it in self.about.items()},
+            group=[
+                replace(it, message=replace(it.message, timestamp=wall(it.message.timestamp)))
+                for it in self.group
+            ],
+            last=replace(self.last, about=of(self.last.about)) if self.last else None,
+            now=wall(self.now),
+            known_sources=None,
+        )
 
     @property
     def sources(self) -> list[Source]:

@@ -1,9 +1,11 @@
 """Time: milliseconds since 1970 in UTC, and the text that stands for them in a transcript."""
 
+import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from zoneinfo import ZoneInfo
 
 Clock = Callable[[], int]
 """Answers the time now in milliseconds. Parts are given one, so that tests can move it."""
@@ -11,6 +13,7 @@ Clock = Callable[[], int]
 DAY = 86_400_000
 """One day in milliseconds."""
 
+_ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}", re.ASCII)
 _EARLIEST = -62_135_596_800_000  # 0001-01-01T00:00:00.000Z
 _LATEST = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that datetime can write
 
@@ -20,6 +23,40 @@ def system_clock() -> int:
     which no time in the contract is: it stands at the first moment that is not 0, "unset".
     """
     return max(1, time.time_ns() // 1_000_000)
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """Return a time zone; None for a name that the IANA database does not have."""
+    if name in ("", "UTC"):
+        return UTC
+    try:
+        return ZoneInfo(name) if _ZONE.fullmatch(name) else None
+    except (KeyError, ValueError, OSError):  # not there, no path within, or a folder
+        return None
+
+
+def to_wall(milliseconds: int, zone: tzinfo) -> int:
+    """Return what clocks and calendars in a zone show at a time, as if they were in UTC."""
+    if zone is UTC:
+        return milliseconds
+    try:
+        offset = datetime.fromtimestamp(milliseconds / 1000, zone).utcoffset()
+    except (ValueError, OverflowError, OSError):  # a time that no calendar has
+        offset = None
+    return milliseconds + (offset or timedelta()) // timedelta(milliseconds=1)
+
+
+def from_wall(milliseconds: float, zone: tzinfo) -> float:
+    """Return the time at which clocks and calendars in a zone show what `to_wall` gives."""
+    if zone is UTC:
+        return milliseconds
+    try:
+        shown = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return milliseconds
+    return milliseconds - (shown.replace(tzinfo=zone).utcoffset() or timedelta()) / timedelta(
+        milliseconds=1
+    )
 
 
 def milliseconds(duration: timedelta) -> int:

@@ -24,6 +24,7 @@ from recollect_server.domain.backups import KeepRule, parse_keep
 from recollect_server.domain.ids import SPACE_NAME, SPACE_RULE
 from recollect_server.domain.retention import RetentionRule, parse_rules
 from recollect_server.domain.store_url import without_password
+from recollect_server.domain.time import zone_of
 from recollect_server.settings.environment import (
     PREFIX,
     environment_name,
@@ -391,6 +392,10 @@ class Settings(BaseSettings):
         le=3_000_000,
         description="likewise, of the whole context; 0: the sum of the three",
     )
+    time_zone: str = Field(
+        "UTC",
+        description="IANA time zone of dates in questions and contexts, unless a call says",
+    )
     recency_weight: float = Field(
         0.5, ge=0, le=1, description="weight of recency in a context's relevance"
     )
@@ -502,6 +507,13 @@ class Settings(BaseSettings):
     def _keeps_fewer(cls, value: int, info: ValidationInfo) -> int:
         if (messages := info.data.get("compaction_messages")) is not None and value >= messages:
             raise ValueError(f"must be less than compaction_messages, which is {messages}")
+        return value
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_a_zone(cls, value: str) -> str:
+        if zone_of(value) is None:
+            raise ValueError("is not the name of a time zone, such as Europe/Berlin")
         return value
 
     @field_validator("tls_key", "client_ca")

@@ -2,11 +2,8 @@
 what no rule of one field can say: fields that go together, settings, addresses.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, tzinfo
 from typing import Any, cast
-from zoneinfo import ZoneInfo
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message as ProtoMessage
@@ -33,7 +30,7 @@ from recollect_server.domain.addresses import (
 from recollect_server.domain.retention import parse_rules
 from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.text import breaks_line
-from recollect_server.domain.time import DAY
+from recollect_server.domain.time import DAY, zone_of
 from recollect_server.transport.convert import party_from
 from recollect_server.transport.rules import Checks, Limits, rules_of
 
@@ -44,7 +41,6 @@ _SCOPES = frozenset(scope_pb2.Scope.values()) - {
     scope_pb2.SCOPE_UNSPECIFIED,
     scope_pb2.SCOPE_ANY,
 }
-_ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}", re.ASCII)
 _LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
 
@@ -59,16 +55,6 @@ def check(request: ProtoMessage, limits: Limits, now: int) -> None:
     if (further := _FURTHER.get(described.name)) is not None:
         further(checks, request)
     checks.done(described)
-
-
-def zone_of(name: str) -> tzinfo | None:
-    """Return a time zone; None for a name that the database does not have."""
-    if not name:
-        return UTC
-    try:
-        return ZoneInfo(name) if _ZONE.fullmatch(name) else None
-    except (KeyError, ValueError, OSError):  # not there, no path within, or a folder
-        return None
 
 
 # Conversations ------------------------------------------------------------------------------------
@@ -221,6 +207,11 @@ def _delete_many(checks: Checks, request: api.DeleteManyRequest) -> None:
 # Recall -------------------------------------------------------------------------------------------
 
 
+def _zone(checks: Checks, request: Any) -> None:
+    if zone_of(request.time_zone) is None:
+        checks.refuse("time_zone", "is not the name of a time zone, such as Europe/Berlin")
+
+
 def _fetch(checks: Checks, request: recall_service_pb2.FetchContextRequest) -> None:
     if request.HasField("turn_range"):
         first, last = request.turn_range.first, request.turn_range.last
@@ -350,8 +341,7 @@ def _range(checks: Checks, request: Any) -> None:
     for name in ("start", "end"):
         if getattr(request.date_range, name).seconds >= _LAST_SECOND:
             checks.refuse(f"date_range.{name}", "is after the year 9998")
-    if zone_of(request.time_zone) is None:
-        checks.refuse("time_zone", "is not the name of a time zone, such as Europe/Berlin")
+    _zone(checks, request)
 
 
 def _create_token(checks: Checks, request: admin_service_pb2.CreateTokenRequest) -> None:
@@ -391,6 +381,8 @@ _FURTHER: dict[str, Callable[[Checks, Any], object]] = {
     "RegenerateNotesRequest": _regenerate,
     "RedactMessageRequest": _redact,
     "DeleteManyRequest": _delete_many,
+    "SearchRequest": _zone,
+    "BuildContextRequest": _zone,
     "FetchContextRequest": _fetch,
     "SetAnchorRequest": _set_anchor,
     "ReceiveRequest": _receive,

@@ -6,10 +6,10 @@ from typing import Any
 from recollect.v1 import insight_service_pb2 as api
 
 from recollect_server.domain.errors import InvalidPageToken
+from recollect_server.domain.time import zone_of
 from recollect_server.services.insight import Insight, Range
 from recollect_server.storage.index.activity import Group
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.checks import zone_of
 from recollect_server.transport.convert import fill_conversation, optional_milliseconds
 from recollect_server.transport.convert_insight import (
     BUCKETS,

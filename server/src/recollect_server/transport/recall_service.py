@@ -1,5 +1,7 @@
 """RecallService: search, contexts and anchors."""
 
+from datetime import UTC
+
 from recollect.v1 import recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
@@ -8,6 +10,7 @@ from recollect_server.domain.filters import Filter, Scope
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.live import Live
 from recollect_server.domain.rendering import FORMS
+from recollect_server.domain.time import zone_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.recall.recall import Recall
@@ -45,8 +48,11 @@ class RecallHandlers:
         answers: Answers,
         seal: Seal,
         timeout: Live[float],
+        zone: Live[str],
     ) -> None:
-        """`timeout` is how many seconds a search or a context may take at most."""
+        """`timeout` is how many seconds a search or a context may take at most, `zone` the time
+        zone of calls that give none.
+        """
         self._recall = recall
         self._anchors = anchors
         self._builder = builder
@@ -54,10 +60,12 @@ class RecallHandlers:
         self._answers = answers
         self._seal = seal
         self._timeout = timeout
+        self._zone = zone
 
     def Search(self, request: api.SearchRequest, call: Call) -> api.SearchResponse:
         """Search conversations and messages."""
         deadline = deadline_of(call.context, self._timeout.now)
+        zone = zone_of(request.time_zone or self._zone.now) or UTC
         scope = Scope(
             Filter(
                 channels=(request.channel,) if request.channel else (),
@@ -70,7 +78,7 @@ class RecallHandlers:
         )
         most = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
         limits = Limits(most, request.min_score, explain=request.explain)
-        answer = self._recall.search(request.query, scope, limits, deadline)
+        answer = self._recall.search(request.query, scope, limits, deadline, zone)
         return self._answers.cut(answer_to(answer))
 
     def FetchContext(
@@ -119,6 +127,7 @@ class RecallHandlers:
     ) -> api.BuildContextResponse:
         """Build the context for an agent's model."""
         deadline = deadline_of(call.context, self._timeout.now, _RECALLING)
+        zone = zone_of(request.time_zone or self._zone.now) or UTC
         budget = Budget(
             request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total
         )
@@ -131,6 +140,7 @@ class RecallHandlers:
                 deadline,
                 form=form,
                 query=request.query,
+                zone=zone,
                 include_group=group,
                 explain=request.explain,
             )

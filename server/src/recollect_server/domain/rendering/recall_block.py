@@ -82,7 +82,7 @@ def recall_block(context: Context) -> str:
     if context.summary:
         lines.append(_summary_line(context.summary, context.condensed))
     if sources := context.sources:
-        lines.append(_HEAD.format(now_text(context.now)))
+        lines.append(_HEAD.format(now_text(context.now, context.zone)))
         lines += [
             line
             for number, source in enumerate(sources, start=1)

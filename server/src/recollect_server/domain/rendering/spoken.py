@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from recollect_server.domain.context import pair_results
 from recollect_server.domain.message import Message, Role, ToolCall
@@ -127,10 +127,17 @@ def day_text(time: int) -> str:
     return to_text(time)[:10]
 
 
-def now_text(now: int) -> str:
-    """Return what now is, to the minute, with the day of the week."""
+def now_text(now: int, zone: tzinfo = UTC) -> str:
+    """Return what now is, to the minute, with the day of the week, and the zone of clocks that show
+    it.
+    """
     weekday = datetime.fromtimestamp(now / 1000, UTC).strftime("%A")
-    return f"{to_text(now)[:16]}Z, {weekday}"
+    return f"{minute_text(now, zone)}, {weekday}{'' if zone is UTC else f', {zone}'}"
+
+
+def minute_text(time: int, zone: tzinfo = UTC) -> str:
+    """Return a time to the minute, with a sign of its zone where that is UTC."""
+    return f"{to_text(time)[:16]}{'Z' if zone is UTC else ''}"
 
 
 def dated(text: str, time: int) -> str:

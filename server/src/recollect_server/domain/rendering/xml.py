@@ -5,6 +5,7 @@ another.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, tzinfo
 from functools import cached_property
 
 from recollect_server.domain.anchors import Anchor
@@ -17,6 +18,7 @@ from recollect_server.domain.rendering.spoken import (
     condensed_text,
     day_text,
     days_text,
+    minute_text,
     now_text,
     sender_of,
     several_speak,
@@ -24,7 +26,6 @@ from recollect_server.domain.rendering.spoken import (
     waiting_calls,
 )
 from recollect_server.domain.text import one_line
-from recollect_server.domain.time import to_text
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -102,7 +103,7 @@ def xml_block(context: Context) -> str:
     return _element(
         "context",
         [*_about(context), _element("conversation", list(_conversation(context)))],
-        now=now_text(context.now),
+        now=now_text(context.now, context.zone),
     )
 
 
@@ -111,7 +112,7 @@ def preface(context: Context) -> str:
     nothing.
     """
     parts = [part for part in _about(context) if part]
-    return _element("context", parts, now=now_text(context.now)) if parts else ""
+    return _element("context", parts, now=now_text(context.now, context.zone)) if parts else ""
 
 
 def text(value: str) -> str:
@@ -128,7 +129,10 @@ def _about(context: Context) -> list[str]:
         _summary(context.summary, context.condensed),
         _element("recalled", [_source(source) for source in context.sources]),
         _element(
-            "group", [_group_message(it) for it in context.group], trust="none", note=_UNTRUSTED
+            "group",
+            [_group_message(it, context.zone) for it in context.group],
+            trust="none",
+            note=_UNTRUSTED,
         ),
     ]
 
@@ -161,12 +165,12 @@ def _anchor(anchor: Anchor) -> str:
     return f"<anchor{_attributes(key=anchor.key, confidence=round(anchor.confidence, 2))}>{text(anchor.value)}</anchor>"
 
 
-def _group_message(it: GroupMessage) -> str:
+def _group_message(it: GroupMessage, zone: tzinfo = UTC) -> str:
     message = it.message
     attributes = _attributes(
         party=it.communication.party,
         name=message.origin.sender_name,
-        time=to_text(message.timestamp),
+        time=minute_text(message.timestamp, zone),
     )
     parts = [text(message.text)] if message.text else []
     parts += [
@@ -218,18 +222,6 @@ def _recalled(message: Message, *, is_dated: bool = False, is_later: bool = Fals
     return f"<message{attributes}>{_inside(message)}</message>"
 
 
-def _message(message: Message, **more: str) -> str:
-    attributes = _attributes(
-        **more,
-        turn=message.turn_number,
-        role=message.role.value,
-        sender=sender_of(message),
-        time=to_text(message.timestamp),
-        call=message.tool_call_id if message.role is Role.TOOL else "",
-    )
-    return f"<message{attributes}>{_inside(message)}</message>"
-
-
 def _inside(message: Message) -> str:
     parts = [text(message.shown)] if message.shown else []
     parts += [
@@ -264,7 +256,7 @@ def _conversation(context: Context) -> Iterator[str]:
         }
         note = _CALL_NOT_SHOWN if message.role is Role.TOOL and at not in paired else ""
         is_named = message.role in named
-        yield _own_message(message, is_named=is_named, note=note, results=notes)
+        yield _own_message(message, is_named=is_named, note=note, results=notes, zone=context.zone)
 
 
 def _left_out(turns: int) -> str:
@@ -272,7 +264,12 @@ def _left_out(turns: int) -> str:
 
 
 def _own_message(
-    message: Message, *, is_named: bool, note: str = "", results: Mapping[int, str] | None = None
+    message: Message,
+    *,
+    is_named: bool,
+    note: str = "",
+    results: Mapping[int, str] | None = None,
+    zone: tzinfo = UTC,
 ) -> str:
     """Return a message of the conversation: when it was is said of the user's, and who wrote it
     where several do.
@@ -282,7 +279,7 @@ def _own_message(
         turn=message.turn_number,
         role=message.role.value,
         sender=sender_of(message) if is_named and message.role is not Role.TOOL else "",
-        time=f"{to_text(message.timestamp)[:16]}Z" if is_user else "",
+        time=minute_text(message.timestamp, zone) if is_user else "",
         call=message.tool_call_id if message.role is Role.TOOL else "",
         note=note,
     )

@@ -5,8 +5,10 @@ A tier that fails is named, and the others stand.
 """
 
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 
 from recollect_server.domain.anchors import Anchor
+from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import (
     Budget,
     Context,
@@ -98,12 +100,14 @@ class ContextBuilder:
         *,
         form: Form | None = None,
         query: str = "",
+        zone: tzinfo = UTC,
         include_group: bool = False,
         explain: bool = False,
     ) -> Context:
         """Return the context of an answer to a message in a conversation; on request with what
         others wrote in its group. No message: the one that the conversation ends with, if a user
-        wrote it. `query`: what is looked for instead of the message.
+        wrote it. `query`: what is looked for instead of the message. Its dates, and those that are
+        rendered, are of the zone.
 
         All of it, as `form` writes it, takes at most the total of the budget. `explain` names what
         was near to the message and scored too low to be recalled. The deadline is the search's:
@@ -115,7 +119,7 @@ class ContextBuilder:
         newest = self._own.newest(conversation_id, degraded)
         message = message if message.strip() else unanswered(newest.messages)
         question = query or question_of(message, newest.messages)
-        weighing = self._weighing(question, form or Form(), holding.anchors)
+        weighing = self._weighing(question, form or Form(), holding.anchors, zone)
         task = Task(conversation_id, message, question, weighing, deadline, degraded)
         settled = budget.settled(self._choosing.now.budget)
         is_said_already = is_said(newest.messages, message)
@@ -150,6 +154,7 @@ class ContextBuilder:
             conversation_id=conversation_id,
             last=last,
             now=weighing.now,
+            zone=zone,
             condensed=self._own.condensed(task, head) if tiers.summary else 0,
             begins=head.conversation.compressed_through + 1 if head else 1,
             split=head.conversation.split if head else NO_SPLIT,
@@ -162,14 +167,16 @@ class ContextBuilder:
             self._space.telemetry.count(Count.DEGRADED, label=part)
         return context
 
-    def _weighing(self, message: str, form: Form, anchors: list[Anchor]) -> own.Weighing:
+    def _weighing(
+        self, message: str, form: Form, anchors: list[Anchor], zone: tzinfo
+    ) -> own.Weighing:
         """Return the means to weigh messages for the one to be answered."""
         strengths: dict[tuple[str, int], float] = {}
         for anchor in anchors:
             place = (anchor.conversation_id, anchor.sequence)
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
         words, weights = words_of(message[:_ASKED]), self._choosing.now.weights
-        return own.Weighing(words, self._space.clock(), weights, strengths, form)
+        return own.Weighing(words, self._space.clock(), weights, strengths, form, zone)
 
     def _with_past(
         self,
@@ -338,6 +345,8 @@ def _shares(
         answer = 0  # it is the newest turn
     surest, left_out = _surest(anchors, min(_ANCHOR_TOKENS, total // _ANCHOR_SHARE), form)
     around = form.frame("context") + form.frame("conversation") + answer
+    if form.has_text and task.weighing.zone is not UTC:
+        around += estimate_tokens(str(task.weighing.zone)) + 1  # it stands beside what now is
     of_anchors = form.frame("anchors") + sum(map(form.anchor, surest)) if surest else 0
     for_group = min(_GROUP_TOKENS, total // _GROUP_SHARE) if include_group else 0
     tiers = budget.within(max(0, total - around - of_anchors - for_group))

@@ -47,7 +47,7 @@ def rendered_within(context: Context, form: Form, message: str, total: int) -> C
     charged += sum(map(form.group_message, context.group))
 
     def shown(it: Context) -> Context:
-        text = form.render(it, message)
+        text = form.render(it.in_zone(), message)
         return replace(
             it, rendered=text, rendered_tokens=estimate_tokens(text) if form.has_text else charged
         )

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import Candidate
@@ -41,6 +42,8 @@ class Weighing:
     """Confidence of the anchors, by the message that they came from."""
     form: Form = field(default_factory=Form)
     """Form that prices a message."""
+    zone: tzinfo = UTC
+    """Time zone of the dates in the question, and of those that are rendered."""
 
     def similarity(self, message: Message) -> float:
         """Return the share of the words of the message to be answered that this one has."""

@@ -7,6 +7,7 @@ The search ranks messages; each one that scores high enough brings its whole tur
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 
 from recollect_server.domain.context import About, Dropped, Source, Sources, Tier
 from recollect_server.domain.conversation import ANYBODY, Conversation
@@ -96,13 +97,14 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     """
     index, task = space.index, inquiry.task
     question, now, deadline = task.question[:_QUESTION], task.weighing.now, task.deadline
+    zone = task.weighing.zone
     with index.until(deadline):
         scope = Scope(hidden=inquiry.shown.ids(index))
         askings = Askings(space, question)
-        request = Request(question, scope, _CONVERSATIONS, now, hides=askings.hidden_of)
+        request = Request(question, scope, _CONVERSATIONS, now, hides=askings.hidden_of, zone=zone)
         candidates = gather(index, meaning, request, deadline, space.telemetry)
     ranked = candidates.best_messages()
-    if ranked and _is_chance(candidates, question, now):
+    if ranked and _is_chance(candidates, question, now, zone):
         dropped = [
             replace(_below(candidates, at, 1.0), reason=_BY_CHANCE)
             for at in (ranked[:_EXPLAINED] if inquiry.explain else [])
@@ -145,11 +147,11 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     return Past(turns, [], sources, candidates.degraded, note, granted)
 
 
-def _is_chance(candidates: Candidates, question: str, now: int) -> bool:
+def _is_chance(candidates: Candidates, question: str, now: int, zone: tzinfo) -> bool:
     """Return whether the candidates may have the words of the question by chance alone."""
     if candidates.scans or speaks_of_asker(question) or not candidates.terms.words.may_coincide:
         return False
-    is_of_past = any(it.end <= now for it in read_dates(question, now))
+    is_of_past = any(it.end <= now for it in read_dates(question, now, zone=zone))
     return not (is_of_past and asks_of_dates(question))
 
 

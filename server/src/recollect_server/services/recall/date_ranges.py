@@ -1,4 +1,6 @@
-"""Ranges of time of a calendar: the day, week, month or year that words name. All are in UTC."""
+"""Ranges of time of a calendar: the day, week, month or year that words name. All are in UTC;
+for another zone its clock time stands as if it were UTC.
+"""
 
 from datetime import UTC, datetime, timedelta
 

@@ -4,8 +4,9 @@
 Fourteen languages are read. The names of months and weekdays and the forms of "three days ago" are
 those of Unicode's CLDR (`date_words`); the words for "last" and "yesterday", which no library
 offers as data, are in `date_languages`. A range covers what is named: a week is Monday to Sunday, a
-month a calendar month, all in UTC, and a point of time in the past is the day, week, month or year
-that contains it. The future ("tomorrow", "next week") is not read, because no message is from it.
+month a calendar month, all in one time zone, and a point of time in the past is the day, week,
+month or year that contains it. The future ("tomorrow", "next week") is not read, because no message
+is from it.
 
 A question without a date word costs one look at its words. dateparser was measured first: its
 search takes some 200 ms of processor time for a question, and misses "letzte Woche" and "la semaine
@@ -16,11 +17,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
 from recollect_server.domain.languages import STOP_WORDS, guess_language, question_stop_words
 from recollect_server.domain.text import UNSPACED_RUN, folded, normal_form
+from recollect_server.domain.time import from_wall, to_wall
 from recollect_server.services.recall.date_languages import ASKING, LANGUAGES, languages_of
 from recollect_server.services.recall.date_ranges import ONE_DAY, WEEK, Range
 from recollect_server.services.recall.date_readers import (
@@ -59,18 +61,25 @@ class Mention:
     """
 
 
-def read_dates(question: str, now: int, newest: int | None = None) -> tuple[Mention, ...]:
+def read_dates(
+    question: str, now: int, newest: int | None = None, zone: tzinfo = UTC
+) -> tuple[Mention, ...]:
     """Return the dates that a question names, in its order.
 
     `now` is the time of asking, in milliseconds. A month or day without a year is the last one that
     began before it; where the history ended long before, at `newest`, the last one before that.
+    Days begin and end as in the zone.
     """
     text = normal_form(question[:_READ])
     plain = folded(text)
     languages = languages_of(plain)
     if not languages and not _has_figures(plain) and not EASTERN.search(plain):
         return ()
-    return _read(plain, languages, now, newest)
+    newest = newest if newest is None else to_wall(newest, zone)
+    return tuple(
+        replace(it, begin=from_wall(it.begin, zone), end=from_wall(it.end, zone))
+        for it in _read(plain, languages, to_wall(now, zone), newest)
+    )
 
 
 def asks_of_dates(question: str) -> bool:

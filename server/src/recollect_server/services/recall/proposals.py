@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,8 @@ class Request:
     """
     hides: Hides | None = None
     """Given the messages that have all words of the query, says which are no candidates."""
+    zone: tzinfo = UTC
+    """Time zone of the dates in the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class Query:
     within: NDArray[np.int64] | None
     """Numbers of the conversations in the scope; None: all."""
     hides: Hides | None = None
+    """As in Request."""
+    zone: tzinfo = UTC
     """As in Request."""
 
 
@@ -122,9 +127,9 @@ def read(index: Index, request: Request) -> Query:
     scope = request.scope
     text = request.query[:MAX_TEXT]
     now = request.now if scope.end is None else min(request.now, scope.end)
-    dates = read_dates(text, now)
+    dates = read_dates(text, now, zone=request.zone)
     is_whole = text == request.query and now == request.now
-    of_whole = dates if is_whole else read_dates(request.query, request.now)
+    of_whole = dates if is_whole else read_dates(request.query, request.now, zone=request.zone)
     within = index.search.numbers_of(scope.conversations)
     is_time = (
         asks_only_of_dates(text, dates, now)
@@ -148,6 +153,7 @@ def read(index: Index, request: Request) -> Query:
         scope=scope,
         within=within,
         hides=request.hides,
+        zone=request.zone,
     )
 
 

@@ -3,6 +3,7 @@ the turns around them.
 """
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
@@ -73,16 +74,21 @@ class Recall:
         return self._space.index
 
     def search(
-        self, query: str, scope: Scope, limits: Limits, deadline: Deadline = UNLIMITED
+        self,
+        query: str,
+        scope: Scope,
+        limits: Limits,
+        deadline: Deadline = UNLIMITED,
+        zone: tzinfo = UTC,
     ) -> Answer:
-        """Return the conversations and the messages that fit best. Raises CallerGone,
-        DeadlineExceeded.
+        """Return the conversations and the messages that fit best; dates in the query are those of
+        the zone. Raises CallerGone, DeadlineExceeded.
         """
         deadline.check()
         legs = KEYWORD_LEGS + (VECTOR_LEGS if self._meaning.on else ())
         scope = replace(scope, conversations=self._identities.widened(scope.conversations))
         most = 2 * limits.most + _SPARE
-        request = Request(query, scope, most, self._space.clock(), _EMBEDDED)
+        request = Request(query, scope, most, self._space.clock(), _EMBEDDED, zone=zone)
         try:
             index = self._index
             with index.until(deadline):

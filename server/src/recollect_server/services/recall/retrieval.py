@@ -152,7 +152,8 @@ def _rank(
     """
     messages, now, dates = evidence.messages, query.now, query.dates
     if dates:
-        dates = read_dates(query.text, now, int(messages.times.max(initial=0)) or now)
+        newest = int(messages.times.max(initial=0)) or now
+        dates = read_dates(query.text, now, newest, query.zone)
     deadline.check()
     sections = by_sections(
         index,
