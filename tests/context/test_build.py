@@ -302,6 +302,36 @@ def test_an_oversized_tool_result_is_shortened_with_its_call(service: Service) -
     assert not answer.dropped
 
 
+def test_calls_of_one_id_in_a_turn_keep_their_results_under_ids_of_their_own(
+    service: Service,
+) -> None:
+    here = service.create().id
+    calls_made = [ToolCall(id="c", name="look", arguments=f'{{"at": {at}}}') for at in (1, 2, 3)]
+    service.append(here, user("Look."), agent("", tool_calls=calls_made[:1]))
+    waiting = failure_of(lambda: service.append(here, agent("", tool_calls=calls_made[1:2])))
+    assert waiting.fields == ("messages[0].tool_calls[0].id",)
+    service.append(here, tool("c", "found 1"))
+    for at, call in enumerate(calls_made[1:], start=2):
+        service.append(here, agent("", tool_calls=[call]), tool("c", f"found {at}"))
+    service.append(here, agent("That is all."))
+    answer = built(service, here, format=context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES)
+    results = {
+        it["tool_call_id"]: it["content"]
+        for it in orjson.loads(answer.rendered)[2:]
+        if it["role"] == "tool"
+    }
+    calls = {
+        call["id"]: call["function"]["arguments"]
+        for it in orjson.loads(answer.rendered)
+        for call in it.get("tool_calls", ())
+    }
+    assert [(json[-2], results[id_]) for id_, json in calls.items()] == [
+        (str(at), f"found {at}") for at in (1, 2, 3)
+    ]
+    xml = built(service, here, format=context_pb2.CONTEXT_FORMAT_XML).rendered
+    assert (xml.count("<call "), xml.count(" note="), xml.count(" result=")) == (3, 0, 0)
+
+
 def test_a_call_without_a_result_stays_in_the_context_with_its_text(service: Service) -> None:
     conversation = service.create().id
     call = ToolCall(id="c", name="send_mail", arguments='{"to": "Alex"}')

@@ -194,7 +194,7 @@ def test_a_tool_result_answers_an_open_call_whichever_request_appended_it(servic
             "messages[0].tool_calls[0].id",
         ),
         (
-            [user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")]), tool("c1")],
+            [user("go"), agent("", tool_calls=[ToolCall(id="c1", name="a")])],
             [agent("", tool_calls=[ToolCall(id="c0", name="a"), ToolCall(id="c1", name="a")])],
             "messages[0].tool_calls[1].id",
         ),

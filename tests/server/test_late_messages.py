@@ -213,6 +213,7 @@ def test_of_calls_of_one_id_the_newest_is_answered_unless_the_turn_is_named(
     )
     failure = failure_of(lambda: service.append(conversation_id, tool("c")))
     assert failure.fields == ("messages[0].tool_call_id",)
+    service.append(conversation_id, calling("c"), in_reply_to_turn=2)
     failure = failure_of(lambda: service.append(conversation_id, calling("c"), in_reply_to_turn=2))
     assert failure.fields == ("messages[0].tool_calls[0].id",)
 

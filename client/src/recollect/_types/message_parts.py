@@ -32,8 +32,9 @@ class ToolCall:
     """One call of a tool, made by an assistant message."""
 
     id: str
-    """The caller's id of this call, unique within its turn. 1 to 256 characters. A Role.TOOL
-    message answers the call by this id.
+    """The caller's id of this call. No two calls of a turn may wait for results under one id;
+    it may be used again once its result is there. 1 to 256 characters. A Role.TOOL message
+    answers the call by this id.
     """
     name: str
     """The tool's name. 1 to 256 characters."""

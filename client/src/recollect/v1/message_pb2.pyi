@@ -85,8 +85,9 @@ class ToolCall(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """The caller's id of this call, unique within its turn. 1 to 256 characters. A ROLE_TOOL message
-    answers the call by this id.
+    """The caller's id of this call. No two calls of a turn may wait for results under one id; it may be
+    used again once its result is there. 1 to 256 characters. A ROLE_TOOL message answers the call by
+    this id.
     """
     name: _builtins.str
     """The tool's name. 1 to 256 characters."""

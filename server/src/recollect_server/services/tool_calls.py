@@ -20,7 +20,7 @@ def with_turns(
     """Return the messages with the turns of those that join an earlier one than the newest.
 
     Raises InvalidField for a tool result whose call was not made, or was answered; for a call
-    whose id its turn has; and for a turn that is not there.
+    whose id one of its turn has that waits; and for a turn that is not there.
     """
     newest = state.conversation.turn_count
     if in_reply_to_turn is not None and not 1 <= in_reply_to_turn <= newest:
@@ -39,7 +39,7 @@ def with_turns(
             if not calls.make(turn, call.id):
                 raise InvalidField.of(
                     f"messages[{index}].tool_calls[{place}].id",
-                    f"is {call.id!r}, which another call of this turn has",
+                    f"is {call.id!r}, which another call of this turn has that waits for its result",
                 )
         if message.role is Role.TOOL:
             turn_of_call = calls.answer(message.tool_call_id, newest, in_reply_to_turn)
@@ -85,9 +85,9 @@ class _Calls:
         self._turns[turn] = {}
 
     def make(self, turn: int, call_id: str) -> bool:
-        """Note a call. Return False if its turn has one of that id."""
+        """Note a call. Return False if one of that id waits for its result in the turn."""
         calls = self._of(turn)
-        if call_id in calls:
+        if calls.get(call_id):
             return False
         calls[call_id] = True
         return True

@@ -25,7 +25,9 @@ class Space:
     """One owner's data."""
 
     name: str = ""
-    """Name: 1 to 64 lower-case letters, digits, `_` and `-`."""
+    """Name: 1 to 64 lower-case letters, digits, `_` and `-`, or an e-mail address in lower
+    case.
+    """
     state: SpaceState
     """State in the server."""
     is_default: bool = False
