@@ -44,8 +44,8 @@ _CUT_OFF = 0.1
 nothing, and the answer may be in it.
 """
 _SAME = 0.4
-"""Share of the rarest words of the question in any recalled message of a user that another one has
-which is likely to be of the same.
+"""Share of the rare words of the question in that message of a user which has most of them that
+another one has which is likely to be of the same.
 """
 _WHOLE_TURN = 6
 """Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
@@ -122,21 +122,27 @@ class RecalledTurns:
         """Return the turns with those messages of users marked that are likely to be of the same:
         each may correct an earlier one.
         """
-        weights = {
-            it.place: sum(
-                self._rarities[word]
-                for word in words_of(it.message.content) & self._rarities.keys()
-            )
+        asked = {
+            it.place: words_of(it.message.content) & self._rarities.keys()
             for turn in turns
             for it in turn
             if it.message.role is Role.USER
         }
-        least = _SAME * max(weights.values(), default=0.0)
+
+        def weight(words: AbstractSet[str]) -> float:
+            return sum(self._rarities[word] for word in words)
+
+        best = max(asked.values(), key=weight, default=frozenset())
+        same = {
+            place
+            for place, words in asked.items()
+            if weight(words & best) >= _SAME * weight(best) > 0
+        }
         form = self._inquiry.task.form
         return [
             [
                 replace(it, is_later=True, charge=form.recalled(it.message, is_later=True))
-                if weights.get(it.place, 0.0) >= least > 0
+                if it.place in same
                 else it
                 for it in turn
             ]
