@@ -145,8 +145,9 @@ type ToolCall struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// The caller's id of this call, unique within its turn. 1 to 256 characters. A ROLE_TOOL message
-	// answers the call by this id.
+	// The caller's id of this call. No two calls of a turn may wait for results under one id; it may be
+	// used again once its result is there. 1 to 256 characters. A ROLE_TOOL message answers the call by
+	// this id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The tool's name. 1 to 256 characters.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`

@@ -51,8 +51,9 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
  */
 export type ToolCall = Message$1<"recollect.v1.ToolCall"> & {
   /**
-   * The caller's id of this call, unique within its turn. 1 to 256 characters. A ROLE_TOOL message
-   * answers the call by this id.
+   * The caller's id of this call. No two calls of a turn may wait for results under one id; it may be
+   * used again once its result is there. 1 to 256 characters. A ROLE_TOOL message answers the call by
+   * this id.
    *
    * @generated from field: string id = 1;
    */
