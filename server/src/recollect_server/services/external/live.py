@@ -26,13 +26,7 @@ from recollect_server.domain.external import (
     Listed,
     Trust,
 )
-from recollect_server.services.external.panel import (
-    LISTED,
-    OURS,
-    CommunicationWatcher,
-    EncodeChange,
-    cursor_text,
-)
+from recollect_server.domain.update import Heartbeat
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
@@ -47,6 +41,11 @@ from recollect_server.storage.logs.order import (
     OrderedChange,
     OrderedChanges,
 )
+
+_LISTED = 50  # communications in a snapshot
+_OURS = "x"  # before a position: a cursor of this stream is never one of the conversations' updates
+
+EncodeChange = Callable[[CommunicationUpdate], bytes]
 
 _PART = 200  # changes that are read at once
 _PART_BYTES = 4 << 20  # of their lines
@@ -91,7 +90,7 @@ class LiveCommunications:
         # the last one
         self._answered: tuple[tuple[Mark, int, int], tuple[Batch, Mark]] | None = None
 
-    def subscribe(self, cursor: str) -> CommunicationWatcher:
+    def subscribe(self, cursor: str) -> "CommunicationWatcher":
         """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
         IndexUnavailable, StorageUnavailable.
         """
@@ -285,7 +284,7 @@ class LiveCommunications:
         """
         mark = self._order.now()
         self.store.space.follow()
-        communications = self.store.space.index.external.newest(LISTED)
+        communications = self.store.space.index.external.newest(_LISTED)
         update = CommunicationUpdate(
             cursor_text(mark),
             "",
@@ -299,7 +298,7 @@ class LiveCommunications:
         """Return the position that a cursor names; None if the store does not reach back to it.
         Raises InvalidField, StorageUnavailable.
         """
-        text = cursor.removeprefix(OURS) if cursor.startswith(OURS) else ""
+        text = cursor.removeprefix(_OURS) if cursor.startswith(_OURS) else ""
         mark = Mark.of(text)
         if mark is None:
             raise InvalidField.of("cursor", "is not a cursor that this stream gave out")
@@ -311,3 +310,57 @@ class LiveCommunications:
         with self._guard:  # else it would count as having missed nothing
             self._guard.wait_for(lambda: self._horizon > end, until - time.monotonic())
         return mark
+
+
+class CommunicationWatcher:
+    """One watcher's place in the log."""
+
+    __slots__ = ("_first", "_live", "_position")
+
+    def __init__(self, live: LiveCommunications, cursor: str) -> None:
+        self._live = live
+        self._first: bytes | None = None
+        self._position: Mark
+        position = live.position_of(cursor) if cursor else None
+        if position is None:
+            self._begin(reset=bool(cursor))
+        else:
+            self._position = position
+
+    def concerned(self, new: NewUpdates) -> bool:
+        """Return whether there may be something for it."""
+        return new.everyone
+
+    def take(self, most: int) -> tuple[Batch, bool]:
+        """Return at most `most` updates that come next, and whether more wait. Raises
+        IndexUnavailable, StorageUnavailable.
+        """
+        if self._first is not None:
+            first, self._first = self._first, None
+            return Batch([first]), True
+        before = self._position
+        try:
+            batch, self._position = self._live.behind(before, most)
+        except Renewed:
+            self._begin(reset=True)
+            return self.take(most)
+        # Changes of other logs may have been passed: then there may be more behind them.
+        if batch.updates or self._position != before:
+            return batch, True
+        # An answer is shared by those who ask the same; to an empty one a heartbeat may be added.
+        return Batch([]), False
+
+    def heartbeat(self) -> bytes:
+        """Return a heartbeat with the cursor."""
+        now = self._live.store.space.clock()
+        return self._live.encode(
+            CommunicationUpdate(cursor_text(self._position), "", now, Heartbeat())
+        )
+
+    def _begin(self, *, reset: bool) -> None:
+        self._first, self._position = self._live.snapshot(reset=reset)
+
+
+def cursor_text(position: Mark) -> str:
+    """Return a position in the log in the form that callers see."""
+    return f"{_OURS}{position}"
