@@ -455,13 +455,13 @@ def test_what_a_model_has_taken_back_is_not_set_again_by_what_was_said_before(
     service = connect(start_server(abbreviator="anthropic"))
     conversation = service.create().id
 
-    def noted(said: str, place: str, **diets: int) -> list[tuple[str, str]]:
+    def noted(text: str, place: str, **diets: int) -> list[tuple[str, str]]:
         """Append a message, which the model finds a place in; return the anchors that hold."""
-        line = service.append(conversation, user(said)).messages[0].sequence
-        found = [("diet", value.strip("_"), at or line) for value, at in diets.items()]
+        line = service.append(conversation, user(text)).messages[0].sequence
+        diet = [("diet", value.strip("_"), at or line) for value, at in diets.items()]
         keys = ("key", "value", "line", "confidence")
         anchors = [
-            dict(zip(keys, (*it, 0.9), strict=True)) for it in (*found, ("location", place, line))
+            dict(zip(keys, (*it, 0.9), strict=True)) for it in (*diet, ("location", place, line))
         ]
         api.answers = [wrote(NOTES | {"anchors": anchors})]
         clock.move(10 * MINUTE)

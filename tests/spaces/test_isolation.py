@@ -336,9 +336,9 @@ def test_a_space_that_is_only_watched_leaves_nothing_behind_and_is_followed_once
         new = client.conversations.create("web", messages=[Message.user("Now it is meant")])
         client.external.register_contact("email", "ann@example.org")
 
-        def is_told(it: Update) -> bool:  # in a snapshot marked `reset`, or as it happened
+        def is_shown(it: Update) -> bool:  # in a snapshot marked `reset`, or as it happened
             listed = it.kind.conversations if isinstance(it.kind, ConversationList) else ()
             return new.id in (it.conversation_id, *(one.id for one in listed))
 
-        assert any(map(is_told, watches[0]))
+        assert any(map(is_shown, watches[0]))
         assert "ann@example.org" in str(next(watches[1]))

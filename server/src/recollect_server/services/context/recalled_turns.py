@@ -122,7 +122,7 @@ class RecalledTurns:
         """Return the turns with those messages of users marked that are likely to be of the same:
         each may correct an earlier one.
         """
-        asked = {
+        shared = {
             it.place: words_of(it.message.content) & self._rarities.keys()
             for turn in turns
             for it in turn
@@ -132,10 +132,10 @@ class RecalledTurns:
         def weight(words: AbstractSet[str]) -> float:
             return sum(self._rarities[word] for word in words)
 
-        best = max(asked.values(), key=weight, default=frozenset())
+        best = max(shared.values(), key=weight, default=frozenset())
         same = {
             place
-            for place, words in asked.items()
+            for place, words in shared.items()
             if weight(words & best) >= _SAME * weight(best) > 0
         }
         form = self._inquiry.task.form

@@ -76,12 +76,12 @@ class Material:
     number: int | None = None
     """Its number in the index: one that gets the id of a deleted conversation has another."""
 
-    def is_news(self, found: FoundAnchor, time: int) -> bool:
+    def is_new(self, anchor: FoundAnchor, time: int) -> bool:
         """Return whether what was said at this time is not what the conversation already says of
         the key, and nothing later either.
         """
-        last = self.anchors.get(found.key)
-        return last is None or (time >= last.time and found.value != last.value)
+        last = self.anchors.get(anchor.key)
+        return last is None or (time >= last.time and anchor.value != last.value)
 
     def is_of(self, space: Space, state: ConversationState) -> bool:
         """Return whether notes of this material may be recorded: the conversation was not redacted
@@ -294,7 +294,7 @@ class Naming:
                 events += [
                     AnchorSet(it.key, it.value, it.confidence, it.sequence, times[it.sequence])
                     for it in notes.anchors
-                    if material.is_news(it, times[it.sequence]) and (it.value or self._holds(it))
+                    if material.is_new(it, times[it.sequence]) and (it.value or self._holds(it))
                 ]
                 if notes.split and not material.split_suggested:
                     events.append(SplitSuggested(notes.split.reason, notes.split.titles, time))
