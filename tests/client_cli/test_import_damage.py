@@ -2,6 +2,7 @@
 comes, and no value ends the command.
 """
 
+import io
 import json
 import zipfile
 from collections.abc import Callable, Iterator
@@ -10,8 +11,19 @@ from typing import Any
 
 import pytest
 from recollect import Client
-from recollect.cli.formats import chatgpt, claude, gemini
-from recollect.cli.plans import Plan
+from recollect.cli.formats import (
+    chatgpt,
+    claude,
+    discord,
+    gemini,
+    mail,
+    signal_chats,
+    slack,
+    telegram,
+)
+from recollect.cli.formats.forms import Format, Options
+from recollect.cli.formats.reading import Reading
+from recollect.cli.plans import Event, Plan, Skip
 from recollect.cli.transcript import Damaged
 
 from tests.client_cli.conftest import Run, messages_of
@@ -113,6 +125,116 @@ def test_a_value_of_any_other_type_is_taken_or_named_as_damage(
             except Damaged:
                 outcomes.add("named")
     assert outcomes == {"taken", "named"}
+
+
+TEXT = {"text": {"body": "Hi", "bodyRanges": []}}
+SIGNAL: list[dict[str, Any]] = [
+    {"version": "1", "backupTimeMs": "1"},
+    {"account": {"givenName": "Alex", "familyName": "A"}},
+    {"recipient": {"id": "1", "self": {}}},
+    {"recipient": {"id": "2", "contact": {"nickname": {"given": "Ana"}, "aci": "a"}}},
+    {"recipient": {"id": "3", "group": {"masterKey": "k", "snapshot": {"title": {"title": "G"}}}}},
+    {"chat": {"id": "1", "recipientId": "2"}},
+    *(
+        {"chatItem": {"chatId": "1", "authorId": "2", "dateSent": "1715634428000"} | content}
+        for content in (
+            {"standardMessage": TEXT | {"attachments": [{"pointer": {"fileName": "a.png"}}]}},
+            {"directStoryReplyMessage": {"textReply": TEXT, "emoji": "x"}, "revisions": [{}]},
+            {"poll": {"question": "?", "options": [{"option": "8"}]}},
+            {
+                "contactMessage": {
+                    "contact": {"name": {"givenName": "B"}, "email": [{"value": "b"}]}
+                }
+            },
+        )
+    ),
+]
+SIGNAL_LINE: dict[str, Any] = {
+    "date": "2024-05-13T21:07:08",
+    "sender": "Ana",
+    "body": "Hi",
+    "quote": "",
+    "sticker": {"emoji": "x"},
+    "reactions": [],
+    "attachments": [{"name": "a.png", "path": "media/a"}],
+}
+TELEGRAM: dict[str, Any] = {
+    "name": "G",
+    "type": "private_group",
+    "id": 7,
+    "messages": [
+        {"id": 2, "type": "message", "date": "2024-05-13T21:07:08", "from": "Ana"}
+        | {"date_unixtime": "1715634430", "text": ["See ", {"type": "link", "text": "m"}]}
+        | {"text_entities": [{"type": "plain", "text": "At nine?"}], "photo": "p.jpg"},
+    ],
+}
+DISCORD: dict[str, Any] = {
+    "guild": {"id": "1", "name": "Club"},
+    "channel": {"id": "2", "type": "GuildTextChat", "name": "walks"},
+    "messages": [
+        {"id": "10", "type": "Default", "timestamp": "2024-05-13T21:07:08+02:00", "content": "Hi"}
+        | {"author": {"id": "1", "name": "Ana", "nickname": "A"}}
+        | {"attachments": [{"url": "https://x.org/a", "fileName": "a.png"}]},
+    ],
+}
+SLACK: list[dict[str, Any]] = [
+    {"type": "message", "ts": "1715634429.000100", "user": "ana", "text": "Hi <@ana>"}
+    | {"user_profile": {"display_name": "", "real_name": "Ana"}}
+    | {"files": [{"url_private": "https://f.org/a.png"}]},
+]
+
+
+def reading_of(data: bytes, name: str = "no\udce9l/2024.json") -> Reading:
+    """Return a reading of bytes, as of a file whose name is no UTF-8."""
+    return Reading(io.BytesIO(data), name)
+
+
+@pytest.mark.parametrize(
+    ("whole", "of"),
+    [
+        (SIGNAL, signal_chats.BACKUP),
+        ([SIGNAL_LINE], signal_chats.FOLDER),
+        ([TELEGRAM], telegram.FORMAT),
+        ([DISCORD], discord.FORMAT),
+        (SLACK, slack.FORMAT),
+    ],
+    ids=["signal", "signal-export", "telegram", "discord", "slack"],
+)
+def test_a_value_of_any_other_type_in_a_chat_leaves_the_rest_readable(
+    whole: list[dict[str, Any]], of: Format
+) -> None:
+    for place in places(whole):
+        for other in ODD[1:8:2] if place[1:] else ():
+            lines = "".join(f"{json.dumps(it)}\n" for it in changed(whole, place, other))
+            outcomes = list(of.read(reading_of(lines.encode()), Options(owner="Ana")))
+            assert outcomes, (place, other)
+
+
+def test_a_mail_that_cannot_be_read_is_named_and_the_others_come() -> None:
+    def mail_of(number: int, more: bytes, sender: bytes = b"Ana <ana@m.org>") -> bytes:
+        return (
+            b"From x@m.org Mon May 13 21:07:08 2024\nMessage-ID: <%d@m.org>\nFrom: " % number
+            + sender
+            + b"\nDate: Mon, 13 May 2024 21:07:08 +0200\nSubject: Software: a hut\n"
+            + more
+            + b"\n\nHi\n\n"
+        )
+
+    mails = [
+        mail_of(1, b"X: 1"),
+        mail_of(2, b"Content-Type: image/png; name*=a\0b''x%41"),  # ValueError of the library
+        mail_of(3, b"X: 1", b"(" * 3000),  # deeper than Python takes
+        mail_of(5, b"Content-Transfer-Encoding: x-uuencode"),
+        mail_of(6, b"Content-Type: text/plain; charset=utf-7"),
+    ]
+    outcomes = list(mail.FORMAT.read(reading_of(b"".join(mails)), Options(owner="Ana")))
+    plans = [it for it in outcomes if isinstance(it, Plan)]
+    assert [it.key[1] for it in plans] == ["1@m.org", "5@m.org", "6@m.org"]
+    named = [it.where for it in outcomes if isinstance(it, Skip)]
+    assert [it.partition(":")[2] for it in named] == ["10", "19"]
+    events = [step.fields for it in plans for step in it.steps if isinstance(step, Event)]
+    titles = [it["title"] for it in events if "title" in it]
+    assert titles == ["Software: a hut"] * 3
 
 
 def test_a_damaged_archive_and_what_is_no_export_are_named(

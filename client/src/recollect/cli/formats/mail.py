@@ -28,7 +28,7 @@ NAME = "mail-export"
 _FIRST = re.compile(rb"From \S.*\d{4}|From .*\d\d:\d\d")
 _QUOTED = re.compile(rb">+From ")
 _ID = re.compile(r"<([^<>\s]+)>")
-_REPLY = re.compile(r"(?:(?:re|aw|fwd?|wg|sv|antw|rv|tr)\s*:\s*)+", re.IGNORECASE)
+_REPLY = re.compile(r"^(?:(?:re|aw|fwd?|wg|sv|antw|rv|tr)\s*:\s*)+", re.IGNORECASE)
 
 
 def _is_head(head: bytes) -> bool:
@@ -49,7 +49,12 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         if isinstance(data, Damaged):
             yield Skip(where, str(data))
             continue
-        mail = message_from_bytes(data)
+        try:
+            mail = message_from_bytes(data)
+            fields = _fields(mail)
+        except (RecursionError, ValueError):  # too deep, or a name with NUL: of the library
+            yield Skip(where, "its parts or names cannot be read")
+            continue
         own = (_ids(mail, "Message-ID") or [hashlib.sha256(data).hexdigest()[:32]])[-1]
         if own in ids or _is_expunged(mail):  # Gmail's labels and copied folders repeat mails
             hidden += 1
@@ -59,7 +64,7 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         root = next((roots[it] for it in (*before, own) if it in roots), (*before, own)[0])
         for it in (*before, own):
             roots.setdefault(it, root)
-        spool.add(root, where, {"id": own} | _fields(mail))
+        spool.add(root, where, {"id": own} | fields)
     others = 0
     for root, mails in spool.groups():
         people = {it[key].casefold() for _, it in mails for key in ("sender", "address")}

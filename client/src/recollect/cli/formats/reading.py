@@ -191,24 +191,25 @@ class Spool:
     def __init__(self) -> None:
         self._rows = sqlite3.connect("", isolation_level=None)  # a temporary file of SQLite's
         self._rows.executescript(
-            "PRAGMA journal_mode = OFF; CREATE TABLE items (key TEXT, place TEXT, value TEXT);"
+            "PRAGMA journal_mode = OFF; CREATE TABLE items (key TEXT, item TEXT);"
             "CREATE INDEX by_key ON items (key)"
         )
 
     def add(self, key: str, place: str, value: Any) -> None:
         """Keep a value behind those of its key."""
-        row = key, place, json.dumps(value)
-        self._rows.execute("INSERT INTO items VALUES (?, ?, ?)", row)
+        # as JSON all of it: names of files and ids may have halves of surrogate pairs
+        row = json.dumps(key), json.dumps((place, value))
+        self._rows.execute("INSERT INTO items VALUES (?, ?)", row)
 
     def groups(self) -> Iterator[tuple[str, list[Item]]]:
         """Yield each key with its places and values, in the order in which keys came first. The
         spool is closed behind the last one.
         """
         keys = "SELECT key FROM items GROUP BY key ORDER BY min(rowid)"
-        of_key = "SELECT place, value FROM items WHERE key = ? ORDER BY rowid"
+        of_key = "SELECT item FROM items WHERE key = ? ORDER BY rowid"
         for (key,) in self._rows.execute(keys):
             rows = self._rows.execute(of_key, (key,))
-            yield key, [(place, json.loads(value)) for place, value in rows]
+            yield json.loads(key), [tuple(json.loads(item)) for (item,) in rows]
         self._rows.close()
 
 

@@ -74,7 +74,7 @@ def _read_backup(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     for where, value in reading.items(_is_frame):
         name = next(iter(value), "") if isinstance(value, dict) else ""
         fields = value[name] if name in _FRAMES else {}
-        if isinstance(value, Damaged) or not isinstance(fields, dict):
+        if not isinstance(value, dict) or not isinstance(fields, dict):
             yield Skip(where, str(value) if isinstance(value, Damaged) else "it is no frame")
         elif name == "account":
             owner = _name(fields.get("givenName"), fields.get("familyName"))
@@ -116,7 +116,7 @@ def _add(chat: Chat, item: dict[str, Any], author: _Person) -> None:
         _name(*(_inner(contact, "name", it) for it in ("givenName", "familyName"))),
         *(it.get("value") for key in ("number", "email") for it in objects(_inner(contact, key))),
     ]
-    if "longText" in standard:
+    if _inner(standard, "longText"):
         chat.talk.note("the rest of a long text is a file of its own, and is left out", own)
     files = [_file(_inner(it, "pointer")) for it in objects(_inner(standard, "attachments"))]
     text = "\n".join(filter(None, map(text_of, texts)))
