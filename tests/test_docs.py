@@ -194,5 +194,6 @@ def test_every_folder_of_tests_is_on_their_own_readmes_map() -> None:
 
 
 def prose(page: Path) -> str:
-    """Return a page without its blocks of code."""
-    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    """Return a page without its blocks of code and the code within its paragraphs."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`(?:[^`\n]|\n(?!\n))*`", "", text)
