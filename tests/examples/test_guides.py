@@ -20,9 +20,13 @@ from tests.waiting import until
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
-    """Return the blocks of Python of a guide, each with the output that follows it."""
+def blocks(page: str, section: str = "") -> list[tuple[str, str]]:
+    """Return the blocks of Python of a guide, or from one of its sections on, each with the output
+    that follows it.
+    """
     text = (GUIDES / f"{page}.md").read_text()
+    if section:
+        text = text.partition(f"\n## {section}\n")[2]
     matches = re.finditer(r"```python\n(.*?)```(?:(?:(?!```).)*?```\n(.*?)```)?", text, re.DOTALL)
     return [(it[1], it[2] or "") for it in matches]
 
@@ -33,11 +37,11 @@ def shown(server: RunningServer) -> Callable[..., int]:
     what each prints with the guide, and returns the number of those compared.
     """
 
-    def run(page: str, count: int, **names: Any) -> int:
+    def run(page: str, count: int, section: str = "", **names: Any) -> int:
         compared = 0
         lines: list[str] = []
         names["print"] = lambda *values: lines.append(" ".join(map(str, values)) + "\n")
-        for block, output in blocks(page)[:count]:
+        for block, output in blocks(page, section)[:count]:
             code = re.sub(r"Client\(\)", f"Client({server.target!r})", block)
             exec(compile(code, page, "exec"), names)  # noqa: S102 - of our own guide
             if output:
@@ -51,8 +55,8 @@ def shown(server: RunningServer) -> Callable[..., int]:
 
 def test_the_blocks_of_langgraphs_guide_print_what_it_says(shown: Any) -> None:
     model = SimpleNamespace(invoke=lambda messages: AIMessage(f"{len(messages)}"))
-    assert shown("langgraph", 3, model=model) == 2
-    assert "create_react_agent" not in (GUIDES / "langgraph.md").read_text()  # LangGraph drops it
+    assert shown("adapters", 3, "LangGraph", model=model) == 2
+    assert "create_react_agent" not in (GUIDES / "adapters.md").read_text()  # LangGraph drops it
 
 
 def test_the_block_of_the_agents_sdk_prints_what_its_guide_says(
@@ -67,7 +71,7 @@ def test_the_block_of_the_agents_sdk_prints_what_its_guide_says(
     )
     set_tracing_disabled(True)
     monkeypatch.setattr("agents.Agent", lambda **fields: Agent(model=model, **fields))
-    assert shown("openai-agents", 1, __name__="guide") == 1
+    assert shown("adapters", 1, "OpenAI Agents SDK", __name__="guide") == 1
     assert model.last_call is not None
     assert "Why was the server slow?" in str(model.last_call.input)
 
@@ -80,7 +84,7 @@ def test_the_agent_of_the_guide_answers_who_writes_on_the_page(
     server: RunningServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: dict[str, Any] = {}
-    for block, _ in blocks("agents")[:2]:
+    for block, _ in blocks("agents", "Two calls")[:2]:
         exec(block, names)  # noqa: S102 - of our own guide
     prompts: list[list[dict[str, Any]]] = []
 
