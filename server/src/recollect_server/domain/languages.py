@@ -2,7 +2,7 @@
 words of a language.
 
 English has its own short list (`STOP_WORDS`); the other lists of stop words are those of
-stopwordsiso. Why the guess is our own is in `docs/decisions/language-guess.md`.
+stopwordsiso. Why the guess is our own is in `docs/decisions/languages.md`.
 
 The patterns and the table of function words are made when a text is first guessed: every command
 imports this module, and most guess nothing.
