@@ -38,7 +38,7 @@ from recollect_server.storage.index.words import QuestionWords
 _WORD = re.compile(r"\w+")
 _OWN = frozenset(["i", "me", "my", "we", "us", "our"])
 # Scales of features, chosen by hand before the weights were learned, which compensate for most of
-# them (`docs/decisions/ranking-features.md`).
+# them (`docs/decisions/ranking.md`).
 _GRACE = 7 * DAY  # events of a day are mentioned within a week
 _FADING = 10 * DAY
 _BESIDE, _BESIDE_RELATIVE = 0.9, 0.6  # what counts of a time beside the one that is named
@@ -49,7 +49,7 @@ _LONGEST = 1.5
 # Weights of how near the words of the compared messages are to the question's (z), where people
 # talk and where an agent speaks this much longer than they; and of their lengths (z), which count
 # against a message beside such an agent: a long answer has a passage near to anything. Learned
-# (`docs/decisions/late-interaction.md`).
+# (`docs/decisions/ranking.md`).
 _NEAR, _NEAR_TO_AGENTS, _LENGTH = 0.86, 0.61, 0.54
 _MUCH_LONGER = 1.5
 IDENTIFIER = 7.0

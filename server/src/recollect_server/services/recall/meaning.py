@@ -47,7 +47,7 @@ _LATE = 2.0
 _BRIEF = 192
 # Share of messages in other languages up to which a space counts as English: beyond it, English
 # questions find less of them where both models' vectors are whitened
-# (`docs/decisions/both-models.md`).
+# (`docs/decisions/embedding-models.md`).
 _FOREIGN = 0.01
 _FOREIGN_QUESTION = "the question looks like another language than English, and "
 _UNREAD = "only the model of English has read this space: it is found by its words"
