@@ -245,6 +245,8 @@ def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
     reports: dict[int, int] = {}
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
+    # A test that ran `recollect-server serve` in its own process has left them blocked.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     # Ctrl-C is for the tests, which end their processes
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
