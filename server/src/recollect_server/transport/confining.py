@@ -1,7 +1,7 @@
-"""Confinement of callers: a token for one conversation names no other, and a token of a channel
-speaks from there.
+"""Confinement of callers: a token for one conversation names no other, a token of a channel speaks
+from there, and one for certain spaces does not deal with the whole server.
 
-Both are decided by the request alone, before its handler runs. A token for one conversation may
+All are decided by the request alone, before its handler runs. A token for one conversation may
 make the calls of `OWN` and no others, whatever its scopes: all that they name is that conversation,
 and where they name none (`List`, `StreamUpdates`) it is filled in.
 """
@@ -40,18 +40,27 @@ _FILLED_IN = {
     "ConversationService/StreamUpdates": "conversation_ids",
 }
 """Calls that mean any conversation where this field is unset."""
+_WHOLE = ("AdminService/ListSettings", "AdminService/SetSetting")
+"""Calls about the whole server."""
 _MAY_BE_UNSET = ("from_conversation_id", "to_conversation_id", "load_conversation_id")
 
 
 def confine(method: MethodDescriptor, request: Any, principal: Principal) -> None:
-    """Refuse a request that goes beyond the conversation or the channel of its caller, and fill in
-    what the caller means by naming none. Raises PermissionDenied.
+    """Refuse a request that goes beyond the conversation, the channel or the spaces of its caller,
+    and fill in what the caller means by naming none. Raises PermissionDenied.
     """
     name = f"{method.containing_service.name}/{method.name}"
     if principal.conversation_id:
         _to_conversation(name, request, principal.conversation_id)
     if principal.channel:
         _to_channel(name, request, principal.channel)
+    is_new = name == "AdminService/CreateSpace" and not principal.is_for(request.name)
+    if (name in _WHOLE and not principal.is_for_every_space) or is_new:
+        raise PermissionDenied(
+            name,
+            "it is about the whole server, and the token is for certain spaces: use an admin token"
+            " for every space (recollect-server token create --kind admin --space '*')",
+        )
 
 
 def _to_conversation(name: str, request: Any, own: str) -> None:

@@ -281,7 +281,7 @@ def _run(
         request = read(data) if isinstance(data, bytes) else data
         # cut to the longest that is valid: one that is refused may be megabytes, in log and traces
         ids.request = getattr(request, "request_id", "")[:128]
-        if principal.conversation_id or principal.channel:
+        if principal.conversation_id or principal.channel or not principal.is_for_every_space:
             confine(method, request, principal)
         rules.check(request)
         answer = handler(request, Call(context, principal, size, rules.recorder(name, principal)))

@@ -6,7 +6,6 @@ from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
 from recollect_server.domain.setting import Changed, Setting, SettingList
-from recollect_server.transport.admin.reach import check_whole_server
 from recollect_server.transport.handling import Call
 
 
@@ -33,7 +32,6 @@ class SettingHandlers:
         self, request: api.ListSettingsRequest, call: Call
     ) -> api.ListSettingsResponse:
         """Return all settings."""
-        check_whole_server(call, "ListSettings")
         listed = self._settings.list()
         return api.ListSettingsResponse(
             settings=map(setting_to, listed.settings), file=listed.file, locked=listed.locked
@@ -41,7 +39,6 @@ class SettingHandlers:
 
     def SetSetting(self, request: api.SetSettingRequest, call: Call) -> api.SetSettingResponse:
         """Set a setting, or let it have its default again."""
-        check_whole_server(call, "SetSetting")
         changed = (
             self._settings.reset(request.key)
             if request.reset

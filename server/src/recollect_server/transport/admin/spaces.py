@@ -9,7 +9,7 @@ from recollect_server.services.administration.server import ServerState, ServerW
 from recollect_server.services.administration.spaces import SpaceAdministration, SpaceOverview
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics
 from recollect_server.storage.logs.space_removal import SpaceReceipt
-from recollect_server.transport.admin.reach import check_whole_server, space_of
+from recollect_server.transport.admin.reach import space_of
 from recollect_server.transport.convert import timestamp
 from recollect_server.transport.handling import Call
 from recollect_server.transport.pages import Seal, page_size
@@ -43,12 +43,12 @@ class SpaceHandlers:
 
     def CreateSpace(self, request: api.CreateSpaceRequest, call: Call) -> api.CreateSpaceResponse:
         """Make a space, unless there is one."""
-        space, is_new = self._spaces.create(_named(request.name, call, "CreateSpace"))
+        space, is_new = self._spaces.create(request.name)
         return api.CreateSpaceResponse(space=space_to(space), created=is_new)
 
     def DeleteSpace(self, request: api.DeleteSpaceRequest, call: Call) -> api.DeleteSpaceResponse:
         """Delete a space with all its data."""
-        receipt = self._spaces.delete(_named(request.name, call, "DeleteSpace"))
+        receipt = self._spaces.delete(space_of(call.principal, request.name))
         return api.DeleteSpaceResponse(receipt=_receipt_to(receipt))
 
     def ListSpaceReceipts(
@@ -81,17 +81,6 @@ def _receipt_to(it: SpaceReceipt) -> admin_pb2.SpaceReceipt:
         external_communications=it.communications,
         bytes=it.size,
     )
-
-
-def _named(name: str, call: Call, method: str) -> str:
-    """Return the name of a space that the caller administers. Raises SpaceNotFound,
-    PermissionDenied.
-    """
-    if method == "CreateSpace" and not call.principal.is_for(name):
-        check_whole_server(call, method)
-    else:
-        space_of(call.principal, name)
-    return name
 
 
 def space_to(it: SpaceOverview) -> admin_pb2.Space:
