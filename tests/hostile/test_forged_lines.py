@@ -61,7 +61,7 @@ SOURCE = re.compile(
     r'\[(\d+)\] 2023-11-14, "(?:[^"\\]|\\.)*" \(conv-01HQ[0-9A-Z]+\), turns? [12](?:-2)?:'
 )
 """The line of a source of the recall block."""
-SAID = re.compile(r'  (user "(?:[^"\\]|\\.)*"|[^":\\]+): zebra \d+ (?:said|again)')
+SAID = re.compile(r'  (?:\(later\) )?(user "(?:[^"\\]|\\.)*"|[^":\\]+): zebra \d+ (?:said|again)')
 """The line of a message of it. Who speaks is a role, a name that is none, or a role and a name in
 quotation marks.
 """

@@ -1,9 +1,8 @@
-// What was done, said at the bottom of the page, and to screen readers once. With a way to undo it,
-// it stays until another view is shown or something else is said: nobody has to be quick.
+// What was done, said at the bottom of the page, with a way to undo it. It stays while somebody is at
+// it, and is said to screen readers once.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { describe } from "../api/errors";
-import { route } from "../router";
 import { t } from "../texts";
 import { Icon } from "./Icon";
 
@@ -24,14 +23,8 @@ export function tell(notice: Told | undefined): void {
 export function Notice() {
   const notice = told.value;
   const [isHeld, setHeld] = useState(false);
-  const { path } = route.value;
-  const shownOn = useRef(path);
   useEffect(() => {
-    if (notice?.action && path !== shownOn.current) tell(undefined);
-    shownOn.current = path;
-  }, [path]);
-  useEffect(() => {
-    if (!notice || notice.action || isHeld) return;
+    if (!notice || isHeld) return;
     const timer = setTimeout(() => tell(undefined), SHOWN_MS);
     return () => clearTimeout(timer);
   }, [notice, isHeld]);
