@@ -22,7 +22,7 @@ from recollect.cli.formats import (
     telegram,
 )
 from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import Reading
+from recollect.cli.formats.reading import Reading, Spool
 from recollect.cli.plans import Event, Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -351,3 +351,24 @@ def test_an_archive_of_a_rare_method_that_is_damaged_is_named(
     path.write_bytes(data)
     ran = run("import", path)
     assert (ran.code, "the archive is damaged" in ran.err) == (6, True)
+
+
+def test_a_full_folder_of_temporary_files_is_named_and_ends_no_command_with_a_trace(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Spool.__init__
+
+    def make_small(spool: Spool) -> None:
+        make(spool)
+        spool._rows.execute("PRAGMA max_page_count = 8")  # as SQLite finds a disk that is full
+
+    monkeypatch.setattr(Spool, "__init__", make_small)
+    head = "From me@x Mon Jan  1 00:00:00 2024\nFrom: Me <me@example.org>\nMessage-ID: <{}@example.org>\n\n{}\n\n"
+    path = written(
+        tmp_path / "mail.mbox", "".join(head.format(it, "word " * 999) for it in range(9))
+    )
+    ran = run("import", path, "--owner", "me@example.org")
+    assert (ran.code, ran.lines[0]["conversationsNew"]) == (6, 0)
+    assert (
+        f"left out {path}: cannot be read: the folder of temporary files takes no more" in ran.err
+    )

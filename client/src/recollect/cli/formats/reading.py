@@ -1,6 +1,7 @@
 """Reads sources of an import in bounded memory: bytes, lines, text, and JSON values one by one."""
 
 import codecs
+import errno
 import json
 import lzma
 import re
@@ -186,7 +187,10 @@ class Reading:
 
 
 class Spool:
-    """JSON values by key, on disk: what of an export belongs together may lie far apart in it."""
+    """JSON values by key, on disk: what of an export belongs together may lie far apart in it.
+
+    It raises OSError where the disk takes no more.
+    """
 
     def __init__(self) -> None:
         self._rows = sqlite3.connect("", isolation_level=None)  # a temporary file of SQLite's
@@ -199,7 +203,11 @@ class Spool:
         """Keep a value behind those of its key."""
         # as JSON all of it: names of files and ids may have halves of surrogate pairs
         row = json.dumps(key), json.dumps((place, value))
-        self._rows.execute("INSERT INTO items VALUES (?, ?)", row)
+        try:
+            self._rows.execute("INSERT INTO items VALUES (?, ?)", row)
+        except sqlite3.Error as error:
+            reason = f"the folder of temporary files takes no more ({error})"
+            raise OSError(errno.ENOSPC, reason) from error
 
     def groups(self) -> Iterator[tuple[str, list[Item]]]:
         """Yield each key with its places and values, in the order in which keys came first. The
