@@ -84,7 +84,7 @@ type WhoAmIResponse struct {
 	ConversationId string `protobuf:"bytes,6,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	// The channel that the caller speaks from; empty: any.
 	Channel string `protobuf:"bytes,7,opt,name=channel,proto3" json:"channel,omitempty"`
-	// When the token expires; unset: never.
+	// Time at which the token expires; unset: never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 }
 

@@ -276,7 +276,7 @@ func (VerificationState) EnumDescriptor() ([]byte, []int) {
 	return file_recollect_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
-// Whether a token may be used.
+// State of a token: whether it may be used.
 type TokenState int32
 
 const (
@@ -418,7 +418,7 @@ type Setting struct {
 	GroupLabel string `protobuf:"bytes,6,opt,name=group_label,json=groupLabel,proto3" json:"group_label,omitempty"`
 	// Name of the setting for people: `Idle timeout`.
 	Label string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
-	// What it does, in one sentence or two.
+	// Description of what it does, in one sentence or two.
 	Help string `protobuf:"bytes,8,opt,name=help,proto3" json:"help,omitempty"`
 	// Type of its value.
 	Type SettingType `protobuf:"varint,9,opt,name=type,proto3,enum=recollect.v1.SettingType" json:"type,omitempty"`
@@ -428,19 +428,19 @@ type Setting struct {
 	Minimum string `protobuf:"bytes,11,opt,name=minimum,proto3" json:"minimum,omitempty"`
 	// Largest value, written as a value; empty: there is none.
 	Maximum string `protobuf:"bytes,12,opt,name=maximum,proto3" json:"maximum,omitempty"`
-	// Whether `minimum` itself is too small.
+	// True if `minimum` itself is too small.
 	MinimumExcluded bool `protobuf:"varint,13,opt,name=minimum_excluded,json=minimumExcluded,proto3" json:"minimum_excluded,omitempty"`
-	// Whether a part of `value` is replaced by `…`, because it may be a secret. A value that holds `…`
-	// is not to be set again.
+	// True if a part of `value` is replaced by `…`, because it may be a secret. A value that holds
+	// `…` is not to be set again.
 	Masked bool `protobuf:"varint,14,opt,name=masked,proto3" json:"masked,omitempty"`
-	// Whether a change counts from the next start of the server on, instead of at once.
+	// True if a change counts from the next start of the server on, instead of at once.
 	RestartNeeded bool `protobuf:"varint,15,opt,name=restart_needed,json=restartNeeded,proto3" json:"restart_needed,omitempty"`
-	// Whether the file has another value than the one in force: it counts from the next start on.
+	// True if the file has another value than the one in force: it counts from the next start on.
 	Pending bool `protobuf:"varint,16,opt,name=pending,proto3" json:"pending,omitempty"`
 	// That value; empty if there is none, or if it is masked.
 	PendingValue string `protobuf:"bytes,17,opt,name=pending_value,json=pendingValue,proto3" json:"pending_value,omitempty"`
-	// Why SetSetting does not change it, in a sentence: it comes from the environment or a flag, or it
-	// says where data lies or who reaches the server. Empty: SetSetting changes it.
+	// Reason why SetSetting does not change it, in a sentence: it comes from the environment or a
+	// flag, or it says where data lies or who reaches the server. Empty: SetSetting changes it.
 	Locked string `protobuf:"bytes,18,opt,name=locked,proto3" json:"locked,omitempty"`
 	// The name that sets it in the environment: `RECOLLECT_IDLE_TIMEOUT`.
 	EnvironmentName string `protobuf:"bytes,19,opt,name=environment_name,json=environmentName,proto3" json:"environment_name,omitempty"`
@@ -621,7 +621,7 @@ type Space struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// State in the server.
 	State SpaceState `protobuf:"varint,2,opt,name=state,proto3,enum=recollect.v1.SpaceState" json:"state,omitempty"`
-	// Whether it is the space of calls that name none.
+	// True if it is the space of calls that name none.
 	IsDefault bool `protobuf:"varint,3,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
 	// Conversations.
 	Conversations int64 `protobuf:"varint,4,opt,name=conversations,proto3" json:"conversations,omitempty"`
@@ -631,8 +631,8 @@ type Space struct {
 	Bytes int64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// External communications.
 	ExternalCommunications int64 `protobuf:"varint,7,opt,name=external_communications,json=externalCommunications,proto3" json:"external_communications,omitempty"`
-	// What is wrong with its index, in a sentence; empty: nothing. The transcripts are intact, and the
-	// server makes the index anew.
+	// Problem with its index, in a sentence; empty: none. The transcripts are intact, and the server
+	// makes the index anew.
 	IndexProblem string `protobuf:"bytes,8,opt,name=index_problem,json=indexProblem,proto3" json:"index_problem,omitempty"`
 }
 
@@ -732,7 +732,7 @@ type SpaceReceipt struct {
 
 	// Name that it had.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When it was deleted.
+	// Time at which it was deleted.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	// Conversations that it had.
 	Conversations int64 `protobuf:"varint,3,opt,name=conversations,proto3" json:"conversations,omitempty"`
@@ -818,7 +818,7 @@ type VerificationProblem struct {
 	// The conversation, external communication or thread of checkpoints; empty: it is of the space as
 	// a whole.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What is wrong, in a sentence without text of anybody.
+	// Description of the problem, in a sentence without text of anybody.
 	Problem string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
 }
 
@@ -878,9 +878,9 @@ type Verification struct {
 	Space string `protobuf:"bytes,1,opt,name=space,proto3" json:"space,omitempty"`
 	// Its state.
 	State VerificationState `protobuf:"varint,2,opt,name=state,proto3,enum=recollect.v1.VerificationState" json:"state,omitempty"`
-	// When it was asked for.
+	// Time at which it was asked for.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it ended; unset: it did not.
+	// Time at which it ended; unset: it did not.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Logs that it looked at: of conversations, external communications and threads.
 	Logs int64 `protobuf:"varint,5,opt,name=logs,proto3" json:"logs,omitempty"`
@@ -898,7 +898,7 @@ type Verification struct {
 	ProblemCount int64 `protobuf:"varint,11,opt,name=problem_count,json=problemCount,proto3" json:"problem_count,omitempty"`
 	// The first of them, at most 100.
 	Problems []*VerificationProblem `protobuf:"bytes,12,rep,name=problems,proto3" json:"problems,omitempty"`
-	// Why it ended early, in a sentence; empty: it did not.
+	// Reason why it ended early, in a sentence; empty: it did not.
 	Failure string `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`
 }
 
@@ -1043,17 +1043,17 @@ type Token struct {
 	ConversationId string `protobuf:"bytes,5,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	// The channel that its holder speaks from; empty: any.
 	Channel string `protobuf:"bytes,6,opt,name=channel,proto3" json:"channel,omitempty"`
-	// Whether it may be used.
+	// True if it may be used.
 	State TokenState `protobuf:"varint,7,opt,name=state,proto3,enum=recollect.v1.TokenState" json:"state,omitempty"`
-	// When it was created.
+	// Time at which it was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it ends, or ended; unset: never.
+	// Time at which it ends, or ended; unset: never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Id of the token that it was made to replace; empty: none.
 	Replaces string `protobuf:"bytes,10,opt,name=replaces,proto3" json:"replaces,omitempty"`
 	// Limits of its own in place of the settings', by name (`calls`, `burst`, `bytes`, `streams`).
 	Limits map[string]float64 `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key,proto3" protobuf_val:"fixed64,2,opt,name=value,proto3"`
-	// Note of whoever made it.
+	// Note of the one who made it.
 	Note string `protobuf:"bytes,12,opt,name=note,proto3" json:"note,omitempty"`
 }
 
@@ -1181,7 +1181,7 @@ type JobFailure struct {
 
 	// The conversation; empty: the failure is of the job as a whole.
 	ConversationId string `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
-	// Why, in a sentence.
+	// Reason, in a sentence.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 }
 
@@ -1240,7 +1240,7 @@ type Job struct {
 	// Name: `repair`, `embedding`, `notes`, `compaction`, `updates` or `tiers`. Later versions may
 	// have more.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it does, in a sentence.
+	// Description of what it does, in a sentence.
 	Help string `protobuf:"bytes,2,opt,name=help,proto3" json:"help,omitempty"`
 	// The space.
 	Space string `protobuf:"bytes,3,opt,name=space,proto3" json:"space,omitempty"`
@@ -1253,7 +1253,8 @@ type Job struct {
 	Failed int64 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
 	// Some of them, those with the newest messages first; at most 20.
 	Failures []*JobFailure `protobuf:"bytes,7,rep,name=failures,proto3" json:"failures,omitempty"`
-	// When it last had a turn, or took up work, since the space was opened; unset: it did not.
+	// Time at which it last had a turn, or took up work, since the space was opened; unset: it did
+	// not.
 	LastRunTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_run_time,json=lastRunTime,proto3" json:"last_run_time,omitempty"`
 }
 
@@ -1351,7 +1352,7 @@ type EmbeddingStats struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// What is wrong with the vectors' file, in a sentence; empty: nothing.
+	// Problem with the vectors' file, in a sentence; empty: none.
 	Problem string `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"`
 	// Vectors that are kept.
 	Vectors int64 `protobuf:"varint,2,opt,name=vectors,proto3" json:"vectors,omitempty"`
@@ -1363,7 +1364,7 @@ type EmbeddingStats struct {
 	WaitingConversations int64 `protobuf:"varint,5,opt,name=waiting_conversations,json=waitingConversations,proto3" json:"waiting_conversations,omitempty"`
 	// Share of the text that has its vectors, from 0 to 1.
 	Share float64 `protobuf:"fixed64,6,opt,name=share,proto3" json:"share,omitempty"`
-	// How long the rest takes at the last pace; unset: nothing is left, or the pace is not known.
+	// Time that the rest takes at the last pace; unset: nothing is left, or the pace is not known.
 	TimeLeft *durationpb.Duration `protobuf:"bytes,7,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
 }
 
@@ -1515,7 +1516,7 @@ func (x *NoteStats) GetFailures() []*JobFailure {
 	return nil
 }
 
-// How contexts were built in a space.
+// Figures of how contexts were built in a space.
 type ContextStats struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache
@@ -1761,7 +1762,7 @@ func (x *LimitedSender) GetRefused() int64 {
 	return 0
 }
 
-// What a space holds, and what is left to do.
+// State of a space: what it holds, and what is left to do.
 type SpaceStats struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache
@@ -1775,7 +1776,7 @@ type SpaceStats struct {
 	Messages int64 `protobuf:"varint,3,opt,name=messages,proto3" json:"messages,omitempty"`
 	// Bytes of the transcripts of conversations.
 	TranscriptBytes int64 `protobuf:"varint,4,opt,name=transcript_bytes,json=transcriptBytes,proto3" json:"transcript_bytes,omitempty"`
-	// What is wrong with the index, in a sentence; empty: nothing.
+	// Problem with the index, in a sentence; empty: none.
 	IndexProblem string `protobuf:"bytes,5,opt,name=index_problem,json=indexProblem,proto3" json:"index_problem,omitempty"`
 	// Bytes of the index.
 	IndexBytes int64 `protobuf:"varint,6,opt,name=index_bytes,json=indexBytes,proto3" json:"index_bytes,omitempty"`
@@ -1945,7 +1946,7 @@ func (x *SpaceStats) GetMostLimited() []*LimitedSender {
 	return nil
 }
 
-// What the models of the server's own notes cost on the last day that one was called.
+// Cost of the models of the server's own notes on the last day that one was called.
 type ModelSpending struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache
@@ -2105,7 +2106,7 @@ type ServerStats struct {
 
 	// Version of the server.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// When it started.
+	// Time at which it started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// Spaces on its disk.
 	Spaces int64 `protobuf:"varint,3,opt,name=spaces,proto3" json:"spaces,omitempty"`
@@ -2113,7 +2114,7 @@ type ServerStats struct {
 	OpenSpaces int64 `protobuf:"varint,4,opt,name=open_spaces,json=openSpaces,proto3" json:"open_spaces,omitempty"`
 	// Those of them that are suspended.
 	SuspendedSpaces int64 `protobuf:"varint,5,opt,name=suspended_spaces,json=suspendedSpaces,proto3" json:"suspended_spaces,omitempty"`
-	// What its own notes cost.
+	// Cost of its own notes.
 	ModelSpending *ModelSpending `protobuf:"bytes,6,opt,name=model_spending,json=modelSpending,proto3" json:"model_spending,omitempty"`
 	// Number of tokens and spaces that reached a limit today.
 	Limited int64 `protobuf:"varint,7,opt,name=limited,proto3" json:"limited,omitempty"`
@@ -2228,9 +2229,9 @@ type RetentionRule struct {
 	Conversations *int64 `protobuf:"varint,5,opt,name=conversations,proto3,oneof" json:"conversations,omitempty"`
 	// Bytes that their transcripts may have together, counted likewise. Unset: no bound.
 	Bytes *int64 `protobuf:"varint,6,opt,name=bytes,proto3,oneof" json:"bytes,omitempty"`
-	// Whether anchors that came from a conversation stay.
+	// True if anchors that came from a conversation stay.
 	KeepsAnchors bool `protobuf:"varint,7,opt,name=keeps_anchors,json=keepsAnchors,proto3" json:"keeps_anchors,omitempty"`
-	// Whether it unindexes conversations and deletes none: they stay, and searches leave them out.
+	// True if it unindexes conversations and deletes none: they stay, and searches leave them out.
 	Unindexes bool `protobuf:"varint,8,opt,name=unindexes,proto3" json:"unindexes,omitempty"`
 }
 
@@ -2332,13 +2333,13 @@ type RetiredConversation struct {
 	ConversationId string `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	// Its channel.
 	Channel string `protobuf:"bytes,2,opt,name=channel,proto3" json:"channel,omitempty"`
-	// When it changed last.
+	// Time at which it changed last.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Bytes of its transcript.
 	Bytes int64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// The rule.
 	Rule string `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Why it goes, in a sentence without text of it.
+	// Reason why it goes, in a sentence without text of it.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 }
 
@@ -2422,9 +2423,9 @@ type RetentionReceipt struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// What was deleted, and why.
+	// The deleted conversation, and the reason.
 	Conversation *RetiredConversation `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
-	// When.
+	// Time of the deletion.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 }
 

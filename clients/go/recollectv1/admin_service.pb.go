@@ -190,7 +190,7 @@ func (x *PreviewRetentionRequest) GetLimit() int32 {
 	return 0
 }
 
-// What rules would delete.
+// The conversations that rules would delete.
 type PreviewRetentionResponse struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache
@@ -198,7 +198,7 @@ type PreviewRetentionResponse struct {
 
 	// The conversations, rule by rule, those that are idle for longest first.
 	Conversations []*RetiredConversation `protobuf:"bytes,1,rep,name=conversations,proto3" json:"conversations,omitempty"`
-	// Whether there are more.
+	// True if there are more.
 	HasMore bool `protobuf:"varint,2,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
 }
 
@@ -422,7 +422,7 @@ type ListSettingsResponse struct {
 	Settings []*Setting `protobuf:"bytes,1,rep,name=settings,proto3" json:"settings,omitempty"`
 	// Path of the file that SetSetting writes, on the server's machine.
 	File string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
-	// Why no setting can be set, in a sentence; empty: SetSetting works.
+	// Reason why no setting can be set, in a sentence; empty: SetSetting works.
 	Locked string `protobuf:"bytes,3,opt,name=locked,proto3" json:"locked,omitempty"`
 }
 
@@ -554,7 +554,7 @@ type SetSettingResponse struct {
 
 	// The setting as it is now.
 	Setting *Setting `protobuf:"bytes,1,opt,name=setting,proto3" json:"setting,omitempty"`
-	// Whether the new value counts from the next start of the server on.
+	// True if the new value counts from the next start of the server on.
 	RestartNeeded bool `protobuf:"varint,2,opt,name=restart_needed,json=restartNeeded,proto3" json:"restart_needed,omitempty"`
 }
 
@@ -787,7 +787,7 @@ type CreateSpaceResponse struct {
 
 	// The space.
 	Space *Space `protobuf:"bytes,1,opt,name=space,proto3" json:"space,omitempty"`
-	// Whether this call made it.
+	// True if this call made it.
 	Created bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
 }
 
@@ -1057,7 +1057,7 @@ type ListTokensRequest struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// Whether expired and revoked ones are listed too.
+	// True if expired and revoked ones are listed too.
 	IncludeEnded bool `protobuf:"varint,1,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
 	// Number of tokens; at most 500. Unset means 50.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -1194,7 +1194,7 @@ type CreateTokenRequest struct {
 	ConversationId string `protobuf:"bytes,4,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	// The channel that its holder speaks from. Unset means any.
 	Channel string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
-	// When it ends. Unset means never.
+	// Time at which it ends. Unset means never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Limits of its own in place of the settings', by name (`calls`, `burst`, `bytes`, `streams`).
 	Limits map[string]float64 `protobuf:"bytes,7,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key,proto3" protobuf_val:"fixed64,2,opt,name=value,proto3"`
@@ -1454,9 +1454,10 @@ type RotateTokenRequest struct {
 
 	// Id of the token that is replaced.
 	TokenId string `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
-	// When the new one ends. Unset means as long after now as the old one was to live, or never.
+	// Time at which the new one ends. Unset means as long after now as the old one was to live, or
+	// never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// How long the old one stays valid, at most 366 days. Unset means a day.
+	// Time for which the old one stays valid, at most 366 days. Unset means a day.
 	Overlap *durationpb.Duration `protobuf:"bytes,3,opt,name=overlap,proto3" json:"overlap,omitempty"`
 }
 

@@ -95,7 +95,7 @@ type Anchor struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// What the fact is about: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`. A key
+	// Subject of the fact: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`. A key
 	// has one value at a time.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The fact. 1 to 1000 characters, not only spaces.
@@ -104,9 +104,9 @@ type Anchor struct {
 	Confidence float64 `protobuf:"fixed64,3,opt,name=confidence,proto3" json:"confidence,omitempty"`
 	// The message it came from. Unset if a caller set it without one.
 	Source *AnchorSource `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	// When its message was said; of one without a message when it was set.
+	// Time at which its message was said; of one without a message, at which it was set.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When another value replaced it or it was taken back. Unset while it holds.
+	// Time at which another value replaced it or it was taken back. Unset while it holds.
 	SupersededTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=superseded_time,json=supersededTime,proto3" json:"superseded_time,omitempty"`
 	// The value that it replaced. Unset if there was none.
 	Supersedes string `protobuf:"bytes,7,opt,name=supersedes,proto3" json:"supersedes,omitempty"`

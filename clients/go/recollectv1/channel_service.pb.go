@@ -48,9 +48,9 @@ type ReceiveRequest struct {
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	// Files that came with it. At most 64.
 	Attachments []*Attachment `protobuf:"bytes,5,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// When it was sent, within the bounds of `Message.timestamp`. Unset means now.
+	// Time at which it was sent, within the bounds of `Message.timestamp`. Unset means now.
 	Time *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=time,proto3" json:"time,omitempty"`
-	// Where on the channel it came from; it must match the channel. Required on `email`. Unset
+	// Place on the channel that it came from; it must match the channel. Required on `email`. Unset
 	// elsewhere means a direct message of the sender, the session `default`, or the most recent
 	// conversation on the web.
 	//
@@ -236,8 +236,8 @@ type ReceiveResponse struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// What became of the message. Unset for a repeat of a message whose conversation was deleted
-	// since: it is not stored again.
+	// Outcome for the message. Unset for a repeat of a message whose conversation was deleted since:
+	// it is not stored again.
 	//
 	// Types that are assignable to Outcome:
 	//

@@ -334,7 +334,7 @@ type ListRecordsRequest struct {
 
 	// The thread.
 	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
-	// What the keys begin with; empty: all.
+	// Beginning of the keys; empty: all.
 	Prefix string `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Key behind which the list begins, such as the last one of the page before; empty: at the
 	// beginning.

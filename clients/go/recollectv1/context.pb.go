@@ -262,7 +262,7 @@ type ContextMessage struct {
 	// confidence of an anchor that came from it (settings `recency_weight`, `similarity_weight`,
 	// `anchor_weight`).
 	Relevance float64 `protobuf:"fixed64,4,opt,name=relevance,proto3" json:"relevance,omitempty"`
-	// Why it was chosen, in a few words.
+	// Reason why it was chosen, in a few words.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// True if parts of a long text are left out, marked by `…` (setting `excerpt_tokens`).
 	// FetchContext returns the whole text.
@@ -611,7 +611,7 @@ type TierAllocation struct {
 	Considered int32 `protobuf:"varint,4,opt,name=considered,proto3" json:"considered,omitempty"`
 	// Number of messages packed.
 	Packed int32 `protobuf:"varint,5,opt,name=packed,proto3" json:"packed,omitempty"`
-	// Why the tier was not asked or what went wrong, if so.
+	// Reason why the tier was not asked or what went wrong, if so.
 	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 }
 
@@ -703,7 +703,7 @@ type DroppedMessage struct {
 	Tier ContextTier `protobuf:"varint,3,opt,name=tier,proto3,enum=recollect.v1.ContextTier" json:"tier,omitempty"`
 	// The tokens that it would have used.
 	Tokens int32 `protobuf:"varint,4,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	// Why it was left out, in a few words.
+	// Reason why it was left out, in a few words.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Of a message that was not recalled: the probability that its turn helps to answer the message.
 	// 0 for others.
@@ -798,7 +798,7 @@ type TierTransition struct {
 	ToTier ContextTier `protobuf:"varint,3,opt,name=to_tier,json=toTier,proto3,enum=recollect.v1.ContextTier" json:"to_tier,omitempty"`
 	// The reason, in a few words.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When it happened.
+	// Time at which it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 }
 

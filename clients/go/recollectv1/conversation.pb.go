@@ -178,7 +178,7 @@ type NoteRecord struct {
 	Writer string `protobuf:"bytes,1,opt,name=writer,proto3" json:"writer,omitempty"`
 	// The id of the model at its API. At most 128 characters. Unset if no model wrote it.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// When it was written. Unset if that was not recorded.
+	// Time at which it was written. Unset if that was not recorded.
 	WriteTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=write_time,json=writeTime,proto3" json:"write_time,omitempty"`
 }
 
@@ -245,10 +245,11 @@ type Notes struct {
 	Abbreviation *NoteRecord `protobuf:"bytes,1,opt,name=abbreviation,proto3" json:"abbreviation,omitempty"`
 	// Writer of the title. Unset while there is none.
 	Title *NoteRecord `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// Why the server's last attempt to write notes failed, if nothing was written since: a sentence
-	// without any text of the conversation. The attempt is repeated (setting `sweep_interval`), and
-	// less and less often where the model itself refuses; then the server's rule writes the notes,
-	// until the conversation goes on. Only in responses of Get and List; unset elsewhere.
+	// Reason why the server's last attempt to write notes failed, if nothing was written since: a
+	// sentence without any text of the conversation. The attempt is repeated (setting
+	// `sweep_interval`), and less and less often where the model itself refuses; then the server's
+	// rule writes the notes, until the conversation goes on. Only in responses of Get and List; unset
+	// elsewhere.
 	Failure string `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 }
 
@@ -323,7 +324,7 @@ type Conversation struct {
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
 	// Topics in kebab-case, most important first. At most 16, each at most 64 characters.
 	Topics []string `protobuf:"bytes,4,rep,name=topics,proto3" json:"topics,omitempty"`
-	// When it began.
+	// Time at which it began.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The time of its newest message, or `create_time` while it has none; a time ahead of the
 	// server's clock counts as the time of arrival. Renaming does not change it. It orders List and

@@ -96,8 +96,8 @@ type CreateRequest struct {
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// Makes the call exactly-once (see ConversationService).
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// When it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the server's
-	// clock. Unset means now.
+	// Time at which it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the
+	// server's clock. Unset means now.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The first messages, at most 1000, under the limits and rules of AppendTurnRequest.messages.
 	// Unset begins it empty.
@@ -608,8 +608,8 @@ type LoadRequest struct {
 
 	// `conv-` and a ULID. Unset means the conversation of `channel` with the newest `update_time`.
 	ConversationId string `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
-	// Where to look when `conversation_id` is unset; required then, and the answer is empty if the
-	// channel has none. With both set, the conversation must be on this channel.
+	// Channel to look on when `conversation_id` is unset; required then, and the answer is empty if
+	// the channel has none. With both set, the conversation must be on this channel.
 	Channel string `protobuf:"bytes,2,opt,name=channel,proto3" json:"channel,omitempty"`
 	// Maximum number of turns. 0 means 20 (setting `max_working_turns`); above 1000 counts as 1000.
 	// Not negative.
@@ -1187,9 +1187,9 @@ type PublishDeltaRequest struct {
 	// The caller's id of this draft, unique in its conversation. 1 to 128 characters. Required. A
 	// draft that AppendTurn completed is refused.
 	DraftId string `protobuf:"bytes,2,opt,name=draft_id,json=draftId,proto3" json:"draft_id,omitempty"`
-	// How many characters (Unicode code points) of the draft come before `text`; it identifies a part
-	// that is sent twice. Not negative. A gap is refused, and so is other text than the draft has
-	// there; but 0 with other text starts over.
+	// Number of characters (Unicode code points) of the draft that come before `text`; it identifies
+	// a part that is sent twice. Not negative. A gap is refused, and so is other text than the draft
+	// has there; but 0 with other text starts over.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The next part of the text. May be empty with `done`. The draft may be as long as a message
 	// (setting `max_message_bytes`, in characters). A draft that does not grow for a minute (setting
@@ -2700,7 +2700,7 @@ type DeleteRequest struct {
 	// Makes the call exactly-once (see ConversationService): the receipt is answered again for as
 	// long as the index exists.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Whether to keep or delete the anchors that came from it. Required if there are any.
+	// Choice to keep or delete the anchors that came from it. Required if there are any.
 	Anchors AnchorDisposition `protobuf:"varint,3,opt,name=anchors,proto3,enum=recollect.v1.AnchorDisposition" json:"anchors,omitempty"`
 	// Deletes a pinned conversation too. Not needed for others.
 	Force bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
@@ -2837,7 +2837,7 @@ type DeleteResponse struct {
 	// Every place that it was removed from. Its text is overwritten there, not only unlinked from the
 	// index.
 	Removed []*RemovedFrom `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
-	// When it was deleted.
+	// Time at which it was deleted.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 }
 
@@ -2980,7 +2980,7 @@ type RedactMessageResponse struct {
 	Conversation *Conversation `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
 	// The tombstones, in the order of their sequences.
 	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// When the text was removed; of messages that had none any more, now.
+	// Time at which the text was removed; of messages that had none any more, now.
 	RedactTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=redact_time,json=redactTime,proto3" json:"redact_time,omitempty"`
 	// True if nothing was removed now: this `request_id` had done it before, or no message had text
 	// any more.
@@ -3078,7 +3078,7 @@ type DeleteManyRequest struct {
 	// Those that are archived, or ARCHIVE_FILTER_ALL, which counts as a filter: with nothing else it
 	// selects every conversation. Unset means any.
 	Archived ArchiveFilter `protobuf:"varint,6,opt,name=archived,proto3,enum=recollect.v1.ArchiveFilter" json:"archived,omitempty"`
-	// Whether to keep or delete the anchors that came from them. Unset leaves conversations that have
+	// Choice to keep or delete the anchors that came from them. Unset leaves conversations that have
 	// any.
 	Anchors AnchorDisposition `protobuf:"varint,7,opt,name=anchors,proto3,enum=recollect.v1.AnchorDisposition" json:"anchors,omitempty"`
 	// Deletes pinned conversations too. Unset leaves them.
@@ -3219,7 +3219,8 @@ type LeftConversation struct {
 
 	// The conversation.
 	ConversationId string `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
-	// Why Delete would refuse it: ERROR_REASON_CONVERSATION_PINNED or ERROR_REASON_ANCHORS_PRESENT.
+	// Reason why Delete would refuse it: ERROR_REASON_CONVERSATION_PINNED or
+	// ERROR_REASON_ANCHORS_PRESENT.
 	Reason ErrorReason `protobuf:"varint,2,opt,name=reason,proto3,enum=recollect.v1.ErrorReason" json:"reason,omitempty"`
 }
 
@@ -3284,7 +3285,7 @@ type DeleteManyResponse struct {
 	// True if more conversations match than `limit`: ask again, with another `request_id`; or if it
 	// ended early.
 	HasMore bool `protobuf:"varint,4,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
-	// When they were deleted.
+	// Time at which they were deleted.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	// The conversation at which it ended early, and why, in a sentence; empty: it did not. The
 	// conversations above are deleted; ask again, with the same `request_id`, for the rest.

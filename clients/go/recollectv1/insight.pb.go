@@ -800,7 +800,7 @@ type FacetList struct {
 
 	// The values, the most common first; those that are equally common in alphabetical order.
 	Facets []*Facet `protobuf:"bytes,1,rep,name=facets,proto3" json:"facets,omitempty"`
-	// How many values there are, those that are left out included.
+	// Number of values, those that are left out included.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 }
 
@@ -860,7 +860,7 @@ type Topic struct {
 	Label string `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
 	// Conversations that have it.
 	Conversations int64 `protobuf:"varint,2,opt,name=conversations,proto3" json:"conversations,omitempty"`
-	// When one of them was last active: the beginning of that hour (UTC).
+	// Time at which one of them was last active: the beginning of that hour (UTC).
 	LastUseTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_use_time,json=lastUseTime,proto3" json:"last_use_time,omitempty"`
 }
 

@@ -217,7 +217,7 @@ type Attachment struct {
 
 	// The media type, as in `image/png`. 1 to 255 characters.
 	MediaType string `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// Where the bytes are. 1 to 8192 characters. Not fetched, not checked.
+	// Place of the bytes. 1 to 8192 characters. Not fetched, not checked.
 	Uri string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
 	// The length of the file in bytes. Not negative. Unset means unknown.
 	BytesLength int64 `protobuf:"varint,3,opt,name=bytes_length,json=bytesLength,proto3" json:"bytes_length,omitempty"`
@@ -276,7 +276,7 @@ func (x *Attachment) GetBytesLength() int64 {
 	return 0
 }
 
-// What is known of the removal of a message's text.
+// Record of the removal of a message's text.
 type Redaction struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache
@@ -284,7 +284,7 @@ type Redaction struct {
 
 	// The id of the token that asked for it. Unset for a caller without a token.
 	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	// When it was removed.
+	// Time at which it was removed.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 }
 
@@ -360,9 +360,9 @@ type Message struct {
 	// thinking, a tool call or an attachment, unless its request also has tool calls or tool results;
 	// a tool result may be empty.
 	Content string `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// When it was said. Unset means the server's clock at the moment it is stored; an import or a
-	// delayed channel sets its own. After 1970-01-01T00:00:00Z, at most one day ahead of the server's
-	// clock. Stored to the millisecond.
+	// Time at which it was said. Unset means the server's clock at the moment it is stored; an import
+	// or a delayed channel sets its own. After 1970-01-01T00:00:00Z, at most one day ahead of the
+	// server's clock. Stored to the millisecond.
 	Timestamp *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	// The model's thinking, only with ROLE_ASSISTANT. Stored and answered, not searched.
 	ThinkingText string `protobuf:"bytes,6,opt,name=thinking_text,json=thinkingText,proto3" json:"thinking_text,omitempty"`

@@ -449,7 +449,7 @@ type SearchHit struct {
 	Sender string `protobuf:"bytes,5,opt,name=sender,proto3" json:"sender,omitempty"`
 	// The part of it that fits the query, marked as in SearchResult.
 	Snippet string `protobuf:"bytes,6,opt,name=snippet,proto3" json:"snippet,omitempty"`
-	// When it was said.
+	// Time at which it was said.
 	Date *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=date,proto3" json:"date,omitempty"`
 	// The probability, from 0 to 1, that the question is answered in this message or in one further
 	// down the ranking, as in SearchResult.

@@ -660,8 +660,8 @@ type BuildContextRequest struct {
 	IncludeGroup bool `protobuf:"varint,5,opt,name=include_group,json=includeGroup,proto3" json:"include_group,omitempty"`
 	// Lists in `dropped` what scored below the threshold too, the best first, at most 10.
 	Explain bool `protobuf:"varint,6,opt,name=explain,proto3" json:"explain,omitempty"`
-	// What is looked for instead of `message`: an agent that rewrites questions gives its own. At most
-	// 64 KiB.
+	// Query that is looked for instead of `message`: an agent that rewrites questions gives its own.
+	// At most 64 KiB.
 	Query string `protobuf:"bytes,7,opt,name=query,proto3" json:"query,omitempty"`
 	// The IANA time zone of the dates in the message and of those in `rendered`. Unset: as in
 	// SearchRequest.
@@ -784,9 +784,10 @@ type BuildContextResponse struct {
 	// The summary that replaces compressed turns, cut if the budget is smaller. Unset if nothing was
 	// compressed.
 	CompressionSummary string `protobuf:"bytes,5,opt,name=compression_summary,json=compressionSummary,proto3" json:"compression_summary,omitempty"`
-	// How each tier spent its budget.
+	// Account of how each tier spent its budget.
 	Allocation []*TierAllocation `protobuf:"bytes,6,rep,name=allocation,proto3" json:"allocation,omitempty"`
-	// What was considered and left out. At most 100 of each tier; its note tells if there are more.
+	// Messages that were considered and left out. At most 100 of each tier; its note tells if there
+	// are more.
 	Dropped []*DroppedMessage `protobuf:"bytes,7,rep,name=dropped,proto3" json:"dropped,omitempty"`
 	// The context in the form asked for. Empty for parts.
 	Rendered string `protobuf:"bytes,8,opt,name=rendered,proto3" json:"rendered,omitempty"`

@@ -41,7 +41,7 @@ type Update struct {
 	// The conversation it is about. Unset in conversation_list, in heartbeat, and in
 	// conversation_loaded if there is none.
 	ConversationId string `protobuf:"bytes,2,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
-	// When it happened.
+	// Time at which it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
 	// True with the first part of a snapshot that replaces everything the subscriber has: the log did
 	// not reach back to its cursor.
@@ -828,7 +828,7 @@ type MessageDelta struct {
 
 	// The draft.
 	DraftId string `protobuf:"bytes,1,opt,name=draft_id,json=draftId,proto3" json:"draft_id,omitempty"`
-	// How many characters (Unicode code points) come before `text`. 0 starts over.
+	// Number of characters (Unicode code points) that come before `text`. 0 starts over.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The text. May be empty.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`

@@ -30,4 +30,4 @@ class Caller:
     channel: str = ""
     """The channel that the caller speaks from; empty: any."""
     expire_time: datetime | None = None
-    """When the token expires; unset: never."""
+    """Time at which the token expires; unset: never."""

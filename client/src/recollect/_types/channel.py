@@ -137,8 +137,8 @@ class Received:
     """The outcome of an inbound message."""
 
     outcome: StoredInConversation | CommandReply | ReceivedExternal | None
-    """What became of the message. Unset for a repeat of a message whose conversation was
-    deleted since: it is not stored again.
+    """Outcome for the message. Unset for a repeat of a message whose conversation was deleted
+    since: it is not stored again.
     """
     duplicate: bool = False
     """True if this provider's message had been received before; the outcome is that of the
@@ -165,7 +165,7 @@ class OwnerIdentity:
 
 
 Origin = WhatsappOrigin | EmailOrigin | DiscordOrigin | CliOrigin | WebOrigin
-"""Where on the channel it came from; it must match the channel. Required on `email`. Unset
+"""Place on the channel that it came from; it must match the channel. Required on `email`. Unset
 elsewhere means a direct message of the sender, the session `default`, or the most recent
 conversation on the web.
 """

@@ -63,7 +63,7 @@ class CheckpointThread:
     thread_id: str = ""
     """Name that the program gave it."""
     create_time: datetime
-    """When its first record was stored."""
+    """Time at which its first record was stored."""
     bytes: int = 0
     """Size of its log."""
 

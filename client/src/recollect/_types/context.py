@@ -122,8 +122,8 @@ class Anchor:
     """
 
     key: str = ""
-    """What the fact is about: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`.
-    A key has one value at a time.
+    """Subject of the fact: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`. A
+    key has one value at a time.
     """
     value: str = ""
     """The fact. 1 to 1000 characters, not only spaces."""
@@ -132,9 +132,9 @@ class Anchor:
     source: AnchorSource | None = None
     """The message it came from. Unset if a caller set it without one."""
     create_time: datetime
-    """When its message was said; of one without a message when it was set."""
+    """Time at which its message was said; of one without a message, at which it was set."""
     superseded_time: datetime | None = None
-    """When another value replaced it or it was taken back. Unset while it holds."""
+    """Time at which another value replaced it or it was taken back. Unset while it holds."""
     supersedes: str = ""
     """The value that it replaced. Unset if there was none."""
 
@@ -157,7 +157,7 @@ class ContextMessage:
     `similarity_weight`, `anchor_weight`).
     """
     reason: str = ""
-    """Why it was chosen, in a few words."""
+    """Reason why it was chosen, in a few words."""
     is_excerpt: bool = False
     """True if parts of a long text are left out, marked by `…` (setting `excerpt_tokens`).
     FetchContext returns the whole text.
@@ -231,7 +231,7 @@ class TierAllocation:
     packed: int = 0
     """Number of messages packed."""
     note: str = ""
-    """Why the tier was not asked or what went wrong, if so."""
+    """Reason why the tier was not asked or what went wrong, if so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +247,7 @@ class DroppedMessage:
     tokens: int = 0
     """The tokens that it would have used."""
     reason: str = ""
-    """Why it was left out, in a few words."""
+    """Reason why it was left out, in a few words."""
     score: float = 0.0
     """Of a message that was not recalled: the probability that its turn helps to answer the
     message. 0 for others.
@@ -304,10 +304,10 @@ class BuiltContext:
     nothing was compressed.
     """
     allocation: tuple[TierAllocation, ...] = ()
-    """How each tier spent its budget."""
+    """Account of how each tier spent its budget."""
     dropped: tuple[DroppedMessage, ...] = ()
-    """What was considered and left out. At most 100 of each tier; its note tells if there are
-    more.
+    """Messages that were considered and left out. At most 100 of each tier; its note tells if
+    there are more.
     """
     rendered: str = ""
     """The context in the form asked for. Empty for parts."""
@@ -357,7 +357,7 @@ class TierTransition:
     reason: str = ""
     """The reason, in a few words."""
     time: datetime
-    """When it happened."""
+    """Time at which it happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ class NoteRecord:
     model: str = ""
     """The id of the model at its API. At most 128 characters. Unset if no model wrote it."""
     write_time: datetime | None = None
-    """When it was written. Unset if that was not recorded."""
+    """Time at which it was written. Unset if that was not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,8 @@ class Notes:
     title: NoteRecord | None = None
     """Writer of the title. Unset while there is none."""
     failure: str = ""
-    """Why the server's last attempt to write notes failed, if nothing was written since: a
-    sentence without any text of the conversation. The attempt is repeated (setting
+    """Reason why the server's last attempt to write notes failed, if nothing was written since:
+    a sentence without any text of the conversation. The attempt is repeated (setting
     `sweep_interval`), and less and less often where the model itself refuses; then the server's
     rule writes the notes, until the conversation goes on. Only in responses of Get and List;
     unset elsewhere.
@@ -124,7 +124,7 @@ class Conversation:
     topics: tuple[str, ...] = ()
     """Topics in kebab-case, most important first. At most 16, each at most 64 characters."""
     create_time: datetime
-    """When it began."""
+    """Time at which it began."""
     update_time: datetime
     """The time of its newest message, or `create_time` while it has none; a time ahead of the
     server's clock counts as the time of arrival. Renaming does not change it. It orders List
@@ -303,7 +303,7 @@ class DeletionReceipt:
     from the index.
     """
     delete_time: datetime
-    """When it was deleted."""
+    """Time at which it was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +315,7 @@ class RedactedMessages:
     messages: tuple[Message, ...] = ()
     """The tombstones, in the order of their sequences."""
     redact_time: datetime
-    """When the text was removed; of messages that had none any more, now."""
+    """Time at which the text was removed; of messages that had none any more, now."""
     duplicate: bool = False
     """True if nothing was removed now: this `request_id` had done it before, or no message had
     text any more.
@@ -342,7 +342,7 @@ class DeletedConversations:
     if it ended early.
     """
     delete_time: datetime
-    """When they were deleted."""
+    """Time at which they were deleted."""
     failure: str = ""
     """The conversation at which it ended early, and why, in a sentence; empty: it did not. The
     conversations above are deleted; ask again, with the same `request_id`, for the rest.

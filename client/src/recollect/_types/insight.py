@@ -214,7 +214,7 @@ class FacetList:
     facets: tuple[Facet, ...] = ()
     """The values, the most common first; those that are equally common in alphabetical order."""
     total: int = 0
-    """How many values there are, those that are left out included."""
+    """Number of values, those that are left out included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +240,7 @@ class Topic:
     conversations: int = 0
     """Conversations that have it."""
     last_use_time: datetime
-    """When one of them was last active: the beginning of that hour (UTC)."""
+    """Time at which one of them was last active: the beginning of that hour (UTC)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,16 +51,16 @@ class Attachment:
     media_type: str
     """The media type, as in `image/png`. 1 to 255 characters."""
     uri: str
-    """Where the bytes are. 1 to 8192 characters. Not fetched, not checked."""
+    """Place of the bytes. 1 to 8192 characters. Not fetched, not checked."""
     bytes_length: int = 0
     """The length of the file in bytes. Not negative. Unset means unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What is known of the removal of a message's text."""
+    """Record of the removal of a message's text."""
 
     by: str = ""
     """The id of the token that asked for it. Unset for a caller without a token."""
     time: datetime | None = None
-    """When it was removed."""
+    """Time at which it was removed."""

@@ -142,7 +142,7 @@ class SearchHit:
     snippet: str = ""
     """The part of it that fits the query, marked as in SearchResult."""
     date: datetime
-    """When it was said."""
+    """Time at which it was said."""
     score: float = 0.0
     """The probability, from 0 to 1, that the question is answered in this message or in one
     further down the ranking, as in SearchResult.

@@ -97,7 +97,7 @@ class MessageDelta:
     draft_id: str = ""
     """The draft."""
     offset: int = 0
-    """How many characters (Unicode code points) come before `text`. 0 starts over."""
+    """Number of characters (Unicode code points) that come before `text`. 0 starts over."""
     text: str = ""
     """The text. May be empty."""
     done: bool = False
@@ -126,7 +126,7 @@ class Update:
     conversation_loaded if there is none.
     """
     time: datetime
-    """When it happened."""
+    """Time at which it happened."""
     reset: bool = False
     """True with the first part of a snapshot that replaces everything the subscriber has: the
     log did not reach back to its cursor.

@@ -75,7 +75,7 @@ class WhoAmIResponse(_message.Message):
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When the token expires; unset: never."""
+        """Time at which the token expires; unset: never."""
 
     def __init__(
         self,

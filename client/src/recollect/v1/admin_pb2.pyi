@@ -174,7 +174,7 @@ class _TokenStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TokenState
     """It was revoked."""
 
 class TokenState(_TokenState, metaclass=_TokenStateEnumTypeWrapper):
-    """Whether a token may be used."""
+    """State of a token: whether it may be used."""
 
 TOKEN_STATE_UNSPECIFIED: TokenState.ValueType  # 0
 """Never sent."""
@@ -262,7 +262,7 @@ class Setting(_message.Message):
     label: _builtins.str
     """Name of the setting for people: `Idle timeout`."""
     help: _builtins.str
-    """What it does, in one sentence or two."""
+    """Description of what it does, in one sentence or two."""
     type: Global___SettingType.ValueType
     """Type of its value."""
     minimum: _builtins.str
@@ -270,20 +270,20 @@ class Setting(_message.Message):
     maximum: _builtins.str
     """Largest value, written as a value; empty: there is none."""
     minimum_excluded: _builtins.bool
-    """Whether `minimum` itself is too small."""
+    """True if `minimum` itself is too small."""
     masked: _builtins.bool
-    """Whether a part of `value` is replaced by `…`, because it may be a secret. A value that holds `…`
-    is not to be set again.
+    """True if a part of `value` is replaced by `…`, because it may be a secret. A value that holds
+    `…` is not to be set again.
     """
     restart_needed: _builtins.bool
-    """Whether a change counts from the next start of the server on, instead of at once."""
+    """True if a change counts from the next start of the server on, instead of at once."""
     pending: _builtins.bool
-    """Whether the file has another value than the one in force: it counts from the next start on."""
+    """True if the file has another value than the one in force: it counts from the next start on."""
     pending_value: _builtins.str
     """That value; empty if there is none, or if it is masked."""
     locked: _builtins.str
-    """Why SetSetting does not change it, in a sentence: it comes from the environment or a flag, or it
-    says where data lies or who reaches the server. Empty: SetSetting changes it.
+    """Reason why SetSetting does not change it, in a sentence: it comes from the environment or a
+    flag, or it says where data lies or who reaches the server. Empty: SetSetting changes it.
     """
     environment_name: _builtins.str
     """The name that sets it in the environment: `RECOLLECT_IDLE_TIMEOUT`."""
@@ -341,7 +341,7 @@ class Space(_message.Message):
     state: Global___SpaceState.ValueType
     """State in the server."""
     is_default: _builtins.bool
-    """Whether it is the space of calls that name none."""
+    """True if it is the space of calls that name none."""
     conversations: _builtins.int
     """Conversations."""
     messages: _builtins.int
@@ -351,8 +351,8 @@ class Space(_message.Message):
     external_communications: _builtins.int
     """External communications."""
     index_problem: _builtins.str
-    """What is wrong with its index, in a sentence; empty: nothing. The transcripts are intact, and the
-    server makes the index anew.
+    """Problem with its index, in a sentence; empty: none. The transcripts are intact, and the server
+    makes the index anew.
     """
     def __init__(
         self,
@@ -395,7 +395,7 @@ class SpaceReceipt(_message.Message):
     """Bytes of its transcripts."""
     @_builtins.property
     def delete_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was deleted."""
+        """Time at which it was deleted."""
 
     def __init__(
         self,
@@ -427,7 +427,7 @@ class VerificationProblem(_message.Message):
     a whole.
     """
     problem: _builtins.str
-    """What is wrong, in a sentence without text of anybody."""
+    """Description of the problem, in a sentence without text of anybody."""
     def __init__(
         self,
         *,
@@ -480,14 +480,14 @@ class Verification(_message.Message):
     problem_count: _builtins.int
     """Problems that it found."""
     failure: _builtins.str
-    """Why it ended early, in a sentence; empty: it did not."""
+    """Reason why it ended early, in a sentence; empty: it did not."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was asked for."""
+        """Time at which it was asked for."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
-        """When it ended; unset: it did not."""
+        """Time at which it ended; unset: it did not."""
 
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___VerificationProblem]:
@@ -565,11 +565,11 @@ class Token(_message.Message):
     channel: _builtins.str
     """The channel that its holder speaks from; empty: any."""
     state: Global___TokenState.ValueType
-    """Whether it may be used."""
+    """True if it may be used."""
     replaces: _builtins.str
     """Id of the token that it was made to replace; empty: none."""
     note: _builtins.str
-    """Note of whoever made it."""
+    """Note of the one who made it."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_scope_pb2.Scope.ValueType]:
         """Permissions, in the order of the enum."""
@@ -580,11 +580,11 @@ class Token(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was created."""
+        """Time at which it was created."""
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When it ends, or ended; unset: never."""
+        """Time at which it ends, or ended; unset: never."""
 
     @_builtins.property
     def limits(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
@@ -625,7 +625,7 @@ class JobFailure(_message.Message):
     conversation_id: _builtins.str
     """The conversation; empty: the failure is of the job as a whole."""
     reason: _builtins.str
-    """Why, in a sentence."""
+    """Reason, in a sentence."""
     def __init__(
         self,
         *,
@@ -659,7 +659,7 @@ class Job(_message.Message):
     have more.
     """
     help: _builtins.str
-    """What it does, in a sentence."""
+    """Description of what it does, in a sentence."""
     space: _builtins.str
     """The space."""
     state: Global___JobState.ValueType
@@ -676,7 +676,9 @@ class Job(_message.Message):
 
     @_builtins.property
     def last_run_time(self) -> _timestamp_pb2.Timestamp:
-        """When it last had a turn, or took up work, since the space was opened; unset: it did not."""
+        """Time at which it last had a turn, or took up work, since the space was opened; unset: it did
+        not.
+        """
 
     def __init__(
         self,
@@ -712,7 +714,7 @@ class EmbeddingStats(_message.Message):
     SHARE_FIELD_NUMBER: _builtins.int
     TIME_LEFT_FIELD_NUMBER: _builtins.int
     problem: _builtins.str
-    """What is wrong with the vectors' file, in a sentence; empty: nothing."""
+    """Problem with the vectors' file, in a sentence; empty: none."""
     vectors: _builtins.int
     """Vectors that are kept."""
     other_language_vectors: _builtins.int
@@ -725,7 +727,7 @@ class EmbeddingStats(_message.Message):
     """Share of the text that has its vectors, from 0 to 1."""
     @_builtins.property
     def time_left(self) -> _duration_pb2.Duration:
-        """How long the rest takes at the last pace; unset: nothing is left, or the pace is not known."""
+        """Time that the rest takes at the last pace; unset: nothing is left, or the pace is not known."""
 
     def __init__(
         self,
@@ -780,7 +782,7 @@ Global___NoteStats: _TypeAlias = NoteStats  # noqa: Y015
 
 @_typing.final
 class ContextStats(_message.Message):
-    """How contexts were built in a space."""
+    """Figures of how contexts were built in a space."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -890,7 +892,7 @@ Global___LimitedSender: _TypeAlias = LimitedSender  # noqa: Y015
 
 @_typing.final
 class SpaceStats(_message.Message):
-    """What a space holds, and what is left to do."""
+    """State of a space: what it holds, and what is left to do."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -919,7 +921,7 @@ class SpaceStats(_message.Message):
     transcript_bytes: _builtins.int
     """Bytes of the transcripts of conversations."""
     index_problem: _builtins.str
-    """What is wrong with the index, in a sentence; empty: nothing."""
+    """Problem with the index, in a sentence; empty: none."""
     index_bytes: _builtins.int
     """Bytes of the index."""
     not_indexed_yet: _builtins.int
@@ -982,7 +984,7 @@ Global___SpaceStats: _TypeAlias = SpaceStats  # noqa: Y015
 
 @_typing.final
 class ModelSpending(_message.Message):
-    """What the models of the server's own notes cost on the last day that one was called."""
+    """Cost of the models of the server's own notes on the last day that one was called."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1074,11 +1076,11 @@ class ServerStats(_message.Message):
     """Number of tokens and spaces that reached a limit today."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """When it started."""
+        """Time at which it started."""
 
     @_builtins.property
     def model_spending(self) -> Global___ModelSpending:
-        """What its own notes cost."""
+        """Cost of its own notes."""
 
     @_builtins.property
     def most_limited(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitReached]:
@@ -1133,9 +1135,9 @@ class RetentionRule(_message.Message):
     bytes: _builtins.int
     """Bytes that their transcripts may have together, counted likewise. Unset: no bound."""
     keeps_anchors: _builtins.bool
-    """Whether anchors that came from a conversation stay."""
+    """True if anchors that came from a conversation stay."""
     unindexes: _builtins.bool
-    """Whether it unindexes conversations and deletes none: they stay, and searches leave them out."""
+    """True if it unindexes conversations and deletes none: they stay, and searches leave them out."""
     def __init__(
         self,
         *,
@@ -1184,10 +1186,10 @@ class RetiredConversation(_message.Message):
     rule: _builtins.str
     """The rule."""
     reason: _builtins.str
-    """Why it goes, in a sentence without text of it."""
+    """Reason why it goes, in a sentence without text of it."""
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
-        """When it changed last."""
+        """Time at which it changed last."""
 
     def __init__(
         self,
@@ -1217,11 +1219,11 @@ class RetentionReceipt(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def conversation(self) -> Global___RetiredConversation:
-        """What was deleted, and why."""
+        """The deleted conversation, and the reason."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """Time of the deletion."""
 
     def __init__(
         self,

@@ -102,14 +102,14 @@ Global___PreviewRetentionRequest: _TypeAlias = PreviewRetentionRequest  # noqa: 
 
 @_typing.final
 class PreviewRetentionResponse(_message.Message):
-    """What rules would delete."""
+    """The conversations that rules would delete."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CONVERSATIONS_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
-    """Whether there are more."""
+    """True if there are more."""
     @_builtins.property
     def conversations(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.RetiredConversation]:
         """The conversations, rule by rule, those that are idle for longest first."""
@@ -215,7 +215,7 @@ class ListSettingsResponse(_message.Message):
     file: _builtins.str
     """Path of the file that SetSetting writes, on the server's machine."""
     locked: _builtins.str
-    """Why no setting can be set, in a sentence; empty: SetSetting works."""
+    """Reason why no setting can be set, in a sentence; empty: SetSetting works."""
     @_builtins.property
     def settings(self) -> _containers.RepeatedCompositeFieldContainer[_admin_pb2.Setting]:
         """The settings, ordered by group, in the order in which they are to be shown."""
@@ -274,7 +274,7 @@ class SetSettingResponse(_message.Message):
     SETTING_FIELD_NUMBER: _builtins.int
     RESTART_NEEDED_FIELD_NUMBER: _builtins.int
     restart_needed: _builtins.bool
-    """Whether the new value counts from the next start of the server on."""
+    """True if the new value counts from the next start of the server on."""
     @_builtins.property
     def setting(self) -> _admin_pb2.Setting:
         """The setting as it is now."""
@@ -384,7 +384,7 @@ class CreateSpaceResponse(_message.Message):
     SPACE_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
-    """Whether this call made it."""
+    """True if this call made it."""
     @_builtins.property
     def space(self) -> _admin_pb2.Space:
         """The space."""
@@ -513,7 +513,7 @@ class ListTokensRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     include_ended: _builtins.bool
-    """Whether expired and revoked ones are listed too."""
+    """True if expired and revoked ones are listed too."""
     page_size: _builtins.int
     """Number of tokens; at most 500. Unset means 50."""
     page_token: _builtins.str
@@ -617,7 +617,7 @@ class CreateTokenRequest(_message.Message):
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When it ends. Unset means never."""
+        """Time at which it ends. Unset means never."""
 
     @_builtins.property
     def limits(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
@@ -730,11 +730,13 @@ class RotateTokenRequest(_message.Message):
     """Id of the token that is replaced."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When the new one ends. Unset means as long after now as the old one was to live, or never."""
+        """Time at which the new one ends. Unset means as long after now as the old one was to live, or
+        never.
+        """
 
     @_builtins.property
     def overlap(self) -> _duration_pb2.Duration:
-        """How long the old one stays valid, at most 366 days. Unset means a day."""
+        """Time for which the old one stays valid, at most 366 days. Unset means a day."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class Anchor(_message.Message):
     SUPERSEDED_TIME_FIELD_NUMBER: _builtins.int
     SUPERSEDES_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """What the fact is about: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`. A key
+    """Subject of the fact: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`. A key
     has one value at a time.
     """
     value: _builtins.str
@@ -81,11 +81,11 @@ class Anchor(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When its message was said; of one without a message when it was set."""
+        """Time at which its message was said; of one without a message, at which it was set."""
 
     @_builtins.property
     def superseded_time(self) -> _timestamp_pb2.Timestamp:
-        """When another value replaced it or it was taken back. Unset while it holds."""
+        """Time at which another value replaced it or it was taken back. Unset while it holds."""
 
     def __init__(
         self,

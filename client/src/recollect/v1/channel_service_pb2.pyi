@@ -71,7 +71,7 @@ class ReceiveRequest(_message.Message):
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it was sent, within the bounds of `Message.timestamp`. Unset means now."""
+        """Time at which it was sent, within the bounds of `Message.timestamp`. Unset means now."""
 
     @_builtins.property
     def whatsapp(self) -> _channel_pb2.WhatsappOrigin:

@@ -60,7 +60,7 @@ class CheckpointThread(_message.Message):
     """Size of its log."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When its first record was stored."""
+        """Time at which its first record was stored."""
 
     def __init__(
         self,

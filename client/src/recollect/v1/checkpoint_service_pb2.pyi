@@ -185,7 +185,7 @@ class ListRecordsRequest(_message.Message):
     thread_id: _builtins.str
     """The thread."""
     prefix: _builtins.str
-    """What the keys begin with; empty: all."""
+    """Beginning of the keys; empty: all."""
     after_key: _builtins.str
     """Key behind which the list begins, such as the last one of the page before; empty: at the
     beginning.

@@ -205,7 +205,7 @@ class ContextMessage(_message.Message):
     `anchor_weight`).
     """
     reason: _builtins.str
-    """Why it was chosen, in a few words."""
+    """Reason why it was chosen, in a few words."""
     is_excerpt: _builtins.bool
     """True if parts of a long text are left out, marked by `…` (setting `excerpt_tokens`).
     FetchContext returns the whole text.
@@ -391,7 +391,7 @@ class TierAllocation(_message.Message):
     packed: _builtins.int
     """Number of messages packed."""
     note: _builtins.str
-    """Why the tier was not asked or what went wrong, if so."""
+    """Reason why the tier was not asked or what went wrong, if so."""
     def __init__(
         self,
         *,
@@ -431,7 +431,7 @@ class DroppedMessage(_message.Message):
     tokens: _builtins.int
     """The tokens that it would have used."""
     reason: _builtins.str
-    """Why it was left out, in a few words."""
+    """Reason why it was left out, in a few words."""
     score: _builtins.float
     """Of a message that was not recalled: the probability that its turn helps to answer the message.
     0 for others.
@@ -475,7 +475,7 @@ class TierTransition(_message.Message):
     """The reason, in a few words."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it happened."""
+        """Time at which it happened."""
 
     def __init__(
         self,

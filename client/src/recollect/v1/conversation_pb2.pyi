@@ -109,7 +109,7 @@ class NoteRecord(_message.Message):
     """The id of the model at its API. At most 128 characters. Unset if no model wrote it."""
     @_builtins.property
     def write_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was written. Unset if that was not recorded."""
+        """Time at which it was written. Unset if that was not recorded."""
 
     def __init__(
         self,
@@ -136,10 +136,11 @@ class Notes(_message.Message):
     TITLE_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     failure: _builtins.str
-    """Why the server's last attempt to write notes failed, if nothing was written since: a sentence
-    without any text of the conversation. The attempt is repeated (setting `sweep_interval`), and
-    less and less often where the model itself refuses; then the server's rule writes the notes,
-    until the conversation goes on. Only in responses of Get and List; unset elsewhere.
+    """Reason why the server's last attempt to write notes failed, if nothing was written since: a
+    sentence without any text of the conversation. The attempt is repeated (setting
+    `sweep_interval`), and less and less often where the model itself refuses; then the server's
+    rule writes the notes, until the conversation goes on. Only in responses of Get and List; unset
+    elsewhere.
     """
     @_builtins.property
     def abbreviation(self) -> Global___NoteRecord:
@@ -246,7 +247,7 @@ class Conversation(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it began."""
+        """Time at which it began."""
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:

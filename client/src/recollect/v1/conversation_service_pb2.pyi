@@ -104,8 +104,8 @@ class CreateRequest(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the server's
-        clock. Unset means now.
+        """Time at which it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the
+        server's clock. Unset means now.
         """
 
     @_builtins.property
@@ -361,8 +361,8 @@ class LoadRequest(_message.Message):
     conversation_id: _builtins.str
     """`conv-` and a ULID. Unset means the conversation of `channel` with the newest `update_time`."""
     channel: _builtins.str
-    """Where to look when `conversation_id` is unset; required then, and the answer is empty if the
-    channel has none. With both set, the conversation must be on this channel.
+    """Channel to look on when `conversation_id` is unset; required then, and the answer is empty if
+    the channel has none. With both set, the conversation must be on this channel.
     """
     max_turns: _builtins.int
     """Maximum number of turns. 0 means 20 (setting `max_working_turns`); above 1000 counts as 1000.
@@ -693,9 +693,9 @@ class PublishDeltaRequest(_message.Message):
     draft that AppendTurn completed is refused.
     """
     offset: _builtins.int
-    """How many characters (Unicode code points) of the draft come before `text`; it identifies a part
-    that is sent twice. Not negative. A gap is refused, and so is other text than the draft has
-    there; but 0 with other text starts over.
+    """Number of characters (Unicode code points) of the draft that come before `text`; it identifies
+    a part that is sent twice. Not negative. A gap is refused, and so is other text than the draft
+    has there; but 0 with other text starts over.
     """
     text: _builtins.str
     """The next part of the text. May be empty with `done`. The draft may be as long as a message
@@ -1439,7 +1439,7 @@ class DeleteRequest(_message.Message):
     long as the index exists.
     """
     anchors: Global___AnchorDisposition.ValueType
-    """Whether to keep or delete the anchors that came from it. Required if there are any."""
+    """Choice to keep or delete the anchors that came from it. Required if there are any."""
     force: _builtins.bool
     """Deletes a pinned conversation too. Not needed for others."""
     def __init__(
@@ -1506,7 +1506,7 @@ class DeleteResponse(_message.Message):
 
     @_builtins.property
     def delete_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was deleted."""
+        """Time at which it was deleted."""
 
     def __init__(
         self,
@@ -1582,7 +1582,7 @@ class RedactMessageResponse(_message.Message):
 
     @_builtins.property
     def redact_time(self) -> _timestamp_pb2.Timestamp:
-        """When the text was removed; of messages that had none any more, now."""
+        """Time at which the text was removed; of messages that had none any more, now."""
 
     @_builtins.property
     def copied_in(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1633,7 +1633,7 @@ class DeleteManyRequest(_message.Message):
     selects every conversation. Unset means any.
     """
     anchors: Global___AnchorDisposition.ValueType
-    """Whether to keep or delete the anchors that came from them. Unset leaves conversations that have
+    """Choice to keep or delete the anchors that came from them. Unset leaves conversations that have
     any.
     """
     force: _builtins.bool
@@ -1707,7 +1707,9 @@ class LeftConversation(_message.Message):
     conversation_id: _builtins.str
     """The conversation."""
     reason: _error_pb2.ErrorReason.ValueType
-    """Why Delete would refuse it: ERROR_REASON_CONVERSATION_PINNED or ERROR_REASON_ANCHORS_PRESENT."""
+    """Reason why Delete would refuse it: ERROR_REASON_CONVERSATION_PINNED or
+    ERROR_REASON_ANCHORS_PRESENT.
+    """
     def __init__(
         self,
         *,
@@ -1756,7 +1758,7 @@ class DeleteManyResponse(_message.Message):
 
     @_builtins.property
     def delete_time(self) -> _timestamp_pb2.Timestamp:
-        """When they were deleted."""
+        """Time at which they were deleted."""
 
     def __init__(
         self,

@@ -125,7 +125,7 @@ class ExternalCommunication(_message.Message):
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it began."""
+        """Time at which it began."""
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
@@ -233,7 +233,7 @@ class ExternalMessage(_message.Message):
     """True if it is the acknowledgement that an untrusted party may have."""
     @_builtins.property
     def timestamp(self) -> _timestamp_pb2.Timestamp:
-        """When it was said."""
+        """Time at which it was said."""
 
     @_builtins.property
     def attachments(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Attachment]:
@@ -295,7 +295,7 @@ class CommunicationMatch(_message.Message):
 
     @_builtins.property
     def timestamp(self) -> _timestamp_pb2.Timestamp:
-        """When it was said."""
+        """Time at which it was said."""
 
     def __init__(
         self,
@@ -342,11 +342,11 @@ class Escalation(_message.Message):
     """The owner's answer. Unset while it is open, and if the party was blocked instead."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was opened."""
+        """Time at which it was opened."""
 
     @_builtins.property
     def resolve_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was resolved. Unset while it is open."""
+        """Time at which it was resolved. Unset while it is open."""
 
     def __init__(
         self,
@@ -390,7 +390,7 @@ class CommunicationUpdate(_message.Message):
     """True with a snapshot that replaces everything the subscriber has."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it happened."""
+        """Time at which it happened."""
 
     @_builtins.property
     def communication_list(self) -> Global___CommunicationList:

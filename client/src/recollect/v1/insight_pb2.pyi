@@ -421,7 +421,7 @@ class FacetList(_message.Message):
     FACETS_FIELD_NUMBER: _builtins.int
     TOTAL_FIELD_NUMBER: _builtins.int
     total: _builtins.int
-    """How many values there are, those that are left out included."""
+    """Number of values, those that are left out included."""
     @_builtins.property
     def facets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Facet]:
         """The values, the most common first; those that are equally common in alphabetical order."""
@@ -455,7 +455,7 @@ class Topic(_message.Message):
     """Conversations that have it."""
     @_builtins.property
     def last_use_time(self) -> _timestamp_pb2.Timestamp:
-        """When one of them was last active: the beginning of that hour (UTC)."""
+        """Time at which one of them was last active: the beginning of that hour (UTC)."""
 
     def __init__(
         self,

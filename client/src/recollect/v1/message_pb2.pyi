@@ -122,7 +122,7 @@ class Attachment(_message.Message):
     media_type: _builtins.str
     """The media type, as in `image/png`. 1 to 255 characters."""
     uri: _builtins.str
-    """Where the bytes are. 1 to 8192 characters. Not fetched, not checked."""
+    """Place of the bytes. 1 to 8192 characters. Not fetched, not checked."""
     bytes_length: _builtins.int
     """The length of the file in bytes. Not negative. Unset means unknown."""
     def __init__(
@@ -142,7 +142,7 @@ Global___Attachment: _TypeAlias = Attachment  # noqa: Y015
 
 @_typing.final
 class Redaction(_message.Message):
-    """What is known of the removal of a message's text."""
+    """Record of the removal of a message's text."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -152,7 +152,7 @@ class Redaction(_message.Message):
     """The id of the token that asked for it. Unset for a caller without a token."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it was removed."""
+        """Time at which it was removed."""
 
     def __init__(
         self,
@@ -239,9 +239,9 @@ class Message(_message.Message):
     """
     @_builtins.property
     def timestamp(self) -> _timestamp_pb2.Timestamp:
-        """When it was said. Unset means the server's clock at the moment it is stored; an import or a
-        delayed channel sets its own. After 1970-01-01T00:00:00Z, at most one day ahead of the server's
-        clock. Stored to the millisecond.
+        """Time at which it was said. Unset means the server's clock at the moment it is stored; an import
+        or a delayed channel sets its own. After 1970-01-01T00:00:00Z, at most one day ahead of the
+        server's clock. Stored to the millisecond.
         """
 
     @_builtins.property

@@ -271,7 +271,7 @@ class SearchHit(_message.Message):
     """
     @_builtins.property
     def date(self) -> _timestamp_pb2.Timestamp:
-        """When it was said."""
+        """Time at which it was said."""
 
     @_builtins.property
     def explanation(self) -> _containers.RepeatedCompositeFieldContainer[Global___LegScore]:

@@ -381,8 +381,8 @@ class BuildContextRequest(_message.Message):
     explain: _builtins.bool
     """Lists in `dropped` what scored below the threshold too, the best first, at most 10."""
     query: _builtins.str
-    """What is looked for instead of `message`: an agent that rewrites questions gives its own. At most
-    64 KiB.
+    """Query that is looked for instead of `message`: an agent that rewrites questions gives its own.
+    At most 64 KiB.
     """
     time_zone: _builtins.str
     """The IANA time zone of the dates in the message and of those in `rendered`. Unset: as in
@@ -487,11 +487,13 @@ class BuildContextResponse(_message.Message):
 
     @_builtins.property
     def allocation(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.TierAllocation]:
-        """How each tier spent its budget."""
+        """Account of how each tier spent its budget."""
 
     @_builtins.property
     def dropped(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.DroppedMessage]:
-        """What was considered and left out. At most 100 of each tier; its note tells if there are more."""
+        """Messages that were considered and left out. At most 100 of each tier; its note tells if there
+        are more.
+        """
 
     @_builtins.property
     def degraded(self) -> _containers.RepeatedCompositeFieldContainer[_recall_pb2.DegradedLeg]:

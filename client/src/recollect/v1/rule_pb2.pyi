@@ -81,7 +81,7 @@ Global___Form: _TypeAlias = Form  # noqa: Y015
 
 @_typing.final
 class Rule(_message.Message):
-    """What the value of a field must be; of a list, each of its entries. A request that breaks rules
+    """Rule for the value of a field; of a list, for each of its entries. A request that breaks rules
     fails with ERROR_REASON_INVALID_FIELD, which names every wrong field, in the order of the
     contract. Rules hold in requests; what is answered may break them. A time is always checked: it
     is from after 1970-01-01T00:00:00Z to 9999. A text with any rule holds no NUL.
@@ -131,21 +131,21 @@ class Rule(_message.Message):
     max_items: _builtins.int
     """The most entries of a list."""
     unique: _builtins.str
-    """What a list is said to do that has an entry twice: "names a topic twice". Unset allows it."""
+    """Description of a list that has an entry twice: "names a topic twice". Unset allows it."""
     minimum: _builtins.float
     """The lowest number."""
     maximum: _builtins.float
     """The highest number."""
     counted: _builtins.str
-    """What is counted by a number that begins with `minimum`: "turns"."""
+    """Noun for what is counted by a number that begins with `minimum`: "turns"."""
     max_depth: _builtins.int
-    """How deep a Struct is nested at most."""
+    """Levels that a Struct is nested at most."""
     not_ahead: _builtins.bool
     """A time is at most a day ahead of the server's clock."""
     after: _builtins.str
     """The field of a time that this one must be after, if both are set."""
     unknown: _builtins.str
-    """What is wrong with a number that the enum does not have. Unset allows it."""
+    """Description of a number that the enum does not have. Unset allows it."""
     def __init__(
         self,
         *,
@@ -186,7 +186,7 @@ Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
 @_typing.final
 class Pattern(_message.Message):
-    """What texts of a form look like."""
+    """Pattern of the texts of a form."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -200,9 +200,9 @@ class Pattern(_message.Message):
     share.
     """
     wrong: _builtins.str
-    """What is said of a text that does not match; `{value}` is its beginning."""
+    """Description of a text that does not match; `{value}` is its beginning."""
     missing: _builtins.str
-    """What is said of an empty text where one is required. Unset: what is said of a wrong one."""
+    """Description of an empty text where one is required. Unset: that of a wrong one."""
     any_script: _builtins.bool
     """Letters and digits of any script match, in lower case where the script has it."""
     max_chars: _builtins.int
@@ -229,4 +229,4 @@ PATTERN_FIELD_NUMBER: _builtins.int
 rule: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___Rule]
 """The rule of a field."""
 pattern: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.EnumValueOptions, Global___Pattern]
-"""What texts of a form look like."""
+"""Pattern of the texts of a form."""

@@ -63,7 +63,7 @@ class Update(_message.Message):
     """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it happened."""
+        """Time at which it happened."""
 
     @_builtins.property
     def conversation_list(self) -> Global___ConversationList:
@@ -415,7 +415,7 @@ class MessageDelta(_message.Message):
     draft_id: _builtins.str
     """The draft."""
     offset: _builtins.int
-    """How many characters (Unicode code points) come before `text`. 0 starts over."""
+    """Number of characters (Unicode code points) that come before `text`. 0 starts over."""
     text: _builtins.str
     """The text. May be empty."""
     done: _builtins.bool

@@ -13,7 +13,7 @@ class JobFailure:
     conversation_id: str = ""
     """The conversation; empty: the failure is of the job as a whole."""
     reason: str = ""
-    """Why, in a sentence."""
+    """Reason, in a sentence."""
 
 
 class JobState(StrEnum):
@@ -42,7 +42,7 @@ class Job:
     may have more.
     """
     help: str = ""
-    """What it does, in a sentence."""
+    """Description of what it does, in a sentence."""
     space: str = ""
     """The space."""
     state: JobState
@@ -56,4 +56,6 @@ class Job:
     failures: tuple[JobFailure, ...] = ()
     """Some of them, those with the newest messages first; at most 20."""
     last_run_time: datetime | None = None
-    """When it last had a turn, or took up work, since the space was opened; unset: it did not."""
+    """Time at which it last had a turn, or took up work, since the space was opened; unset: it
+    did not.
+    """

@@ -27,9 +27,9 @@ class RetentionRule:
     bytes: int = 0
     """Bytes that their transcripts may have together, counted likewise. Unset: no bound."""
     keeps_anchors: bool = False
-    """Whether anchors that came from a conversation stay."""
+    """True if anchors that came from a conversation stay."""
     unindexes: bool = False
-    """Whether it unindexes conversations and deletes none: they stay, and searches leave them
+    """True if it unindexes conversations and deletes none: they stay, and searches leave them
     out.
     """
 
@@ -51,13 +51,13 @@ class RetiredConversation:
     channel: str = ""
     """Its channel."""
     update_time: datetime
-    """When it changed last."""
+    """Time at which it changed last."""
     bytes: int = 0
     """Bytes of its transcript."""
     rule: str = ""
     """The rule."""
     reason: str = ""
-    """Why it goes, in a sentence without text of it."""
+    """Reason why it goes, in a sentence without text of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class RetentionPreview:
     conversations: tuple[RetiredConversation, ...] = ()
     """The conversations, rule by rule, those that are idle for longest first."""
     has_more: bool = False
-    """Whether there are more."""
+    """True if there are more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +75,9 @@ class RetentionReceipt:
     """Record of a conversation that a rule deleted or unindexed; `rule` says which."""
 
     conversation: RetiredConversation
-    """What was deleted, and why."""
+    """The deleted conversation, and the reason."""
     time: datetime
-    """When."""
+    """Time of the deletion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

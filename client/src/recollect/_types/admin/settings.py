@@ -62,7 +62,7 @@ class Setting:
     label: str = ""
     """Name of the setting for people: `Idle timeout`."""
     help: str = ""
-    """What it does, in one sentence or two."""
+    """Description of what it does, in one sentence or two."""
     type: SettingType
     """Type of its value."""
     choices: tuple[str, ...] = ()
@@ -72,22 +72,22 @@ class Setting:
     maximum: str = ""
     """Largest value, written as a value; empty: there is none."""
     minimum_excluded: bool = False
-    """Whether `minimum` itself is too small."""
+    """True if `minimum` itself is too small."""
     masked: bool = False
-    """Whether a part of `value` is replaced by `…`, because it may be a secret. A value that
+    """True if a part of `value` is replaced by `…`, because it may be a secret. A value that
     holds `…` is not to be set again.
     """
     restart_needed: bool = False
-    """Whether a change counts from the next start of the server on, instead of at once."""
+    """True if a change counts from the next start of the server on, instead of at once."""
     pending: bool = False
-    """Whether the file has another value than the one in force: it counts from the next start
+    """True if the file has another value than the one in force: it counts from the next start
     on.
     """
     pending_value: str = ""
     """That value; empty if there is none, or if it is masked."""
     locked: str = ""
-    """Why SetSetting does not change it, in a sentence: it comes from the environment or a
-    flag, or it says where data lies or who reaches the server. Empty: SetSetting changes it.
+    """Reason why SetSetting does not change it, in a sentence: it comes from the environment or
+    a flag, or it says where data lies or who reaches the server. Empty: SetSetting changes it.
     """
     environment_name: str = ""
     """The name that sets it in the environment: `RECOLLECT_IDLE_TIMEOUT`."""
@@ -102,7 +102,7 @@ class SettingList:
     file: str = ""
     """Path of the file that SetSetting writes, on the server's machine."""
     locked: str = ""
-    """Why no setting can be set, in a sentence; empty: SetSetting works."""
+    """Reason why no setting can be set, in a sentence; empty: SetSetting works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,4 +112,4 @@ class ChangedSetting:
     setting: Setting
     """The setting as it is now."""
     restart_needed: bool = False
-    """Whether the new value counts from the next start of the server on."""
+    """True if the new value counts from the next start of the server on."""

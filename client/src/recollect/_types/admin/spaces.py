@@ -31,7 +31,7 @@ class Space:
     state: SpaceState
     """State in the server."""
     is_default: bool = False
-    """Whether it is the space of calls that name none."""
+    """True if it is the space of calls that name none."""
     conversations: int = 0
     """Conversations."""
     messages: int = 0
@@ -41,8 +41,8 @@ class Space:
     external_communications: int = 0
     """External communications."""
     index_problem: str = ""
-    """What is wrong with its index, in a sentence; empty: nothing. The transcripts are intact,
-    and the server makes the index anew.
+    """Problem with its index, in a sentence; empty: none. The transcripts are intact, and the
+    server makes the index anew.
     """
 
 
@@ -69,7 +69,7 @@ class CreatedSpace:
     space: Space
     """The space."""
     created: bool = False
-    """Whether this call made it."""
+    """True if this call made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class SpaceReceipt:
     name: str = ""
     """Name that it had."""
     delete_time: datetime
-    """When it was deleted."""
+    """Time at which it was deleted."""
     conversations: int = 0
     """Conversations that it had."""
     external_communications: int = 0

@@ -12,7 +12,7 @@ class EmbeddingStats:
     """State of the embedding of a space's texts."""
 
     problem: str = ""
-    """What is wrong with the vectors' file, in a sentence; empty: nothing."""
+    """Problem with the vectors' file, in a sentence; empty: none."""
     vectors: int = 0
     """Vectors that are kept."""
     other_language_vectors: int = 0
@@ -24,7 +24,7 @@ class EmbeddingStats:
     share: float = 0.0
     """Share of the text that has its vectors, from 0 to 1."""
     time_left: timedelta | None = None
-    """How long the rest takes at the last pace; unset: nothing is left, or the pace is not
+    """Time that the rest takes at the last pace; unset: nothing is left, or the pace is not
     known.
     """
 
@@ -43,7 +43,7 @@ class NoteStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextStats:
-    """How contexts were built in a space."""
+    """Figures of how contexts were built in a space."""
 
     contexts: int = 0
     """Contexts that were built."""
@@ -89,7 +89,7 @@ class LimitedSender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceStats:
-    """What a space holds, and what is left to do."""
+    """State of a space: what it holds, and what is left to do."""
 
     space: str = ""
     """The space."""
@@ -100,7 +100,7 @@ class SpaceStats:
     transcript_bytes: int = 0
     """Bytes of the transcripts of conversations."""
     index_problem: str = ""
-    """What is wrong with the index, in a sentence; empty: nothing."""
+    """Problem with the index, in a sentence; empty: none."""
     index_bytes: int = 0
     """Bytes of the index."""
     not_indexed_yet: int = 0
@@ -127,7 +127,7 @@ class SpaceStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpending:
-    """What the models of the server's own notes cost on the last day that one was called."""
+    """Cost of the models of the server's own notes on the last day that one was called."""
 
     day: str = ""
     """The day (UTC), as `2026-02-03`; empty: none was ever called."""
@@ -160,7 +160,7 @@ class ServerStats:
     version: str = ""
     """Version of the server."""
     start_time: datetime
-    """When it started."""
+    """Time at which it started."""
     spaces: int = 0
     """Spaces on its disk."""
     open_spaces: int = 0
@@ -168,7 +168,7 @@ class ServerStats:
     suspended_spaces: int = 0
     """Those of them that are suspended."""
     model_spending: ModelSpending
-    """What its own notes cost."""
+    """Cost of its own notes."""
     limited: int = 0
     """Number of tokens and spaces that reached a limit today."""
     most_limited: tuple[LimitReached, ...] = ()

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class TokenState(StrEnum):
-    """Whether a token may be used."""
+    """State of a token: whether it may be used."""
 
     VALID = "valid"
     """It is valid."""
@@ -37,11 +37,11 @@ class Token:
     channel: str = ""
     """The channel that its holder speaks from; empty: any."""
     state: TokenState
-    """Whether it may be used."""
+    """True if it may be used."""
     create_time: datetime
-    """When it was created."""
+    """Time at which it was created."""
     expire_time: datetime | None = None
-    """When it ends, or ended; unset: never."""
+    """Time at which it ends, or ended; unset: never."""
     replaces: str = ""
     """Id of the token that it was made to replace; empty: none."""
     limits: Mapping[str, float]
@@ -49,7 +49,7 @@ class Token:
     `streams`).
     """
     note: str = ""
-    """Note of whoever made it."""
+    """Note of the one who made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ class VerificationProblem:
     space as a whole.
     """
     problem: str = ""
-    """What is wrong, in a sentence without text of anybody."""
+    """Description of the problem, in a sentence without text of anybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +42,9 @@ class Verification:
     state: VerificationState
     """Its state."""
     create_time: datetime
-    """When it was asked for."""
+    """Time at which it was asked for."""
     end_time: datetime | None = None
-    """When it ended; unset: it did not."""
+    """Time at which it ended; unset: it did not."""
     logs: int = 0
     """Logs that it looked at: of conversations, external communications and threads."""
     total_logs: int = 0
@@ -62,4 +62,4 @@ class Verification:
     problems: tuple[VerificationProblem, ...] = ()
     """The first of them, at most 100."""
     failure: str = ""
-    """Why it ended early, in a sentence; empty: it did not."""
+    """Reason why it ended early, in a sentence; empty: it did not."""

@@ -91,7 +91,7 @@ export type WhoAmIResponse = Message<"recollect.v1.WhoAmIResponse"> & {
   channel: string;
 
   /**
-   * When the token expires; unset: never.
+   * Time at which the token expires; unset: never.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 8;
    */

@@ -74,7 +74,7 @@ export type Setting = Message<"recollect.v1.Setting"> & {
   label: string;
 
   /**
-   * What it does, in one sentence or two.
+   * Description of what it does, in one sentence or two.
    *
    * @generated from field: string help = 8;
    */
@@ -109,29 +109,29 @@ export type Setting = Message<"recollect.v1.Setting"> & {
   maximum: string;
 
   /**
-   * Whether `minimum` itself is too small.
+   * True if `minimum` itself is too small.
    *
    * @generated from field: bool minimum_excluded = 13;
    */
   minimumExcluded: boolean;
 
   /**
-   * Whether a part of `value` is replaced by `…`, because it may be a secret. A value that holds `…`
-   * is not to be set again.
+   * True if a part of `value` is replaced by `…`, because it may be a secret. A value that holds
+   * `…` is not to be set again.
    *
    * @generated from field: bool masked = 14;
    */
   masked: boolean;
 
   /**
-   * Whether a change counts from the next start of the server on, instead of at once.
+   * True if a change counts from the next start of the server on, instead of at once.
    *
    * @generated from field: bool restart_needed = 15;
    */
   restartNeeded: boolean;
 
   /**
-   * Whether the file has another value than the one in force: it counts from the next start on.
+   * True if the file has another value than the one in force: it counts from the next start on.
    *
    * @generated from field: bool pending = 16;
    */
@@ -145,8 +145,8 @@ export type Setting = Message<"recollect.v1.Setting"> & {
   pendingValue: string;
 
   /**
-   * Why SetSetting does not change it, in a sentence: it comes from the environment or a flag, or it
-   * says where data lies or who reaches the server. Empty: SetSetting changes it.
+   * Reason why SetSetting does not change it, in a sentence: it comes from the environment or a
+   * flag, or it says where data lies or who reaches the server. Empty: SetSetting changes it.
    *
    * @generated from field: string locked = 18;
    */
@@ -188,7 +188,7 @@ export type Space = Message<"recollect.v1.Space"> & {
   state: SpaceState;
 
   /**
-   * Whether it is the space of calls that name none.
+   * True if it is the space of calls that name none.
    *
    * @generated from field: bool is_default = 3;
    */
@@ -223,8 +223,8 @@ export type Space = Message<"recollect.v1.Space"> & {
   externalCommunications: bigint;
 
   /**
-   * What is wrong with its index, in a sentence; empty: nothing. The transcripts are intact, and the
-   * server makes the index anew.
+   * Problem with its index, in a sentence; empty: none. The transcripts are intact, and the server
+   * makes the index anew.
    *
    * @generated from field: string index_problem = 8;
    */
@@ -252,7 +252,7 @@ export type SpaceReceipt = Message<"recollect.v1.SpaceReceipt"> & {
   name: string;
 
   /**
-   * When it was deleted.
+   * Time at which it was deleted.
    *
    * @generated from field: google.protobuf.Timestamp delete_time = 2;
    */
@@ -302,7 +302,7 @@ export type VerificationProblem = Message<"recollect.v1.VerificationProblem"> & 
   id: string;
 
   /**
-   * What is wrong, in a sentence without text of anybody.
+   * Description of the problem, in a sentence without text of anybody.
    *
    * @generated from field: string problem = 2;
    */
@@ -337,14 +337,14 @@ export type Verification = Message<"recollect.v1.Verification"> & {
   state: VerificationState;
 
   /**
-   * When it was asked for.
+   * Time at which it was asked for.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 3;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * When it ended; unset: it did not.
+   * Time at which it ended; unset: it did not.
    *
    * @generated from field: google.protobuf.Timestamp end_time = 4;
    */
@@ -407,7 +407,7 @@ export type Verification = Message<"recollect.v1.Verification"> & {
   problems: VerificationProblem[];
 
   /**
-   * Why it ended early, in a sentence; empty: it did not.
+   * Reason why it ended early, in a sentence; empty: it did not.
    *
    * @generated from field: string failure = 13;
    */
@@ -470,21 +470,21 @@ export type Token = Message<"recollect.v1.Token"> & {
   channel: string;
 
   /**
-   * Whether it may be used.
+   * True if it may be used.
    *
    * @generated from field: recollect.v1.TokenState state = 7;
    */
   state: TokenState;
 
   /**
-   * When it was created.
+   * Time at which it was created.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 8;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * When it ends, or ended; unset: never.
+   * Time at which it ends, or ended; unset: never.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 9;
    */
@@ -505,7 +505,7 @@ export type Token = Message<"recollect.v1.Token"> & {
   limits: { [key: string]: number };
 
   /**
-   * Note of whoever made it.
+   * Note of the one who made it.
    *
    * @generated from field: string note = 12;
    */
@@ -533,7 +533,7 @@ export type JobFailure = Message<"recollect.v1.JobFailure"> & {
   conversationId: string;
 
   /**
-   * Why, in a sentence.
+   * Reason, in a sentence.
    *
    * @generated from field: string reason = 2;
    */
@@ -562,7 +562,7 @@ export type Job = Message<"recollect.v1.Job"> & {
   name: string;
 
   /**
-   * What it does, in a sentence.
+   * Description of what it does, in a sentence.
    *
    * @generated from field: string help = 2;
    */
@@ -605,7 +605,8 @@ export type Job = Message<"recollect.v1.Job"> & {
   failures: JobFailure[];
 
   /**
-   * When it last had a turn, or took up work, since the space was opened; unset: it did not.
+   * Time at which it last had a turn, or took up work, since the space was opened; unset: it did
+   * not.
    *
    * @generated from field: google.protobuf.Timestamp last_run_time = 8;
    */
@@ -626,7 +627,7 @@ export const JobSchema: GenMessage<Job> = /*@__PURE__*/
  */
 export type EmbeddingStats = Message<"recollect.v1.EmbeddingStats"> & {
   /**
-   * What is wrong with the vectors' file, in a sentence; empty: nothing.
+   * Problem with the vectors' file, in a sentence; empty: none.
    *
    * @generated from field: string problem = 1;
    */
@@ -668,7 +669,7 @@ export type EmbeddingStats = Message<"recollect.v1.EmbeddingStats"> & {
   share: number;
 
   /**
-   * How long the rest takes at the last pace; unset: nothing is left, or the pace is not known.
+   * Time that the rest takes at the last pace; unset: nothing is left, or the pace is not known.
    *
    * @generated from field: google.protobuf.Duration time_left = 7;
    */
@@ -718,7 +719,7 @@ export const NoteStatsSchema: GenMessage<NoteStats> = /*@__PURE__*/
   messageDesc(file_recollect_v1_admin, 9);
 
 /**
- * How contexts were built in a space.
+ * Figures of how contexts were built in a space.
  *
  * @generated from message recollect.v1.ContextStats
  */
@@ -858,7 +859,7 @@ export const LimitedSenderSchema: GenMessage<LimitedSender> = /*@__PURE__*/
   messageDesc(file_recollect_v1_admin, 12);
 
 /**
- * What a space holds, and what is left to do.
+ * State of a space: what it holds, and what is left to do.
  *
  * @generated from message recollect.v1.SpaceStats
  */
@@ -892,7 +893,7 @@ export type SpaceStats = Message<"recollect.v1.SpaceStats"> & {
   transcriptBytes: bigint;
 
   /**
-   * What is wrong with the index, in a sentence; empty: nothing.
+   * Problem with the index, in a sentence; empty: none.
    *
    * @generated from field: string index_problem = 5;
    */
@@ -984,7 +985,7 @@ export const SpaceStatsSchema: GenMessage<SpaceStats> = /*@__PURE__*/
   messageDesc(file_recollect_v1_admin, 13);
 
 /**
- * What the models of the server's own notes cost on the last day that one was called.
+ * Cost of the models of the server's own notes on the last day that one was called.
  *
  * @generated from message recollect.v1.ModelSpending
  */
@@ -1081,7 +1082,7 @@ export type ServerStats = Message<"recollect.v1.ServerStats"> & {
   version: string;
 
   /**
-   * When it started.
+   * Time at which it started.
    *
    * @generated from field: google.protobuf.Timestamp start_time = 2;
    */
@@ -1109,7 +1110,7 @@ export type ServerStats = Message<"recollect.v1.ServerStats"> & {
   suspendedSpaces: bigint;
 
   /**
-   * What its own notes cost.
+   * Cost of its own notes.
    *
    * @generated from field: recollect.v1.ModelSpending model_spending = 6;
    */
@@ -1187,14 +1188,14 @@ export type RetentionRule = Message<"recollect.v1.RetentionRule"> & {
   bytes?: bigint | undefined;
 
   /**
-   * Whether anchors that came from a conversation stay.
+   * True if anchors that came from a conversation stay.
    *
    * @generated from field: bool keeps_anchors = 7;
    */
   keepsAnchors: boolean;
 
   /**
-   * Whether it unindexes conversations and deletes none: they stay, and searches leave them out.
+   * True if it unindexes conversations and deletes none: they stay, and searches leave them out.
    *
    * @generated from field: bool unindexes = 8;
    */
@@ -1229,7 +1230,7 @@ export type RetiredConversation = Message<"recollect.v1.RetiredConversation"> & 
   channel: string;
 
   /**
-   * When it changed last.
+   * Time at which it changed last.
    *
    * @generated from field: google.protobuf.Timestamp update_time = 3;
    */
@@ -1250,7 +1251,7 @@ export type RetiredConversation = Message<"recollect.v1.RetiredConversation"> & 
   rule: string;
 
   /**
-   * Why it goes, in a sentence without text of it.
+   * Reason why it goes, in a sentence without text of it.
    *
    * @generated from field: string reason = 6;
    */
@@ -1271,14 +1272,14 @@ export const RetiredConversationSchema: GenMessage<RetiredConversation> = /*@__P
  */
 export type RetentionReceipt = Message<"recollect.v1.RetentionReceipt"> & {
   /**
-   * What was deleted, and why.
+   * The deleted conversation, and the reason.
    *
    * @generated from field: recollect.v1.RetiredConversation conversation = 1;
    */
   conversation?: RetiredConversation | undefined;
 
   /**
-   * When.
+   * Time of the deletion.
    *
    * @generated from field: google.protobuf.Timestamp time = 2;
    */
@@ -1499,7 +1500,7 @@ export const VerificationStateSchema: GenEnum<VerificationState> = /*@__PURE__*/
   enumDesc(file_recollect_v1_admin, 3);
 
 /**
- * Whether a token may be used.
+ * State of a token: whether it may be used.
  *
  * @generated from enum recollect.v1.TokenState
  */

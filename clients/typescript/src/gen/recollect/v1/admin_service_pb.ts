@@ -99,7 +99,7 @@ export const PreviewRetentionRequestSchema: GenMessage<PreviewRetentionRequest> 
   messageDesc(file_recollect_v1_admin_service, 2);
 
 /**
- * What rules would delete.
+ * The conversations that rules would delete.
  *
  * @generated from message recollect.v1.PreviewRetentionResponse
  */
@@ -112,7 +112,7 @@ export type PreviewRetentionResponse = Message<"recollect.v1.PreviewRetentionRes
   conversations: RetiredConversation[];
 
   /**
-   * Whether there are more.
+   * True if there are more.
    *
    * @generated from field: bool has_more = 2;
    */
@@ -225,7 +225,7 @@ export type ListSettingsResponse = Message<"recollect.v1.ListSettingsResponse"> 
   file: string;
 
   /**
-   * Why no setting can be set, in a sentence; empty: SetSetting works.
+   * Reason why no setting can be set, in a sentence; empty: SetSetting works.
    *
    * @generated from field: string locked = 3;
    */
@@ -288,7 +288,7 @@ export type SetSettingResponse = Message<"recollect.v1.SetSettingResponse"> & {
   setting?: Setting | undefined;
 
   /**
-   * Whether the new value counts from the next start of the server on.
+   * True if the new value counts from the next start of the server on.
    *
    * @generated from field: bool restart_needed = 2;
    */
@@ -401,7 +401,7 @@ export type CreateSpaceResponse = Message<"recollect.v1.CreateSpaceResponse"> & 
   space?: Space | undefined;
 
   /**
-   * Whether this call made it.
+   * True if this call made it.
    *
    * @generated from field: bool created = 2;
    */
@@ -520,7 +520,7 @@ export const ListSpaceReceiptsResponseSchema: GenMessage<ListSpaceReceiptsRespon
  */
 export type ListTokensRequest = Message<"recollect.v1.ListTokensRequest"> & {
   /**
-   * Whether expired and revoked ones are listed too.
+   * True if expired and revoked ones are listed too.
    *
    * @generated from field: bool include_ended = 1;
    */
@@ -620,7 +620,7 @@ export type CreateTokenRequest = Message<"recollect.v1.CreateTokenRequest"> & {
   channel: string;
 
   /**
-   * When it ends. Unset means never.
+   * Time at which it ends. Unset means never.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 6;
    */
@@ -732,14 +732,15 @@ export type RotateTokenRequest = Message<"recollect.v1.RotateTokenRequest"> & {
   tokenId: string;
 
   /**
-   * When the new one ends. Unset means as long after now as the old one was to live, or never.
+   * Time at which the new one ends. Unset means as long after now as the old one was to live, or
+   * never.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 2;
    */
   expireTime?: Timestamp | undefined;
 
   /**
-   * How long the old one stays valid, at most 366 days. Unset means a day.
+   * Time for which the old one stays valid, at most 366 days. Unset means a day.
    *
    * @generated from field: google.protobuf.Duration overlap = 3;
    */

@@ -59,7 +59,7 @@ export const AnchorSourceSchema: GenMessage<AnchorSource> = /*@__PURE__*/
  */
 export type Anchor = Message<"recollect.v1.Anchor"> & {
   /**
-   * What the fact is about: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`. A key
+   * Subject of the fact: 1 to 64 characters, lower-case letters, digits, `_`, `-` and `.`. A key
    * has one value at a time.
    *
    * @generated from field: string key = 1;
@@ -88,14 +88,14 @@ export type Anchor = Message<"recollect.v1.Anchor"> & {
   source?: AnchorSource | undefined;
 
   /**
-   * When its message was said; of one without a message when it was set.
+   * Time at which its message was said; of one without a message, at which it was set.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 5;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * When another value replaced it or it was taken back. Unset while it holds.
+   * Time at which another value replaced it or it was taken back. Unset while it holds.
    *
    * @generated from field: google.protobuf.Timestamp superseded_time = 6;
    */

@@ -74,14 +74,14 @@ export type ReceiveRequest = Message<"recollect.v1.ReceiveRequest"> & {
   attachments: Attachment[];
 
   /**
-   * When it was sent, within the bounds of `Message.timestamp`. Unset means now.
+   * Time at which it was sent, within the bounds of `Message.timestamp`. Unset means now.
    *
    * @generated from field: google.protobuf.Timestamp time = 6;
    */
   time?: Timestamp | undefined;
 
   /**
-   * Where on the channel it came from; it must match the channel. Required on `email`. Unset
+   * Place on the channel that it came from; it must match the channel. Required on `email`. Unset
    * elsewhere means a direct message of the sender, the session `default`, or the most recent
    * conversation on the web.
    *
@@ -153,8 +153,8 @@ export const ReceiveRequestSchema: GenMessage<ReceiveRequest> = /*@__PURE__*/
  */
 export type ReceiveResponse = Message<"recollect.v1.ReceiveResponse"> & {
   /**
-   * What became of the message. Unset for a repeat of a message whose conversation was deleted
-   * since: it is not stored again.
+   * Outcome for the message. Unset for a repeat of a message whose conversation was deleted since:
+   * it is not stored again.
    *
    * @generated from oneof recollect.v1.ReceiveResponse.outcome
    */

@@ -59,7 +59,7 @@ export type CheckpointThread = Message<"recollect.v1.CheckpointThread"> & {
   threadId: string;
 
   /**
-   * When its first record was stored.
+   * Time at which its first record was stored.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 2;
    */

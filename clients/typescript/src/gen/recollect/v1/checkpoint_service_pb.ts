@@ -183,7 +183,7 @@ export type ListRecordsRequest = Message<"recollect.v1.ListRecordsRequest"> & {
   threadId: string;
 
   /**
-   * What the keys begin with; empty: all.
+   * Beginning of the keys; empty: all.
    *
    * @generated from field: string prefix = 2;
    */

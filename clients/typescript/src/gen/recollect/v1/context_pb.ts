@@ -110,7 +110,7 @@ export type ContextMessage = Message<"recollect.v1.ContextMessage"> & {
   relevance: number;
 
   /**
-   * Why it was chosen, in a few words.
+   * Reason why it was chosen, in a few words.
    *
    * @generated from field: string reason = 5;
    */
@@ -338,7 +338,7 @@ export type TierAllocation = Message<"recollect.v1.TierAllocation"> & {
   packed: number;
 
   /**
-   * Why the tier was not asked or what went wrong, if so.
+   * Reason why the tier was not asked or what went wrong, if so.
    *
    * @generated from field: string note = 6;
    */
@@ -387,7 +387,7 @@ export type DroppedMessage = Message<"recollect.v1.DroppedMessage"> & {
   tokens: number;
 
   /**
-   * Why it was left out, in a few words.
+   * Reason why it was left out, in a few words.
    *
    * @generated from field: string reason = 5;
    */
@@ -444,7 +444,7 @@ export type TierTransition = Message<"recollect.v1.TierTransition"> & {
   reason: string;
 
   /**
-   * When it happened.
+   * Time at which it happened.
    *
    * @generated from field: google.protobuf.Timestamp time = 5;
    */

@@ -94,7 +94,7 @@ export type NoteRecord = Message<"recollect.v1.NoteRecord"> & {
   model: string;
 
   /**
-   * When it was written. Unset if that was not recorded.
+   * Time at which it was written. Unset if that was not recorded.
    *
    * @generated from field: google.protobuf.Timestamp write_time = 3;
    */
@@ -129,10 +129,11 @@ export type Notes = Message<"recollect.v1.Notes"> & {
   title?: NoteRecord | undefined;
 
   /**
-   * Why the server's last attempt to write notes failed, if nothing was written since: a sentence
-   * without any text of the conversation. The attempt is repeated (setting `sweep_interval`), and
-   * less and less often where the model itself refuses; then the server's rule writes the notes,
-   * until the conversation goes on. Only in responses of Get and List; unset elsewhere.
+   * Reason why the server's last attempt to write notes failed, if nothing was written since: a
+   * sentence without any text of the conversation. The attempt is repeated (setting
+   * `sweep_interval`), and less and less often where the model itself refuses; then the server's
+   * rule writes the notes, until the conversation goes on. Only in responses of Get and List; unset
+   * elsewhere.
    *
    * @generated from field: string failure = 3;
    */
@@ -185,7 +186,7 @@ export type Conversation = Message<"recollect.v1.Conversation"> & {
   topics: string[];
 
   /**
-   * When it began.
+   * Time at which it began.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 5;
    */

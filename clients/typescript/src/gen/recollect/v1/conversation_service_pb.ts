@@ -69,8 +69,8 @@ export type CreateRequest = Message<"recollect.v1.CreateRequest"> & {
   requestId: string;
 
   /**
-   * When it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the server's
-   * clock. Unset means now.
+   * Time at which it began, for an import. After 1970-01-01T00:00:00Z, at most one day ahead of the
+   * server's clock. Unset means now.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 6;
    */
@@ -347,8 +347,8 @@ export type LoadRequest = Message<"recollect.v1.LoadRequest"> & {
   conversationId: string;
 
   /**
-   * Where to look when `conversation_id` is unset; required then, and the answer is empty if the
-   * channel has none. With both set, the conversation must be on this channel.
+   * Channel to look on when `conversation_id` is unset; required then, and the answer is empty if
+   * the channel has none. With both set, the conversation must be on this channel.
    *
    * @generated from field: string channel = 2;
    */
@@ -709,9 +709,9 @@ export type PublishDeltaRequest = Message<"recollect.v1.PublishDeltaRequest"> & 
   draftId: string;
 
   /**
-   * How many characters (Unicode code points) of the draft come before `text`; it identifies a part
-   * that is sent twice. Not negative. A gap is refused, and so is other text than the draft has
-   * there; but 0 with other text starts over.
+   * Number of characters (Unicode code points) of the draft that come before `text`; it identifies
+   * a part that is sent twice. Not negative. A gap is refused, and so is other text than the draft
+   * has there; but 0 with other text starts over.
    *
    * @generated from field: int64 offset = 3;
    */
@@ -1516,7 +1516,7 @@ export type DeleteRequest = Message<"recollect.v1.DeleteRequest"> & {
   requestId: string;
 
   /**
-   * Whether to keep or delete the anchors that came from it. Required if there are any.
+   * Choice to keep or delete the anchors that came from it. Required if there are any.
    *
    * @generated from field: recollect.v1.AnchorDisposition anchors = 3;
    */
@@ -1589,7 +1589,7 @@ export type DeleteResponse = Message<"recollect.v1.DeleteResponse"> & {
   removed: RemovedFrom[];
 
   /**
-   * When it was deleted.
+   * Time at which it was deleted.
    *
    * @generated from field: google.protobuf.Timestamp delete_time = 3;
    */
@@ -1666,7 +1666,7 @@ export type RedactMessageResponse = Message<"recollect.v1.RedactMessageResponse"
   messages: Message$1[];
 
   /**
-   * When the text was removed; of messages that had none any more, now.
+   * Time at which the text was removed; of messages that had none any more, now.
    *
    * @generated from field: google.protobuf.Timestamp redact_time = 3;
    */
@@ -1748,7 +1748,7 @@ export type DeleteManyRequest = Message<"recollect.v1.DeleteManyRequest"> & {
   archived: ArchiveFilter;
 
   /**
-   * Whether to keep or delete the anchors that came from them. Unset leaves conversations that have
+   * Choice to keep or delete the anchors that came from them. Unset leaves conversations that have
    * any.
    *
    * @generated from field: recollect.v1.AnchorDisposition anchors = 7;
@@ -1814,7 +1814,8 @@ export type LeftConversation = Message<"recollect.v1.LeftConversation"> & {
   conversationId: string;
 
   /**
-   * Why Delete would refuse it: ERROR_REASON_CONVERSATION_PINNED or ERROR_REASON_ANCHORS_PRESENT.
+   * Reason why Delete would refuse it: ERROR_REASON_CONVERSATION_PINNED or
+   * ERROR_REASON_ANCHORS_PRESENT.
    *
    * @generated from field: recollect.v1.ErrorReason reason = 2;
    */
@@ -1864,7 +1865,7 @@ export type DeleteManyResponse = Message<"recollect.v1.DeleteManyResponse"> & {
   hasMore: boolean;
 
   /**
-   * When they were deleted.
+   * Time at which they were deleted.
    *
    * @generated from field: google.protobuf.Timestamp delete_time = 5;
    */

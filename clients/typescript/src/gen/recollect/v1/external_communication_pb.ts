@@ -62,7 +62,7 @@ export type ExternalCommunication = Message<"recollect.v1.ExternalCommunication"
   scopes: string[];
 
   /**
-   * When it began.
+   * Time at which it began.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 6;
    */
@@ -192,7 +192,7 @@ export type ExternalMessage = Message<"recollect.v1.ExternalMessage"> & {
   text: string;
 
   /**
-   * When it was said.
+   * Time at which it was said.
    *
    * @generated from field: google.protobuf.Timestamp timestamp = 4;
    */
@@ -291,7 +291,7 @@ export type CommunicationMatch = Message<"recollect.v1.CommunicationMatch"> & {
   direction: Direction;
 
   /**
-   * When it was said.
+   * Time at which it was said.
    *
    * @generated from field: google.protobuf.Timestamp timestamp = 4;
    */
@@ -363,14 +363,14 @@ export type Escalation = Message<"recollect.v1.Escalation"> & {
   answer: string;
 
   /**
-   * When it was opened.
+   * Time at which it was opened.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 6;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * When it was resolved. Unset while it is open.
+   * Time at which it was resolved. Unset while it is open.
    *
    * @generated from field: google.protobuf.Timestamp resolve_time = 7;
    */
@@ -405,7 +405,7 @@ export type CommunicationUpdate = Message<"recollect.v1.CommunicationUpdate"> & 
   communicationId: string;
 
   /**
-   * When it happened.
+   * Time at which it happened.
    *
    * @generated from field: google.protobuf.Timestamp time = 3;
    */

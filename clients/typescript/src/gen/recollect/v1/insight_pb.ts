@@ -383,7 +383,7 @@ export type FacetList = Message<"recollect.v1.FacetList"> & {
   facets: Facet[];
 
   /**
-   * How many values there are, those that are left out included.
+   * Number of values, those that are left out included.
    *
    * @generated from field: int64 total = 2;
    */
@@ -418,7 +418,7 @@ export type Topic = Message<"recollect.v1.Topic"> & {
   conversations: bigint;
 
   /**
-   * When one of them was last active: the beginning of that hour (UTC).
+   * Time at which one of them was last active: the beginning of that hour (UTC).
    *
    * @generated from field: google.protobuf.Timestamp last_use_time = 3;
    */

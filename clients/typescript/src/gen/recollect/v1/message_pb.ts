@@ -96,7 +96,7 @@ export type Attachment = Message$1<"recollect.v1.Attachment"> & {
   mediaType: string;
 
   /**
-   * Where the bytes are. 1 to 8192 characters. Not fetched, not checked.
+   * Place of the bytes. 1 to 8192 characters. Not fetched, not checked.
    *
    * @generated from field: string uri = 2;
    */
@@ -118,7 +118,7 @@ export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
   messageDesc(file_recollect_v1_message, 2);
 
 /**
- * What is known of the removal of a message's text.
+ * Record of the removal of a message's text.
  *
  * @generated from message recollect.v1.Redaction
  */
@@ -131,7 +131,7 @@ export type Redaction = Message$1<"recollect.v1.Redaction"> & {
   by: string;
 
   /**
-   * When it was removed.
+   * Time at which it was removed.
    *
    * @generated from field: google.protobuf.Timestamp time = 2;
    */
@@ -192,9 +192,9 @@ export type Message = Message$1<"recollect.v1.Message"> & {
   content: string;
 
   /**
-   * When it was said. Unset means the server's clock at the moment it is stored; an import or a
-   * delayed channel sets its own. After 1970-01-01T00:00:00Z, at most one day ahead of the server's
-   * clock. Stored to the millisecond.
+   * Time at which it was said. Unset means the server's clock at the moment it is stored; an import
+   * or a delayed channel sets its own. After 1970-01-01T00:00:00Z, at most one day ahead of the
+   * server's clock. Stored to the millisecond.
    *
    * @generated from field: google.protobuf.Timestamp timestamp = 5;
    */

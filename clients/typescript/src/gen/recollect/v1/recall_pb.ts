@@ -305,7 +305,7 @@ export type SearchHit = Message<"recollect.v1.SearchHit"> & {
   snippet: string;
 
   /**
-   * When it was said.
+   * Time at which it was said.
    *
    * @generated from field: google.protobuf.Timestamp date = 7;
    */

@@ -420,8 +420,8 @@ export type BuildContextRequest = Message<"recollect.v1.BuildContextRequest"> & 
   explain: boolean;
 
   /**
-   * What is looked for instead of `message`: an agent that rewrites questions gives its own. At most
-   * 64 KiB.
+   * Query that is looked for instead of `message`: an agent that rewrites questions gives its own.
+   * At most 64 KiB.
    *
    * @generated from field: string query = 7;
    */
@@ -497,14 +497,15 @@ export type BuildContextResponse = Message<"recollect.v1.BuildContextResponse"> 
   compressionSummary: string;
 
   /**
-   * How each tier spent its budget.
+   * Account of how each tier spent its budget.
    *
    * @generated from field: repeated recollect.v1.TierAllocation allocation = 6;
    */
   allocation: TierAllocation[];
 
   /**
-   * What was considered and left out. At most 100 of each tier; its note tells if there are more.
+   * Messages that were considered and left out. At most 100 of each tier; its note tells if there
+   * are more.
    *
    * @generated from field: repeated recollect.v1.DroppedMessage dropped = 7;
    */

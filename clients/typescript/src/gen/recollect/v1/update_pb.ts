@@ -49,7 +49,7 @@ export type Update = Message<"recollect.v1.Update"> & {
   conversationId: string;
 
   /**
-   * When it happened.
+   * Time at which it happened.
    *
    * @generated from field: google.protobuf.Timestamp time = 3;
    */
@@ -441,7 +441,7 @@ export type MessageDelta = Message<"recollect.v1.MessageDelta"> & {
   draftId: string;
 
   /**
-   * How many characters (Unicode code points) come before `text`. 0 starts over.
+   * Number of characters (Unicode code points) that come before `text`. 0 starts over.
    *
    * @generated from field: int64 offset = 2;
    */
