@@ -59,19 +59,21 @@ def test_rounds_that_hang_delay_no_other_job_and_leave_no_threads_behind() -> No
             quick.set()
         return 60.0
 
-    loops = [Loop(f"slow-{number}", partial(hang, number)) for number in range(4)]
-    woken = Loop("quick", work)
+    loops = [Loop(f"slow-{number}", partial(hang, number), wait=60.0) for number in range(4)]
+    woken = Loop("quick", work, wait=60.0)
     for loop in (*loops, woken):
-        loop.start()
+        loop.start()  # they all wait in the same threads
+    for loop in loops:
+        loop.wake()
     for it in started:
         assert it.wait(60)
     woken.wake()  # far ahead of its time, while all others hang
     assert quick.wait(60)
     go_on.set()
+    until(lambda: sum(it.name == "jobs" for it in threading.enumerate()) <= 2)
     for loop in (*loops, woken):
         loop.stop()
     assert not any(it.is_running for it in (*loops, woken))
-    until(lambda: sum(it.name == "jobs" for it in threading.enumerate()) <= 2)
 
 
 def test_notes_that_fail_as_nobody_foresaw_are_named_and_hold_up_no_others(

@@ -472,7 +472,12 @@ def test_what_a_model_has_taken_back_is_not_set_again_by_what_was_said_before(
     assert noted("I am vegan, and live in Bath.", "Bath", vegan=0) == [("diet", "vegan")]
     assert noted("Not vegan any more. I live in Ghent.", "Ghent", vegan=first, _=0) == []
     assert noted("I live in Rome.", "Rome", vegan=first) == []
-    assert noted("Vegan again, in Oslo.", "Oslo", vegan=0) == [("diet", "vegan")]
+    vegetarian = service.append(conversation, user("I eat no meat.")).messages[0].sequence
+    clock.move(MINUTE)
+    both = {"vegan": 0, "vegetarian": vegetarian}  # one answer of the model, the newer one first
+    assert noted("Vegan again, in Oslo.", "Oslo", **both) == [("diet", "vegan")]
+    now = [("diet", "vegetarian")]
+    assert noted("Vegetarian after all, in Lima.", "Lima", vegetarian=0) == now
 
 
 def test_a_word_that_a_fifth_of_twenty_conversations_have_is_no_topic(

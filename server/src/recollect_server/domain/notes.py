@@ -224,7 +224,7 @@ def _anchor(draft: FoundAnchor, sequences: frozenset[int]) -> FoundAnchor | None
 def _latest(anchors: Iterable[FoundAnchor]) -> tuple[FoundAnchor, ...]:
     """Return of each key the last value, unless it is taken back later, and what is taken back."""
     latest: dict[tuple[str, str], FoundAnchor] = {}
-    for anchor in anchors:
+    for anchor in sorted(anchors, key=lambda it: it.sequence):
         if (before := latest.get((anchor.key, ""))) and anchor.takes_back(before.value):
             del latest[anchor.key, ""]
         latest[anchor.key, anchor.denies] = anchor

@@ -347,9 +347,7 @@ def read_material(space: Space, conversation_id: str) -> Material:
             case TitleAssigned():
                 titled_turn = max((message.turn_number for message in messages), default=0)
             case AnchorSet() as anchor:
-                last = anchors.get(anchor.key)
-                if last is None or anchor.time >= last.time:
-                    anchors[anchor.key] = anchor
+                anchors[anchor.key] = anchor
             case SplitSuggested():
                 split_suggested = True
     messages.sort(key=reading_order)
