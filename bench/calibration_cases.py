@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from recollect import Client
 from recollect.cli.formats import recall_sets
 from recollect_server import app
-from recollect_server.inference.embedder import Embedded, Embedder, Piece
+from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.services.recall import calibration, recall, retrieval
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.fusion import Sections, fuse
@@ -96,7 +96,7 @@ def collect(
         calibrated.append(arguments)
         return calibrate(*arguments, **options)
 
-    def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         return vectors.embed(embedder, pieces) if vectors else embedder.embed_pieces(pieces)
 
     cases: list[Case] = []

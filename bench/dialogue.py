@@ -36,7 +36,7 @@ from recollect.cli.formats import recall_sets
 from recollect.cli.plans import Plan
 from recollect_server import app
 from recollect_server.domain.budget import estimate_tokens
-from recollect_server.inference.embedder import Embedded, Embedder, Piece
+from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.settings import Settings
 
 from bench.figures import Figure, Goal
@@ -394,7 +394,7 @@ def remembered(path: Path | None) -> Iterator[None]:
     """
     vectors = RememberedVectors(path)
 
-    def embed_pieces(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def embed_pieces(embedder: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         return vectors.embed(embedder, pieces)
 
     with patch.object(Embedder, "embed_pieces", embed_pieces):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from recollect import Client
 from recollect.cli.plans import Event, Plan
 from recollect_server import app
-from recollect_server.inference.embedder import Embedded, Embedder, Piece
+from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.services.recall import fusion, recall, retrieval
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.recall.fusion import Match, Sections
@@ -61,13 +61,13 @@ class RememberedVectors:
     def __init__(self, path: Path | None) -> None:
         """Without a path they are remembered until the end of the run."""
         self._path = path
-        self._embedded: dict[bytes, Embedded] = (
+        self._embedded: dict[bytes, EmbeddedPiece] = (
             pickle.loads(path.read_bytes()) if path and path.exists() else {}  # noqa: S301 - our own file
         )
         self._count = len(self._embedded)
         self._embed = Embedder.embed_pieces
 
-    def embed(self, embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def embed(self, embedder: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         """Embed as `Embedder.embed_pieces`."""
         # of each model: their vocabularies differ, and one has more than 65,536 pieces
         model = embedder.identity.encode()
@@ -108,7 +108,7 @@ def collect(
         put.append((question, conversations, sections))
         return fuse(question, messages, conversations, sections, match)
 
-    def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def remembered(embedder: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         return vectors.embed(embedder, pieces)
 
     ask = Meaning.ask

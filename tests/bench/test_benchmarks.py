@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 from recollect import Client, Message
-from recollect_server.inference.embedder import Embedded, Embedder, Piece
+from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.storage.vectors.checking import hashes
 
 from bench import __main__ as every
@@ -358,9 +358,9 @@ def test_vectors_are_computed_once_and_kept_for_the_next_run(tmp_path: Path) -> 
         def __init__(self) -> None:
             self.identity = "a model"
 
-    def embed_pieces(_self: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def embed_pieces(_self: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         computed.append(len(pieces))
-        return [Embedded(np.array([len(piece), piece[0]], np.float32)) for piece in pieces]
+        return [EmbeddedPiece(np.array([len(piece), piece[0]], np.float32)) for piece in pieces]
 
     def vectors(pieces: Sequence[Piece]) -> list[list[float]]:
         return [it.vector.tolist() for it in Counting().embed_pieces(pieces)]

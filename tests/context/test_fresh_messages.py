@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
-from recollect_server.inference.embedder import Embedded, Embedder, Piece
+from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 
 from tests.conftest import RunningServer, Start
 from tests.context.conftest import built, said
@@ -45,7 +45,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     hold, released = threading.Event(), threading.Event()
     embed = Embedder.embed_pieces
 
-    def embed_or_wait(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def embed_or_wait(embedder: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         if hold.is_set():
             released.wait()
         return embed(embedder, pieces)

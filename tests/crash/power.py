@@ -16,7 +16,7 @@ from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.conversation_notes import ConversationNotes
-from recollect_server.services.conversations import Appended, Conversations
+from recollect_server.services.conversations import AppendResult, Conversations
 from recollect_server.services.removals import Removals
 
 from tests.at_rest import opened
@@ -78,13 +78,13 @@ class Life:
 
 def note(call: Call, answer: object) -> None:
     """Copy from an answer the values that the model needs."""
-    if isinstance(answer, Appended):
+    if isinstance(answer, AppendResult):
         call.stored = tuple(
             Stored(m.sequence, m.turn_number, m.role is Role.USER, m.content)
             for m in answer.messages
         )
     if call.kind == "create":
-        assert isinstance(answer, Appended)
+        assert isinstance(answer, AppendResult)
         call.conversation_id = answer.conversation.id
 
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from recollect_server import app
 from recollect_server.cli import commands
-from recollect_server.inference.embedder import CannotEmbed, Embedded, Embedder, Piece
+from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
 from recollect_server.inference.weights import (
     E5,
     MINILM,
@@ -273,7 +273,7 @@ def test_while_the_model_is_at_work_for_long_searches_say_what_they_lack(
     until_embedded(service, server)
     embed, go_on = Embedder.embed_pieces, threading.Event()
 
-    def slow(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def slow(embedder: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         go_on.wait()
         return embed(embedder, pieces)
 

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from recollect_server.domain.message import Message
 from recollect_server.domain.notes import Notes
-from recollect_server.inference.embedder import Embedded, Embedder, Piece
+from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.inference.extractive import Extractive
 from recollect_server.jobs.loop import Loop
 
@@ -111,7 +111,7 @@ def test_embedding_that_fails_as_nobody_foresaw_is_tried_again(
 ) -> None:
     whole, failed = Embedder.embed_pieces, threading.Event()
 
-    def faulty(self: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def faulty(self: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         if failed.is_set():
             return whole(self, pieces)
         failed.set()

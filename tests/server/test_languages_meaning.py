@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recollect.v1.recall_service_pb2 import BuildContextRequest
-from recollect_server.inference.embedder import CannotEmbed, Embedded, Embedder
+from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder
 from recollect_server.inference.weights import E5, MINILM, Profile, Weights, look, shipped
 from recollect_server.services.recall import models
 from recollect_server.services.recall.candidates import VECTOR_LEGS
@@ -202,7 +202,7 @@ def test_a_folder_of_an_older_server_gets_the_vectors_of_its_other_languages_alo
     worked: list[str] = []
     embed = Embedder.embed_pieces
 
-    def counted(embedder: Embedder, pieces: Sequence[tuple[int, ...]]) -> list[Embedded]:
+    def counted(embedder: Embedder, pieces: Sequence[tuple[int, ...]]) -> list[EmbeddedPiece]:
         worked.extend([embedder.profile.name] * len(pieces))
         return embed(embedder, pieces)
 

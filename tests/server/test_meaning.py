@@ -17,7 +17,7 @@ from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.snippets import LENGTH, passage_at
-from recollect_server.inference.embedder import CannotEmbed, Embedded, Embedder, Piece
+from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
 from recollect_server.inference.weights import look, shipped
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.storage.index.postings import KeywordScores
@@ -412,7 +412,7 @@ def test_a_new_index_works_no_vector_out_again(
     vectors.close()
     embed, worked = Embedder.embed_pieces, []
 
-    def counted(embedder: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def counted(embedder: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         worked.append(len(pieces))
         return embed(embedder, pieces)
 

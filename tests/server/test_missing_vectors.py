@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from recollect_server.inference.embedder import CannotEmbed, Embedded, Embedder, Piece
+from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
 
 from tests.conftest import Start
 from tests.server.conftest import Connect
@@ -35,7 +35,7 @@ def test_a_message_that_is_not_embedded_yet_comes_first_by_its_rare_name(
         service.conversation_of(talk, "I see.")
     until_embedded(service, server)
 
-    def refuse(_: Embedder, pieces: Sequence[Piece]) -> list[Embedded]:
+    def refuse(_: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         raise CannotEmbed(f"{len(pieces)} pieces wait")
 
     # a question of one piece is embedded by another function

@@ -10,7 +10,7 @@ import structlog
 from recollect_server.app.catalogue import described, locked, masked
 from recollect_server.domain.errors import InvalidField, StorageUnavailable, Violation
 from recollect_server.domain.live import Holder
-from recollect_server.domain.setting import MASK, CannotEdit, Changed, Setting, SettingList
+from recollect_server.domain.setting import MASK, CannotEdit, Setting, SettingChange, SettingList
 from recollect_server.settings import Settings, WrongSettings, own_file
 from recollect_server.settings.environment import nearest_name
 from recollect_server.settings.values import text_of
@@ -69,7 +69,7 @@ class SettingsAdministration:
             )
         return SettingList(self._described(at_next_start), str(self._file), problem)
 
-    def set(self, key: str, value: str) -> Changed:
+    def set(self, key: str, value: str) -> SettingChange:
         """Set a setting in the file, and apply it if it can be. `value` is text, as in the file.
 
         Raises InvalidField, which names `key` or `value`, and StorageUnavailable; then nothing has
@@ -80,7 +80,7 @@ class SettingsAdministration:
             raise InvalidField.of("value", f"holds {MASK}, which stands for a part that is hidden")
         return self._change(key, value)
 
-    def reset(self, key: str) -> Changed:
+    def reset(self, key: str) -> SettingChange:
         """Take a setting out of the file, so that its default counts. Raises as `set`."""
         self._check_key(key)
         return self._change(key, None)
@@ -97,7 +97,7 @@ class SettingsAdministration:
         if reason := locked(self._live.now, key, self._file):
             raise InvalidField.of("key", f"{key} cannot be set by a call: {reason}")
 
-    def _change(self, key: str, value: str | None) -> Changed:
+    def _change(self, key: str, value: str | None) -> SettingChange:
         # Only a server whose settings are changed holds the parser.
         import yaml
 
@@ -132,7 +132,7 @@ class SettingsAdministration:
             self._apply(key, after, in_force=in_force)
             log.info("setting_changed", key=key, in_force=in_force)
             setting = next(it for it in self._described(after) if it.key == key)
-        return Changed(setting, in_force)
+        return SettingChange(setting, in_force)
 
     def _apply(self, key: str, after: Settings, *, in_force: bool) -> None:
         if not in_force:

@@ -63,7 +63,7 @@ class SettingList:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class SettingChange:
     """Result of a change of a setting."""
 
     setting: Setting

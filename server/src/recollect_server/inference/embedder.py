@@ -64,7 +64,7 @@ Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddedPiece:
     """Result of a run of the model over a piece."""
 
     vector: NDArray[np.float32]
@@ -231,7 +231,7 @@ class Embedder:
         ]
         return [(*marks, *ids[start : start + length], model.end) for start in starts]
 
-    def embed_pieces(self, pieces: Sequence[Piece]) -> list[Embedded]:
+    def embed_pieces(self, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
         """Return what the model says of each piece. This and its callers raise CannotEmbed."""
         model = self._loaded()
         vectors, states = self._embed_pieces(model, pieces)
@@ -239,7 +239,7 @@ class Embedder:
         codes = [NO_CODES] * len(pieces)
         if self._words is not None:
             codes = [self._words.codes(it) for it in states]
-        return [Embedded(*it) for it in zip(centred, codes, strict=True)]
+        return [EmbeddedPiece(*it) for it in zip(centred, codes, strict=True)]
 
     def _centred(self, model: _Model, vectors: Vectors, centre: NDArray[np.float32]) -> Vectors:
         """Return the directions of the vectors as seen from a centre, without their parts along

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from recollect_server.inference.embedder import Embedded, Embedder, Piece
+from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 
 _NICE = 5
 # word pieces that a thread embeds at a time: some 0.5 s; while others should go first
@@ -49,7 +49,7 @@ class Workers:
 
     def embed(
         self, embedder: Embedder, pieces: list[Piece], yields: Callable[[float, float], bool]
-    ) -> list[Embedded]:
+    ) -> list[EmbeddedPiece]:
         """Return what the model says of each piece; short ones are computed first. Raises
         CannotEmbed.
 
@@ -58,7 +58,7 @@ class Workers:
         then one thread works alone. What it raises ends the work between two parts.
         """
         left = deque(sorted(range(len(pieces)), key=lambda number: len(pieces[number])))
-        embedded: dict[int, Embedded] = {}
+        embedded: dict[int, EmbeddedPiece] = {}
 
         def work(part: list[int]) -> float:
             began = time.thread_time()

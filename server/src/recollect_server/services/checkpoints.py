@@ -56,7 +56,7 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RecordPage:
     """Records of a thread; without their values, None, where the caller wants keys alone."""
 
     records: Iterator[tuple[str, bytes | None]]
@@ -188,7 +188,7 @@ class Checkpoints:
 
     # Read -----------------------------------------------------------------------------------------
 
-    def get(self, thread_id: str, keys: Sequence[str]) -> Page:
+    def get(self, thread_id: str, keys: Sequence[str]) -> RecordPage:
         """Return the records of keys, in their order; a key that is not there has the value None.
 
         Raises StorageUnavailable, while the records are read too.
@@ -196,8 +196,8 @@ class Checkpoints:
         name = log_of(thread_id)
         state = self._read(name, thread_id)
         if state is None:
-            return Page(iter([(key, None) for key in keys]))
-        return Page(self._values(name, thread_id, keys), damaged=state.damaged)
+            return RecordPage(iter([(key, None) for key in keys]))
+        return RecordPage(self._values(name, thread_id, keys), damaged=state.damaged)
 
     def listed(
         self,
@@ -208,7 +208,7 @@ class Checkpoints:
         *,
         descending: bool = False,
         keys_only: bool = False,
-    ) -> Page:
+    ) -> RecordPage:
         """Return the records below a prefix, behind a key. Raises StorageUnavailable, while the
         records are read too.
         """
@@ -216,7 +216,7 @@ class Checkpoints:
         with self._lock(name):
             state = self._state(name, thread_id)
             if state is None:
-                return Page(iter(()))
+                return RecordPage(iter(()))
             first = bisect_left(state.keys, prefix)
             last = bisect_right(state.keys, prefix + _LAST) if prefix else len(state.keys)
             if after_key and descending:
@@ -235,7 +235,7 @@ class Checkpoints:
             if keys_only
             else (it for it in self._values(name, thread_id, chosen) if it[1] is not None)
         )
-        return Page(records, count > limit, damaged)
+        return RecordPage(records, count > limit, damaged)
 
     def threads(self, after: str, limit: int) -> list[tuple[str, Thread | None]]:
         """Return a page of threads by the names of their logs; None for one whose beginning cannot

@@ -55,7 +55,7 @@ _MAX_METADATA = 64 << 10  # bytes of a conversation's metadata as JSON
 
 
 @frozen
-class Appended:
+class AppendResult:
     """Messages that an append stored, or had stored before."""
 
     conversation: Conversation
@@ -65,7 +65,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ConversationPage:
     """A page of conversations, and the place (update time, id) behind which the next one begins."""
 
     conversations: list[Conversation]
@@ -86,14 +86,16 @@ class Conversations:
         """Return a conversation."""
         return self._space.read(conversation_id).conversation
 
-    def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> Page:
+    def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> ConversationPage:
         """Return a page of the conversations that match, newest update first."""
         rows = self._space.index.conversations.select(chosen, size + 1, after)
         more = len(rows) > size
         rows = rows[:size]
         last = rows[-1].conversation if more else None
         following = (last.update_time, last.id) if last else None
-        return Page([self._space.current(stored.conversation) for stored in rows], following)
+        return ConversationPage(
+            [self._space.current(stored.conversation) for stored in rows], following
+        )
 
     # Writing --------------------------------------------------------------------------------------
 
@@ -109,7 +111,7 @@ class Conversations:
         request_id: str,
         messages: list[Message] | None = None,
         pinned: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         """Begin a conversation with its first messages, if it has any, in one write: all or none.
 
         It has the given id or, if that is empty, a new one; raise ConversationExists if the id is
@@ -172,7 +174,9 @@ class Conversations:
             self._unpin_others(place, conversation_id, others)
         return self._appended(done)
 
-    def fork(self, conversation_id: str, through: int, max_bytes: int, request_id: str) -> Appended:
+    def fork(
+        self, conversation_id: str, through: int, max_bytes: int, request_id: str
+    ) -> AppendResult:
         """Begin a conversation as a copy of another one up to a turn (0: the newest), in one write:
         all or none. The copies have no usage and no cost: those were spent once.
         """
@@ -243,7 +247,7 @@ class Conversations:
         expected_turn: int | None,
         draft_id: str,
         in_reply_to_turn: int | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append messages as the caller gave them (sequence and turn 0, timestamp 0 for now), all
         or none.
 
@@ -274,9 +278,9 @@ class Conversations:
             done = self._space.append(state, lines, request, draft_id=draft_id)
         return self._appended(done)
 
-    def _appended(self, done: Committed) -> Appended:
+    def _appended(self, done: Committed) -> AppendResult:
         """Return the answer to a write that was carried out."""
-        return Appended(
+        return AppendResult(
             done.state.conversation,
             messages_of(done.lines),
             self._space.cursor_of(done),
@@ -290,11 +294,11 @@ class Conversations:
             raise RequestIdReused(request.id)  # by a message that was redacted since
         return previous
 
-    def _repeated(self, request: KnownRequest, state: ConversationState | None) -> Appended:
+    def _repeated(self, request: KnownRequest, state: ConversationState | None) -> AppendResult:
         """Return the answer to a request that was carried out before (see `Requests.replay`)."""
         messages, conversation = self._space.requests.replay(request, state)
         cursor = self._space.cursor_of_request(request)
-        return Appended(conversation, messages, cursor, duplicate=True)
+        return AppendResult(conversation, messages, cursor, duplicate=True)
 
     def rename(self, conversation_id: str, title: str, request_id: str) -> Conversation:
         """Set a title that the server never replaces."""

@@ -29,7 +29,7 @@ _MAX_LEFT = 1000  # conversations that a receipt names as left
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class BulkReceipt:
     """Receipt of a delete of many conversations."""
 
     conversations: list[str]
@@ -49,7 +49,7 @@ class Deleted:
         return orjson.dumps(self).decode()
 
     @classmethod
-    def of(cls, text: str) -> "Deleted":
+    def of(cls, text: str) -> "BulkReceipt":
         """Return the receipt that was remembered."""
         fields = orjson.loads(text)
         return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
@@ -110,7 +110,7 @@ class Removals:
         force: bool,
         dry_run: bool,
         deleting: Callable[[str], None] = nobody,
-    ) -> Deleted:
+    ) -> BulkReceipt:
         """Delete the conversations that match, the longest unchanged first, at most `limit`.
 
         With `dry_run` nothing is deleted, and the answer says what would be. One that `delete`
@@ -129,7 +129,7 @@ class Removals:
         request = key_of("DeleteMany", request_id, payload)
         with self._space.exclusive(request=request_id or "DeleteMany"):
             if request and (record := self._space.answered_requests.find(request)):
-                return Deleted.of(record.answer)
+                return BulkReceipt.of(record.answer)
             with self._space.answered_requests.carrying_out(request):
                 done = self._delete_matching(
                     chosen, anchors, limit, force=force, dry_run=dry_run, deleting=deleting
@@ -150,7 +150,7 @@ class Removals:
         force: bool,
         dry_run: bool,
         deleting: Callable[[str], None],
-    ) -> Deleted:
+    ) -> BulkReceipt:
         """Delete the conversations that match, as `delete_many` does."""
         deleted: list[str] = []
         left: list[tuple[str, str]] = []
@@ -190,7 +190,7 @@ class Removals:
         has_more = bool(
             failure or self._space.index.conversations.select(chosen, 1, place, newest_first=False)
         )
-        return Deleted(deleted, left, dict(removed), has_more, self._space.clock(), failure)
+        return BulkReceipt(deleted, left, dict(removed), has_more, self._space.clock(), failure)
 
 
 def _is_gone(space: Space, conversation_id: str) -> bool:

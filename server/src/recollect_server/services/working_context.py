@@ -32,7 +32,7 @@ _LAST = 1 << 31  # no turn has a higher number
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """Answer of Load."""
 
     conversation: Conversation | None = None
@@ -76,7 +76,7 @@ class WorkingContext:
         max_tokens: int = 0,
         before_turn: int = 0,
         before_sequence: int = 0,
-    ) -> Loaded:
+    ) -> LoadResult:
         """Return the newest turns of a conversation, or those before a turn or a line. 0 means the
         default.
         """
@@ -96,7 +96,7 @@ class WorkingContext:
         except LogNotFound:  # deleted since `head` was read
             raise ConversationNotFound(conversation_id) from None
         cut_before = turns.messages[0].sequence if cut and turns.messages else 0
-        return Loaded(conversation, turns, has_more, summary, cut_before)
+        return LoadResult(conversation, turns, has_more, summary, cut_before)
 
     def _tail(
         self,

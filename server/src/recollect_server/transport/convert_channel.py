@@ -17,7 +17,7 @@ from recollect_server.domain.routing import (
     WhatsappOrigin,
 )
 from recollect_server.services.channels.commands import Replied
-from recollect_server.services.channels.receiving import Received, Stored
+from recollect_server.services.channels.receiving import ReceiveResult, StoredMessages
 from recollect_server.services.external import external
 from recollect_server.transport.convert import (
     attachments_from,
@@ -65,11 +65,11 @@ def _origin_from(request: api.ReceiveRequest) -> Origin | None:
     return None
 
 
-def received_to(received: Received) -> api.ReceiveResponse:
+def received_to(received: ReceiveResult) -> api.ReceiveResponse:
     """Return the outcome of an inbound message as a response."""
     answer = api.ReceiveResponse(duplicate=received.duplicate)
     match received.outcome:
-        case Stored(conversation=conversation, messages=messages):
+        case StoredMessages(conversation=conversation, messages=messages):
             fill_conversation(answer.conversation.conversation, conversation)
             for message in messages:
                 fill_message(answer.conversation.messages.add(), message)

@@ -41,7 +41,7 @@ class _Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Backup:
+class BackupResult:
     """A backup that was made."""
 
     path: Path
@@ -82,7 +82,7 @@ class BackupAdministration:
             )
         return self._folder
 
-    def make(self, name: str, spaces: list[str], *, is_whole: bool) -> Backup:
+    def make(self, name: str, spaces: list[str], *, is_whole: bool) -> BackupResult:
         """Copy spaces into a new folder of a name, and compare the copy with what was read; one
         with the time in its name if it is empty. Raises NoBackupFolder, InvalidField,
         StorageUnavailable.
@@ -111,7 +111,7 @@ class BackupAdministration:
                 ) from error
             if is_whole and not name:
                 self._prune(now, keys)
-        return Backup(target.absolute(), tuple(ordered), copied)
+        return BackupResult(target.absolute(), tuple(ordered), copied)
 
     def _prune(self, now: int, keys: Keyring | None) -> None:
         """Remove older backups. What fails is logged: the new one was made all the same."""

@@ -78,18 +78,18 @@ _WHATEVER = "delivery"  # in place of the hash of a payload
 
 
 @frozen
-class Stored:
+class StoredMessages:
     """An owner's message joined a conversation."""
 
     conversation: Conversation
     messages: list[Message]
 
 
-Outcome = Stored | Replied | external.Received | None
+Outcome = StoredMessages | Replied | external.Received | None
 
 
 @frozen
-class Received:
+class ReceiveResult:
     """Outcome of a message. `outcome` None: it was received before, in a conversation that is
     deleted since.
     """
@@ -117,7 +117,7 @@ class Receiving:
         self._commands = commands
         self._senders = senders
 
-    def receive(self, inbound: Inbound) -> Received:
+    def receive(self, inbound: Inbound) -> ReceiveResult:
         """Store an inbound message whose sender is normalised, and return the outcome."""
         sender = spellings(inbound.channel, inbound.sender)[0]
         place, delivered = delivery_place(inbound), inbound.provider_message_id
@@ -144,7 +144,7 @@ class Receiving:
             self._commands.finish(outcome.run, outcome.conversation.id)
         if previous is not None:
             outcome = _as_sent(outcome, inbound)
-        return Received(outcome, duplicate=previous is not None)
+        return ReceiveResult(outcome, duplicate=previous is not None)
 
     def run_command(
         self, conversation_id: str, text: str, request_id: str, channel: str = ""
@@ -161,7 +161,7 @@ class Receiving:
         with self._space.exclusive(request=request_id):
             if request and (previous := self._known(request)):
                 before = self._again(previous)
-                if isinstance(before, Stored):
+                if isinstance(before, StoredMessages):
                     raise RequestIdReused(request.id)  # by a message that was redacted since
                 if not isinstance(before, Replied):  # deleted since
                     raise ConversationNotFound(previous.conversation_id)
@@ -177,7 +177,7 @@ class Receiving:
 
     # Third parties --------------------------------------------------------------------------------
 
-    def _receive_external(self, inbound: Inbound) -> Received:
+    def _receive_external(self, inbound: Inbound) -> ReceiveResult:
         if not self._delivered_outside(inbound):
             # a repeat is the provider's doing, not the sender's
             self._senders.admit(inbound.channel, inbound.sender)
@@ -190,7 +190,7 @@ class Receiving:
             inbound.time,
             provenance_of(inbound),
         )
-        return Received(_as_sent(received, inbound), received.duplicate)
+        return ReceiveResult(_as_sent(received, inbound), received.duplicate)
 
     def _delivered_outside(self, inbound: Inbound) -> external.Received | None:
         origin = provenance_of(inbound)
@@ -198,17 +198,17 @@ class Receiving:
             inbound.channel, inbound.sender, origin.group, inbound.provider_message_id
         )
 
-    def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> Received | None:
+    def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> ReceiveResult | None:
         """Return the outcome of an owner's message that is deleted since, or that came before the
         sender was known as an owner.
         """
         if received := self._delivered_outside(inbound):
-            return Received(_as_sent(received, inbound), duplicate=True)
+            return ReceiveResult(_as_sent(received, inbound), duplicate=True)
         # what was deleted in a version before is known by channel and id alone
         former = former_key_of_delivery(inbound.channel, inbound.provider_message_id)
         is_forgotten = self._space.index.routing.is_forgotten
         if any(is_forgotten(hash_of_delivery(key)) for key in (request.id, former)):
-            return Received(None, duplicate=True)
+            return ReceiveResult(None, duplicate=True)
         return None
 
     # Repeats --------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Receiving:
         if outcome is None:
             return None
         channel, senders = inbound.channel, outcome.conversation.participants
-        if isinstance(outcome, Stored):
+        if isinstance(outcome, StoredMessages):
             senders = tuple(it.sender for it in outcome.messages)
         addresses = spellings(channel, inbound.sender)
         is_senders = channel in OWNERS_ALONE or any(
@@ -248,13 +248,13 @@ class Receiving:
             and self._place(inbound) == self._places(channel, conversation.party)[0]
         )
 
-    def _again(self, previous: KnownRequest) -> Stored | Replied | None:
+    def _again(self, previous: KnownRequest) -> StoredMessages | Replied | None:
         try:
             messages, conversation = self._space.requests.replay(
                 previous, self._space.read(previous.conversation_id)
             )
             if messages:
-                return Stored(conversation, messages)
+                return StoredMessages(conversation, messages)
             lines, conversation = self._space.requests.replay_lines(previous)
         except ConversationNotFound:
             return None
@@ -263,7 +263,7 @@ class Receiving:
 
     # Messages -------------------------------------------------------------------------------------
 
-    def _store(self, inbound: Inbound, headers: Headers, request: RequestKey) -> Stored:
+    def _store(self, inbound: Inbound, headers: Headers, request: RequestKey) -> StoredMessages:
         places = claimed(self._place(inbound), headers.ids)
         claim, full = NO_CLAIM, list[str]()
         while True:
@@ -285,7 +285,7 @@ class Receiving:
 
     def _append(
         self, conversation_id: str, inbound: Inbound, headers: Headers, request: RequestKey
-    ) -> Stored:
+    ) -> StoredMessages:
         with self._space.writing(conversation_id) as state:
             check_writable(state.conversation, [inbound.channel])
             message = _message(inbound, headers, state.conversation.channel)
@@ -295,7 +295,7 @@ class Receiving:
 
     def _begin(
         self, inbound: Inbound, headers: Headers, request: RequestKey, claim: Claim
-    ) -> Stored:
+    ) -> StoredMessages:
         conversation_id, now = f"conv-{new_ulid()}", self._space.clock()
         how = _beginning(inbound)
         began = Began(
@@ -425,7 +425,7 @@ def _as_sent(outcome: Outcome, inbound: Inbound) -> Outcome:
     files are others, the message is not shown.
     """
     match outcome:
-        case Stored(messages=messages):
+        case StoredMessages(messages=messages):
             shown = [
                 it
                 for it in messages
@@ -467,5 +467,5 @@ def _message(inbound: Inbound, headers: Headers, channel: str) -> Message:
     )
 
 
-def _stored(done: Committed) -> Stored:
-    return Stored(done.state.conversation, messages_of(done.lines))
+def _stored(done: Committed) -> StoredMessages:
+    return StoredMessages(done.state.conversation, messages_of(done.lines))

@@ -13,7 +13,7 @@ from recollect_server.domain.ids import message_id
 from recollect_server.inference.embedder import (
     OVERLAP,
     CannotEmbed,
-    Embedded,
+    EmbeddedPiece,
     Embedder,
     Piece,
     quantised,
@@ -139,7 +139,7 @@ class VectorWriter:
         self._shared.keep_codes(embedder, missing, new, moment)
         return codes | new
 
-    def _run(self, plan: Plan, embedder: Embedder, pieces: list[Piece]) -> list[Embedded]:
+    def _run(self, plan: Plan, embedder: Embedder, pieces: list[Piece]) -> list[EmbeddedPiece]:
         self.has_embedded = True
         with self._doing_without(plan, embedder):
             return self._workers.embed(embedder, pieces, self._pace.rest)
@@ -202,7 +202,9 @@ class VectorWriter:
         ]
 
 
-def _divided(embedded: list[Embedded], cut: list[list[Piece]]) -> Iterator[list[Embedded]]:
+def _divided(
+    embedded: list[EmbeddedPiece], cut: list[list[Piece]]
+) -> Iterator[list[EmbeddedPiece]]:
     """Yield what the model says of the pieces of each text."""
     start = 0
     for pieces in cut:
@@ -210,11 +212,11 @@ def _divided(embedded: list[Embedded], cut: list[list[Piece]]) -> Iterator[list[
         start += len(pieces)
 
 
-def _vectors(embedded: list[Embedded]) -> NDArray[np.int8]:
+def _vectors(embedded: list[EmbeddedPiece]) -> NDArray[np.int8]:
     return quantised(np.array([it.vector for it in embedded], np.float32).reshape(-1, DIMENSIONS))
 
 
-def _codes(embedded: list[Embedded]) -> bytes:
+def _codes(embedded: list[EmbeddedPiece]) -> bytes:
     return joined([it.codes for it in embedded], OVERLAP).tobytes()
 
 

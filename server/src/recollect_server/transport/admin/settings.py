@@ -5,7 +5,7 @@ from typing import Protocol
 from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
-from recollect_server.domain.setting import Changed, Setting, SettingList
+from recollect_server.domain.setting import Setting, SettingChange, SettingList
 from recollect_server.transport.handling import Call
 
 
@@ -15,10 +15,10 @@ class Settings(Protocol):
     def list(self) -> SettingList:
         """Return all settings."""
 
-    def set(self, key: str, value: str) -> Changed:
+    def set(self, key: str, value: str) -> SettingChange:
         """Set a setting. Raises InvalidField, StorageUnavailable."""
 
-    def reset(self, key: str) -> Changed:
+    def reset(self, key: str) -> SettingChange:
         """Let a setting have its default again. Raises InvalidField, StorageUnavailable."""
 
 

@@ -8,7 +8,7 @@ from recollect_server.domain.ids import MAX_LINES
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
-from recollect_server.services.working_context import Loaded, WorkingContext
+from recollect_server.services.working_context import LoadResult, WorkingContext
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.conversations.bounds import ARCHIVED, MAX_TURNS
 from recollect_server.transport.convert import (
@@ -128,7 +128,7 @@ class ReadHandlers:
         return answer
 
 
-def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: Loaded) -> None:
+def _fill(answer: api.LoadResponse | api.SwitchResponse, loaded: LoadResult) -> None:
     if loaded.conversation is not None:
         fill_conversation(answer.conversation, loaded.conversation)
     for message in loaded.turns.messages:
