@@ -16,7 +16,7 @@ from recollect_server.domain.errors import IndexUnavailable, LimitExceeded
 from recollect_server.domain.live import Holder
 from recollect_server.domain.principal import Principal
 from recollect_server.domain.time import DAY, system_clock
-from recollect_server.services.limits import Allowance, Allowances, Limiter, Quota, Stored
+from recollect_server.services.limits import Allowance, Allowances, Limiter, Quota, StoredAmounts
 from recollect_server.storage.usage import UsageFile
 
 from tests.conftest import MovableClock
@@ -178,15 +178,15 @@ def test_a_space_never_takes_a_request_that_does_not_fit(
     clock, stored, most = MovableClock(), 0, 20_000
     counts = 0
 
-    def count() -> Stored:
+    def count() -> StoredAmounts:
         nonlocal counts
         counts += 1
-        return Stored(0, stored)
+        return StoredAmounts(0, stored)
 
     limiter = Limiter(
         clock, Holder(Allowances()), lambda _: {}, UsageFile(tmp_path_factory.getbasetemp())
     )
-    quota = Quota(limiter, "default", Holder(Stored(0, most)), count, clock)
+    quota = Quota(limiter, "default", Holder(StoredAmounts(0, most)), count, clock)
     for size in sizes:
         clock.move(1000)
         fits = stored + size <= most
@@ -204,12 +204,12 @@ def test_a_space_never_takes_a_request_that_does_not_fit(
 def test_messages_are_accepted_while_nobody_can_count(tmp_path: Any, clock: MovableClock) -> None:
     counts: list[int] = []
 
-    def count() -> Stored:
+    def count() -> StoredAmounts:
         counts.append(clock())
         raise IndexUnavailable("gone")
 
     limiter = Limiter(clock, Holder(Allowances()), lambda _: {}, UsageFile(tmp_path))
-    Quota(limiter, "default", Holder(Stored(1, 1)), count, clock).admit(conversations=1)
+    Quota(limiter, "default", Holder(StoredAmounts(1, 1)), count, clock).admit(conversations=1)
     assert counts  # and nothing was raised
 
 

@@ -15,7 +15,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.inference.circuit_breaker import Backoff
 from recollect_server.inference.claude import AnthropicEndpoint
 from recollect_server.inference.hosted import HostedModel
-from recollect_server.inference.spending import Budget, Spending, Spent
+from recollect_server.inference.spending import DailySpending, Spending, SpendingLimits
 
 from tests.conftest import MovableClock, RunningServer
 from tests.server.conftest import connect, transcript
@@ -197,12 +197,12 @@ class Ledger:
     """Keeps what is spent."""
 
     def __init__(self) -> None:
-        self.days: dict[str, Spent] = {}
+        self.days: dict[str, DailySpending] = {}
 
-    def read(self, day: str) -> Spent:
-        return self.days.get(day, Spent())
+    def read(self, day: str) -> DailySpending:
+        return self.days.get(day, DailySpending())
 
-    def write(self, day: str, spent: Spent) -> None:
+    def write(self, day: str, spent: DailySpending) -> None:
         self.days[day] = spent
 
 
@@ -230,7 +230,9 @@ def make(
         tries: int = 3,
         model: str = "haiku",
     ) -> HostedModel:
-        spending = Spending(clock, Holder(Budget(max_calls, max_tokens)), ledger.read, ledger.write)
+        spending = Spending(
+            clock, Holder(SpendingLimits(max_calls, max_tokens)), ledger.read, ledger.write
+        )
         backoff = Backoff(first=0.01, longest=0.02, tries=tries, failures=2, rest=60)
         made.append(
             HostedModel(AnthropicEndpoint(model, spending, timeout=timeout), backoff, seconds)

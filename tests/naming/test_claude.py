@@ -16,7 +16,7 @@ from recollect_server.inference.claude import ALIASES, AnthropicEndpoint
 from recollect_server.inference.hosted import HostedModel
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
 from recollect_server.inference.prompts import NOTES_SCHEMA, SUMMARY_SCHEMA
-from recollect_server.inference.spending import Budget, Spending
+from recollect_server.inference.spending import Spending, SpendingLimits
 
 from tests.conftest import MovableClock
 from tests.naming.conftest import NOTES, Answer, Api, Ledger, Seconds, Talk, refused, wrote
@@ -192,4 +192,6 @@ def test_without_a_key_the_model_says_so(
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(ModelUnavailable, match="ANTHROPIC_API_KEY"):
-        AnthropicEndpoint("haiku", Spending(clock, Holder(Budget(9, 9)), ledger.read, ledger.write))
+        AnthropicEndpoint(
+            "haiku", Spending(clock, Holder(SpendingLimits(9, 9)), ledger.read, ledger.write)
+        )

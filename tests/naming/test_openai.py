@@ -17,7 +17,7 @@ from recollect_server.inference.hosted import HostedModel
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
 from recollect_server.inference.openai_api import OpenAIEndpoint, fitting, is_loopback, object_in
 from recollect_server.inference.prompts import NOTES_SCHEMA
-from recollect_server.inference.spending import Budget, Spending
+from recollect_server.inference.spending import Spending, SpendingLimits
 
 from tests.conftest import MovableClock, Start
 from tests.naming.conftest import MINUTE, NOTES, Ledger, Seconds, Talk, events
@@ -100,7 +100,9 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
 def model(
     local: LocalServer, ledger: Ledger, clock: MovableClock, seconds: Seconds
 ) -> Iterator[HostedModel]:
-    budget = Budget(calls=100, tokens=100_000, cost=0.01, input_price=3.0, output_price=15.0)
+    budget = SpendingLimits(
+        calls=100, tokens=100_000, cost=0.01, input_price=3.0, output_price=15.0
+    )
     spending = Spending(clock, Holder(budget), ledger.read, ledger.write)
     made = HostedModel(
         OpenAIEndpoint(local.url, "llama", spending),

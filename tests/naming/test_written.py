@@ -10,7 +10,7 @@ from recollect_server.domain.message import Role, ToolCall
 from recollect_server.domain.notes import MAX_ABBREVIATION, MAX_SUMMARY, FoundAnchor
 from recollect_server.inference.hosted import HostedModel
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
-from recollect_server.inference.spending import Spent
+from recollect_server.inference.spending import DailySpending
 
 from tests.naming.conftest import NOTES, Answer, Api, Ledger, Talk, wrote
 
@@ -31,7 +31,7 @@ def test_a_good_answer_becomes_notes(
     assert "tool_choice" not in request  # the newest models refuse to be forced
     assert "On Friday." in request["messages"][0]["content"]
     assert "Earlier notes." in request["messages"][0]["content"]
-    assert list(ledger.days.values()) == [Spent(1, 120)]
+    assert list(ledger.days.values()) == [DailySpending(1, 120)]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ from recollect_server.transport.gate import Gate
 from recollect_server.transport.handling import Rules
 from recollect_server.transport.health import HealthPages
 from recollect_server.transport.listening import CannotListen
-from recollect_server.transport.rules import Limits
+from recollect_server.transport.rules import SizeLimits
 from recollect_server.transport.server import Server, ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
 
@@ -396,7 +396,7 @@ def _server(shared: Shared, gate: Gate, audit: Audit, administered: Administered
         rules=Rules(
             shared.limiter,
             audit,
-            Limits(live.now.max_message_bytes, live.now.max_batch_bytes),
+            SizeLimits(live.now.max_message_bytes, live.now.max_batch_bytes),
             shared.clock,
         ),
         of_no_space={"AdminService": admin_handlers(administered)},

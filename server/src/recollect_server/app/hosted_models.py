@@ -12,7 +12,7 @@ from recollect_server.inference.claude import AnthropicEndpoint
 from recollect_server.inference.hosted import Endpoint, HostedModel
 from recollect_server.inference.language_model import ModelUnavailable
 from recollect_server.inference.openai_api import OpenAIEndpoint
-from recollect_server.inference.spending import Budget, Spending, Spent
+from recollect_server.inference.spending import DailySpending, Spending, SpendingLimits
 from recollect_server.settings import Settings
 from recollect_server.storage.index.notes import note_state_of
 from recollect_server.storage.logs.folder import FolderStore
@@ -28,7 +28,7 @@ def hosted_model(
     """
     settings = live.now
     budget = live.view(
-        lambda now: Budget(
+        lambda now: SpendingLimits(
             now.abbreviation_daily_calls,
             now.abbreviation_daily_tokens,
             now.abbreviation_daily_cost,
@@ -38,14 +38,14 @@ def hosted_model(
     )
     file = SpendingFile(settings.data_dir)
 
-    def read(day: str) -> Spent:
+    def read(day: str) -> DailySpending:
         last, calls, tokens, cost = file.last()
         if not last:  # a server before there were many spaces kept it in the index
             before = note_state_of(FolderStore.of(settings.data_dir, settings.space).root)
             last, calls, tokens, cost = before.day, before.calls, before.tokens, before.cost
-        return Spent(calls, tokens, cost) if last == day else Spent()
+        return DailySpending(calls, tokens, cost) if last == day else DailySpending()
 
-    def write(day: str, spent: Spent) -> None:
+    def write(day: str, spent: DailySpending) -> None:
         file.write(day, spent.calls, spent.tokens, spent.cost)
 
     spending = Spending(clock, budget, read, write, telemetry)

@@ -42,7 +42,7 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.limits import Limiter, Quota, Rate, Stored
+from recollect_server.services.limits import Limiter, Quota, Rate, StoredAmounts
 from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import EmbeddingModels
@@ -360,7 +360,9 @@ class OpenSpace:
         self.quota = Quota(
             shared.limiter,
             self.name,
-            shared.live.view(lambda now: Stored(now.space_conversations, now.space_stored_bytes)),
+            shared.live.view(
+                lambda now: StoredAmounts(now.space_conversations, now.space_stored_bytes)
+            ),
             lambda: _stored(space, checkpoints),
             shared.clock,
         )
@@ -511,7 +513,7 @@ class OpenSpace:
         return not (self._shared.live.now.data_dir / self.name).exists()
 
 
-def _stored(space: Space, checkpoints: Checkpoints) -> Stored:
+def _stored(space: Space, checkpoints: Checkpoints) -> StoredAmounts:
     """Return what a space keeps."""
     conversations, size = space.index.stored()
-    return Stored(conversations, size + checkpoints.stored_bytes())
+    return StoredAmounts(conversations, size + checkpoints.stored_bytes())

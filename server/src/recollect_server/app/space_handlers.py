@@ -25,8 +25,7 @@ from recollect_server.services.removals import Removals
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.working_context import Limits as WorkingLimits
-from recollect_server.services.working_context import WorkingContext
+from recollect_server.services.working_context import LoadLimits, WorkingContext
 from recollect_server.settings import Settings
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
@@ -141,9 +140,9 @@ def recall_handlers(
     )
 
 
-def working_limits(settings: Settings) -> WorkingLimits:
+def working_limits(settings: Settings) -> LoadLimits:
     """Return how much of a conversation an answer holds."""
-    return WorkingLimits(
+    return LoadLimits(
         settings.max_working_turns, settings.max_working_tokens, settings.max_answer_bytes
     )
 

@@ -12,7 +12,7 @@ from recollect_server.inference.language_model import ModelUnavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class DailySpending:
     """Calls, tokens read and written, and what they cost in US dollars."""
 
     calls: int = 0
@@ -21,7 +21,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class SpendingLimits:
     """Daily limits (UTC), and the price of tokens in US dollars per million; 0: free."""
 
     calls: int
@@ -41,9 +41,9 @@ class Spending:
     def __init__(
         self,
         clock: Clock,
-        budget: Live[Budget],
-        read: Callable[[str], Spent],
-        write: Callable[[str, Spent], None],
+        budget: Live[SpendingLimits],
+        read: Callable[[str], DailySpending],
+        write: Callable[[str, DailySpending], None],
         telemetry: Telemetry = UNMEASURED,
     ) -> None:
         self._telemetry = telemetry
@@ -51,7 +51,7 @@ class Spending:
         self._budget = budget
         self._read, self._write = read, write
         self._lock = threading.Lock()  # guards `_day` and `_spent`, and orders what is written
-        self._day, self._spent = "", Spent()
+        self._day, self._spent = "", DailySpending()
         self._own = threading.local()  # calls of each thread since it asked for them
 
     def allow(self) -> None:
@@ -65,7 +65,7 @@ class Spending:
                 raise ModelUnavailable(
                     f"the budget of {self._day} is spent: {spent.calls} calls, {spent.tokens} tokens{cost}"
                 )
-            self._set(Spent(spent.calls + 1, spent.tokens, spent.cost))
+            self._set(DailySpending(spent.calls + 1, spent.tokens, spent.cost))
         self._count(ModelUse(1))
 
     def add(self, read: object, written: object) -> None:
@@ -76,7 +76,7 @@ class Spending:
             cost = (
                 tokens[0] * self._budget.now.input_price + tokens[1] * self._budget.now.output_price
             ) / 1_000_000
-            self._set(Spent(spent.calls, spent.tokens + sum(tokens), spent.cost + cost))
+            self._set(DailySpending(spent.calls, spent.tokens + sum(tokens), spent.cost + cost))
         self._count(ModelUse(0, max(tokens[0], 0), max(tokens[1], 0), max(cost, 0.0)))
 
     def take_use(self) -> ModelUse:
@@ -105,17 +105,17 @@ class Spending:
         with self._lock:
             return self._share(self._today())
 
-    def _share(self, spent: Spent) -> float:
+    def _share(self, spent: DailySpending) -> float:
         bounds = ((spent.calls, self._budget.now.calls), (spent.tokens, self._budget.now.tokens))
         shares = [used / bound if bound else 1.0 for used, bound in bounds]
         return max(*shares, spent.cost / self._budget.now.cost if self._budget.now.cost else 0.0)
 
-    def _today(self) -> Spent:
+    def _today(self) -> DailySpending:
         day = to_text(self._clock())[:10]
         if day != self._day:
             self._day, self._spent = day, self._read(day)
         return self._spent
 
-    def _set(self, spent: Spent) -> None:
+    def _set(self, spent: DailySpending) -> None:
         self._spent = spent
         self._write(self._day, spent)

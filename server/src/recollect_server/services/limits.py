@@ -249,16 +249,16 @@ class Limiter:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredAmounts:
     """Amounts that a space keeps, or may keep (0: no limit)."""
 
     conversations: int = 0
     bytes: int = 0
     """Of its logs."""
 
-    def plus(self, other: "Stored") -> "Stored":
+    def plus(self, other: "StoredAmounts") -> "StoredAmounts":
         """Return the sums."""
-        return Stored(self.conversations + other.conversations, self.bytes + other.bytes)
+        return StoredAmounts(self.conversations + other.conversations, self.bytes + other.bytes)
 
 
 class Quota:
@@ -272,8 +272,8 @@ class Quota:
         self,
         limiter: Limiter,
         space: str,
-        most: Live[Stored],
-        count: Callable[[], Stored],
+        most: Live[StoredAmounts],
+        count: Callable[[], StoredAmounts],
         clock: Clock,
     ) -> None:
         self._limiter = limiter
@@ -282,8 +282,8 @@ class Quota:
         self._count = count
         self._clock = clock
         self._guard = threading.Lock()  # guards the fields below, and keeps counts apart
-        self._stored: Stored | None = None
-        self._admitted = Stored()
+        self._stored: StoredAmounts | None = None
+        self._admitted = StoredAmounts()
         """Since the count, at the most."""
         self._counted = 0
         self._count_again = 0
@@ -301,17 +301,21 @@ class Quota:
         else:
             return
         now = self._clock()
-        expected = Stored(conversations, 2 * size + _LINE_BYTES)
+        expected = StoredAmounts(conversations, 2 * size + _LINE_BYTES)
         with self._guard:
             is_fresh = 0 <= now - self._counted < _COUNTED_EVERY
             # A clock that was set back must not keep a space full for longer than that.
             is_full = 0 < self._count_again - now <= _REFUSED_FOR
             if self._stored is None or not (is_full or (is_fresh and self._fits(expected))):
                 try:
-                    self._stored, self._admitted, self._counted = self._count(), Stored(), now
+                    self._stored, self._admitted, self._counted = (
+                        self._count(),
+                        StoredAmounts(),
+                        now,
+                    )
                 except IndexUnavailable:  # messages are accepted without an index
                     return
-            fits = self._fits(Stored(conversations, size))
+            fits = self._fits(StoredAmounts(conversations, size))
             if fits:
                 self._admitted = self._admitted.plus(expected)
             else:
@@ -319,7 +323,7 @@ class Quota:
         if not fits:
             self._limiter.refuse_store(self._space, limit, most)
 
-    def _fits(self, added: Stored) -> bool:
+    def _fits(self, added: StoredAmounts) -> bool:
         assert self._stored is not None
         most = self._most.now
         total = self._stored.plus(self._admitted).plus(added)

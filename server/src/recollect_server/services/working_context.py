@@ -44,7 +44,7 @@ class LoadResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LoadLimits:
     """Limits of a load: turns, estimated tokens, and bytes as stored."""
 
     max_turns: int
@@ -57,7 +57,7 @@ class WorkingContext:
     thread.
     """
 
-    def __init__(self, space: Space, defaults: Live[Limits]) -> None:
+    def __init__(self, space: Space, defaults: Live[LoadLimits]) -> None:
         self._space = space
         self._defaults = defaults
 
@@ -81,7 +81,7 @@ class WorkingContext:
         default.
         """
         defaults = self._defaults.now
-        limits = Limits(
+        limits = LoadLimits(
             max_turns or defaults.max_turns, max_tokens or defaults.max_tokens, defaults.max_bytes
         )
         head = self._space.read(conversation_id)
@@ -104,7 +104,7 @@ class WorkingContext:
         before_turn: int,
         before_sequence: int,
         after_turn: int,
-        limits: Limits,
+        limits: LoadLimits,
     ) -> tuple[Turns, bool, bool]:
         """Return the turns, whether there are older messages, and whether the only turn is cut."""
         if head.indexed and head.number is not None:

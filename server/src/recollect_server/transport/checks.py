@@ -32,7 +32,7 @@ from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.text import breaks_line
 from recollect_server.domain.time import DAY, zone_of
 from recollect_server.transport.convert import party_from
-from recollect_server.transport.rules import Checks, Limits, rules_of
+from recollect_server.transport.rules import Checks, SizeLimits, rules_of
 
 _MAX_RANGE = 200
 _MAX_OVERLAP = 366 * DAY
@@ -44,7 +44,7 @@ _SCOPES = frozenset(scope_pb2.Scope.values()) - {
 _LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
 
-def check(request: ProtoMessage, limits: Limits, now: int) -> None:
+def check(request: ProtoMessage, limits: SizeLimits, now: int) -> None:
     """Raise InvalidField, which names everything that is wrong with a request. `now` is the
     server's clock in milliseconds.
     """

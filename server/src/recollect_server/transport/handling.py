@@ -35,7 +35,7 @@ from recollect_server.transport.checks import check
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.pool import UNREAD
-from recollect_server.transport.rules import Limits
+from recollect_server.transport.rules import SizeLimits
 from recollect_server.transport.wire import Malformed, check_fields, first_not_utf8, inflate
 
 log = structlog.get_logger("recollect.calls")
@@ -83,7 +83,7 @@ class Rules:
 
     limiter: Limiter | None = None
     audit: Audit | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: SizeLimits = field(default_factory=SizeLimits)
     clock: Clock = system_clock
 
     def check(self, request: Any) -> None:

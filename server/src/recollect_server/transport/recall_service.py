@@ -14,7 +14,7 @@ from recollect_server.domain.time import zone_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.recall.recall import Recall
-from recollect_server.services.recall.results import Limits
+from recollect_server.services.recall.results import ResultLimits
 from recollect_server.services.tiers import Tiers
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.convert import conversation_to, fill_message, optional_milliseconds
@@ -77,7 +77,7 @@ class RecallHandlers:
             optional_milliseconds(request.date_range, "end"),
         )
         most = min(request.limit or _USUAL_LIMIT, _MAX_LIMIT)
-        limits = Limits(most, request.min_score, explain=request.explain)
+        limits = ResultLimits(most, request.min_score, explain=request.explain)
         answer = self._recall.search(request.query, scope, limits, deadline, zone)
         return self._answers.cut(answer_to(answer))
 

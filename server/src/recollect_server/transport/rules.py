@@ -31,7 +31,7 @@ _PART = re.compile(r"(\w+)(?:\[(\d+)\])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SizeLimits:
     """Size limits of messages and batches, in bytes."""
 
     message_bytes: int = 1 << 20
@@ -42,7 +42,7 @@ class Limits:
 class Checks:
     """Collects what is wrong with a request, so that a caller learns all of it at once."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: SizeLimits = field(default_factory=SizeLimits)
     now: int = 0
     """The server's clock, in milliseconds."""
     violations: list[Violation] = field(default_factory=list)

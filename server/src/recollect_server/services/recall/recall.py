@@ -16,7 +16,7 @@ from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEG
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.proposals import Request
-from recollect_server.services.recall.results import Hit, Limits, Result, Results
+from recollect_server.services.recall.results import Hit, Result, ResultLimits, Results
 from recollect_server.services.recall.retrieval import gather
 from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space.space import Space
@@ -77,7 +77,7 @@ class Recall:
         self,
         query: str,
         scope: Scope,
-        limits: Limits,
+        limits: ResultLimits,
         deadline: Deadline = UNLIMITED,
         zone: tzinfo = UTC,
     ) -> Answer:

@@ -64,7 +64,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResultLimits:
     """Limits of an answer, and what it says of each result."""
 
     most: int
@@ -79,7 +79,12 @@ class Results:
     """The results of one search. What is shown of them is read once."""
 
     def __init__(
-        self, index: Index, candidates: Candidates, scope: Scope, limits: Limits, showing: Showing
+        self,
+        index: Index,
+        candidates: Candidates,
+        scope: Scope,
+        limits: ResultLimits,
+        showing: Showing,
     ) -> None:
         """Read what is shown first: the best messages, and the best one of each of the best
         conversations.

@@ -11,7 +11,7 @@ from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.streaming.subscription import Subscription
 from recollect_server.services.streaming.watching import Encode, Interest, NewUpdates
-from recollect_server.services.working_context import Limits
+from recollect_server.services.working_context import LoadLimits
 from recollect_server.storage.logs.order import Part
 
 
@@ -23,7 +23,7 @@ class LiveUpdates:
     def __init__(
         self,
         space: Space,
-        limits: Live[Limits],
+        limits: Live[LoadLimits],
         encode: Encode,
         *,
         draft_timeout: int,

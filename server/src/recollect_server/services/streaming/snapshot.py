@@ -14,7 +14,7 @@ from recollect_server.domain.update import ConversationList, ConversationLoaded,
 from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.watching import Interest
 from recollect_server.services.turns import read_places
-from recollect_server.services.working_context import Limits, WorkingContext
+from recollect_server.services.working_context import LoadLimits, WorkingContext
 from recollect_server.storage.logs.order import Mark
 from recollect_server.storage.logs.store import START
 
@@ -47,11 +47,13 @@ class Snapshot:
 class Snapshots:
     """Takes snapshots. Safe to call from any thread."""
 
-    def __init__(self, log: UpdateLog, limits: Live[Limits]) -> None:
+    def __init__(self, log: UpdateLog, limits: Live[LoadLimits]) -> None:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_cache`; nothing slow happens under it
-        self._cache: OrderedDict[tuple[Interest, Choice, Limits, bool], Snapshot] = OrderedDict()
+        self._cache: OrderedDict[tuple[Interest, Choice, LoadLimits, bool], Snapshot] = (
+            OrderedDict()
+        )
 
     def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:
         """Take a snapshot as of now.
@@ -81,7 +83,9 @@ class Snapshots:
                 self._cache.popitem(last=False)
         return taken
 
-    def _take(self, interest: Interest, choice: Choice, limits: Limits, reset: bool) -> Snapshot:
+    def _take(
+        self, interest: Interest, choice: Choice, limits: LoadLimits, reset: bool
+    ) -> Snapshot:
         space = self._log.space
         start = self._log.begin()
         index = space.index
