@@ -31,13 +31,13 @@ from recollect_server.services.context.packing import (
     BY_WORDS,
     Preference,
     Recalling,
-    Trust,
+    RecallTrust,
     pack_cold,
     pack_hot,
     pack_warm,
 )
 from recollect_server.services.context.relevance import (
-    Weights,
+    RelevanceWeights,
     evenly,
     overlap,
     speaks_of_asker,
@@ -353,7 +353,7 @@ def test_the_best_turn_has_a_place_where_the_budget_is_short() -> None:
         (BY_MEANING, 0.6, 2000),
     ],
 )
-def test_what_is_doubtful_gets_less(trust: Trust, best: float, tokens: int) -> None:
+def test_what_is_doubtful_gets_less(trust: RecallTrust, best: float, tokens: int) -> None:
     assert Recalling().budget(best, 400, 2000, trust) == pytest.approx(tokens, abs=1)
     assert Recalling().budget(best, 400, 100, trust) <= 100
 
@@ -418,14 +418,14 @@ def test_budgets_have_defaults(given_: Budget, settled: Budget) -> None:
 
 
 def test_relevance_is_half_recency_three_tenths_similarity_and_a_fifth_anchor() -> None:
-    weigh = Weights().relevance
+    weigh = RelevanceWeights().relevance
     assert weigh(age=0, similarity=1, anchor=1) == pytest.approx(1)
     assert weigh(age=0, similarity=0, anchor=0) == pytest.approx(0.5)
     assert weigh(age=10 * DAY, similarity=0, anchor=0) == pytest.approx(0.5 * 2.718281828**-1)
     assert weigh(age=10**15, similarity=1, anchor=0) == pytest.approx(0.3)
     assert weigh(age=10**15, similarity=0, anchor=0.5) == pytest.approx(0.1)
     assert weigh(age=-5, similarity=0, anchor=0) == pytest.approx(0.5)
-    assert Weights(0, 0, 0).relevance(age=0, similarity=1, anchor=1) == 0
+    assert RelevanceWeights(0, 0, 0).relevance(age=0, similarity=1, anchor=1) == 0
 
 
 def test_overlap_is_the_share_of_the_words_that_say_something() -> None:

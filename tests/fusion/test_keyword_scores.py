@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import numpy as np
 import pytest
-from recollect_server.domain.filters import Scope
+from recollect_server.domain.filters import SearchScope
 from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.postings import read_postings
@@ -55,7 +55,7 @@ def connection(index: Index, folder: Path) -> Iterator[apsw.Connection]:
 def test_scores_are_those_of_fts5(index: Index, connection: apsw.Connection, place: int) -> None:
     question = [*_CORPUS.questions(6), "zebra", "the of and to"][place]
     terms = index.search.terms(question).chosen
-    ours = index.search.keyword(terms, Scope(), None).best(10_000)
+    ours = index.search.keyword(terms, SearchScope(), None).best(10_000)
     finding = " OR ".join(term.match for term in terms if not term.only_ranks)
     ranking = " OR ".join(term.match for term in terms if term.only_ranks)
     theirs = _ranked(connection, finding)
@@ -171,7 +171,7 @@ def test_others_keep_their_scores_while_a_message_is_removed(tmp_path: Path) -> 
     write_conversation(tmp_path, Made(1, ["zebra", "zebra crossing", "a zebra " * 100]))
     index = opened(tmp_path / "default" / "conversations").index
     terms = index.search.terms("zebra").chosen
-    before, during = (index.search.keyword(terms, Scope(), None) for _ in range(2))
+    before, during = (index.search.keyword(terms, SearchScope(), None) for _ in range(2))
     expected = before.best(3)
     number, sequence = number_of(int(expected.ids[1])), sequence_of(int(expected.ids[1]))
     index.removal.remove_messages(number, [(sequence, "", "zebra crossing")])
@@ -185,8 +185,8 @@ def test_messages_of_a_time_in_a_long_conversation_are_found_without_reading_it(
     index: Index, connection: apsw.Connection
 ) -> None:
     query = "SELECT time FROM messages WHERE id >> ? = ? ORDER BY id"
-    zebras = index.search.keyword(index.search.terms("zebra").chosen, Scope(), None).best(1)
+    zebras = index.search.keyword(index.search.terms("zebra").chosen, SearchScope(), None).best(1)
     number = int(zebras.ids[0] >> SEQUENCE_BITS)
     times = [int(str(row[0])) for row in connection.execute(query, (SEQUENCE_BITS, number))]
-    there = index.search.said_in(Scope(start=times[2_400], end=times[2_403]), 100)
+    there = index.search.said_in(SearchScope(start=times[2_400], end=times[2_403]), 100)
     assert len(there) == 3

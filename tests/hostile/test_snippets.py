@@ -8,7 +8,7 @@ import time
 import apsw
 import pytest
 from recollect_server.domain.deadline import UNLIMITED
-from recollect_server.domain.snippets import CHUNK, LENGTH, Passages
+from recollect_server.domain.snippets import CHUNK, LENGTH, PassageFinder
 from recollect_server.storage.index.analysis import tokens
 
 from tests.conftest import Start
@@ -67,7 +67,7 @@ def test_what_stands_around_the_end_of_a_chunk_is_found_as_in_a_short_text(
     connection = apsw.Connection(":memory:")
 
     def best(text: str) -> str:
-        passages = Passages(
+        passages = PassageFinder(
             {"zebra", "error"},
             set(),
             lambda part, _: tokens(connection, part.encode()),
@@ -92,7 +92,7 @@ def test_a_passage_is_the_same_however_many_other_words_are_searched_for() -> No
     others = {f"{letter}{number}q" for letter in "bcdfgh" for number in range(9)} | {"w", "v", "k"}
 
     def best(text: str, stems: set[str]) -> str:
-        passages = Passages(
+        passages = PassageFinder(
             stems, set(), lambda part, _: tokens(connection, part.encode()), UNLIMITED
         )
         passage = passages.best(text)

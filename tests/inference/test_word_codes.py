@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, WrongWeights, look, shipped
-from recollect_server.inference.word_codes import WIDTH, Codes, QuestionWords, joined
+from recollect_server.inference.word_codes import WIDTH, Codes, QuestionPieces, joined
 from recollect_server.services.recall.word_matches import NEIGHBOUR, nearness, weights
 
 
@@ -20,7 +20,7 @@ def codes(embedder: Embedder, text: str) -> Codes:
     return joined([it.codes for it in embedder.embed_pieces(embedder.cut(text))], 32)
 
 
-def asked(embedder: Embedder, text: str) -> QuestionWords:
+def asked(embedder: Embedder, text: str) -> QuestionPieces:
     words = embedder.ask(text).words
     assert words is not None
     return words

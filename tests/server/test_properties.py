@@ -27,7 +27,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.deadline import UNLIMITED
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
-from recollect_server.domain.snippets import END, LENGTH, START, Passages, plain
+from recollect_server.domain.snippets import END, LENGTH, START, PassageFinder, plain
 from recollect_server.domain.text import (
     UNSPACED_RUN,
     normal_form,
@@ -399,7 +399,7 @@ def test_a_snippet_is_a_part_of_its_text_with_marks(text: str, data: st.DataObje
         if len(query) == 1
         else set()
     )
-    passages = Passages(
+    passages = PassageFinder(
         stems, prefixes, lambda part, _: tokens(connection, part.encode()), UNLIMITED
     )
     passage = passages.best(text)

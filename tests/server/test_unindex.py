@@ -13,7 +13,7 @@ from recollect import Client
 from recollect.v1.conversation_service_pb2 import RedactMessageRequest, StreamUpdatesRequest
 from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.domain.conversation import Unindexed
-from recollect_server.domain.filters import Scope
+from recollect_server.domain.filters import SearchScope
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
 from recollect_server.storage.vectors.checking import hashes, state_of
@@ -232,7 +232,7 @@ def test_one_that_is_recorded_as_unindexed_is_left_out_before_its_words_are_gone
     )  # as if the index refused the rest
     assert service.get(old).unindexed
     assert service.found(WORD) == []
-    assert not len(index.search.said_in(Scope(start=0, end=server.clock.now + 1), 10))
+    assert not len(index.search.said_in(SearchScope(start=0, end=server.clock.now + 1), 10))
     assert index.wordless.due() == [old]
     assert opened.retention.settle()
     assert not opened.retention.settle()

@@ -16,7 +16,7 @@ _GONE = frozenset({Action.DELETE, Action.REDACT, Action.REPLACE})
 """Changes after which the index may have something that nobody is to find any more."""
 
 
-class Reading:
+class IndexReading:
     """The state of an index that is being made. Safe to call from any thread."""
 
     def __init__(self, logs: LogStore, moment: str) -> None:
@@ -84,7 +84,7 @@ class ReadingSpace:
     def __init__(
         self,
         name: str,
-        reading: Reading,
+        reading: IndexReading,
         index: Index,
         space: Space,
         handlers: Mapping[str, Sequence[object]],

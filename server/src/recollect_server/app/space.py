@@ -12,7 +12,7 @@ import structlog
 
 from recollect_server.app.folder import is_out_of_memory
 from recollect_server.app.models import Writer, abbreviator
-from recollect_server.app.reading import Reading, ReadingSpace
+from recollect_server.app.reading import IndexReading, ReadingSpace
 from recollect_server.app.space_handlers import (
     SearchServices,
     SpaceServices,
@@ -149,7 +149,7 @@ class OpenSpace:
         self._stops: list[Callable[[], None]] = []
         self._is_due = self._is_watched = False
         self._due_at: int | None = shared.clock()
-        self._reading: Reading | None = None
+        self._reading: IndexReading | None = None
         shared.opening[name] = self
         try:
             self._open()
@@ -330,7 +330,7 @@ class OpenSpace:
         moment = logs.sharing.join() if logs.sharing and self.name else ""
         if self.name != shared.live.now.space:
             stops.append(partial(self._remove_if_unused, logs))
-        self._reading = reading = Reading(logs, moment)
+        self._reading = reading = IndexReading(logs, moment)
         self.recovered = recover(
             logs, shared.clock, shared.progress, shared.compared_at_once, reading
         )

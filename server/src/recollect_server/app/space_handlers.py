@@ -13,7 +13,7 @@ from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.context.own import Window
 from recollect_server.services.context.own_tiers import Choosing
 from recollect_server.services.context.packing import Recalling
-from recollect_server.services.context.relevance import Weights
+from recollect_server.services.context.relevance import RelevanceWeights
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
@@ -149,7 +149,7 @@ def working_limits(settings: Settings) -> LoadLimits:
 
 def _choosing(settings: Settings) -> Choosing:
     """Return how contexts choose what they hold."""
-    weights = Weights(
+    weights = RelevanceWeights(
         settings.recency_weight,
         settings.similarity_weight,
         settings.anchor_weight,

@@ -12,7 +12,7 @@ from recollect_server.domain.conversation import NO_SPLIT, Split
 from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.domain.repetition import (
-    Sentence,
+    AbbreviationSentence,
     abbreviation_beside,
     sentences_of,
     spoken,
@@ -140,7 +140,7 @@ class About:
     """Time of its last activity, in milliseconds."""
     abbreviation: str = ""
     """Its abbreviation, cut where it is long; empty for the conversation that goes on."""
-    sentences: tuple[Sentence, ...] = field(default=(), compare=False, repr=False)
+    sentences: tuple[AbbreviationSentence, ...] = field(default=(), compare=False, repr=False)
     """Those of the abbreviation, which are looked for in each message of it."""
 
 

@@ -35,7 +35,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SearchScope:
     """Scope of a search: conversations, and a range of time (`end` excluded)."""
 
     conversations: Filter = field(default_factory=Filter)

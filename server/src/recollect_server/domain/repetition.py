@@ -41,7 +41,7 @@ def title_beside(title: str, shown: str) -> str:
     return "" if (words.rstrip() if title.endswith(_MARK) else words) in shown else title
 
 
-class Sentence(NamedTuple):
+class AbbreviationSentence(NamedTuple):
     """Sentence of an abbreviation."""
 
     text: str
@@ -53,21 +53,23 @@ class Sentence(NamedTuple):
     """Those of them that stand behind the name."""
 
 
-def sentences_of(abbreviation: str) -> tuple[Sentence, ...]:
+def sentences_of(abbreviation: str) -> tuple[AbbreviationSentence, ...]:
     """Return the sentences of an abbreviation that have words."""
-    parts: list[Sentence] = []
+    parts: list[AbbreviationSentence] = []
     for sentence in sentences(abbreviation):
         text = sentence.strip(f"{_MARK} ")
         match = _SPEAKER.match(text)
         words = spoken(text)
         if words.strip():
             spoken_words = spoken(text[match.end() :]) if match else words
-            parts.append(Sentence(sentence, match["name"] if match else "", words, spoken_words))
+            parts.append(
+                AbbreviationSentence(sentence, match["name"] if match else "", words, spoken_words)
+            )
     return tuple(parts)
 
 
 def abbreviation_beside(
-    abbreviation: Iterable[Sentence], shown: str, speakers: Collection[str] = ()
+    abbreviation: Iterable[AbbreviationSentence], shown: str, speakers: Collection[str] = ()
 ) -> str:
     """Return an abbreviation without the sentences of the messages shown (`spoken_together`), with
     a mark in their place.

@@ -65,7 +65,7 @@ class Passage:
 
 
 @dataclass(slots=True)
-class Passages:
+class PassageFinder:
     """Finds the passages of one answer. Not safe to share between threads."""
 
     stems: set[str]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights, look
-from recollect_server.inference.word_codes import NO_CODES, Codes, QuestionWords, WordCodes
+from recollect_server.inference.word_codes import NO_CODES, Codes, QuestionPieces, WordCodes
 
 PIECE = 254
 """Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for
@@ -78,7 +78,7 @@ class AskedWith:
     """A question as a model reads it."""
 
     vector: NDArray[np.float32]
-    words: QuestionWords | None
+    words: QuestionPieces | None
     """Its word pieces, those of its first piece; None where the model has no constants for them."""
 
 

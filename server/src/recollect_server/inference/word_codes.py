@@ -38,7 +38,7 @@ _OF_BYTE = _values_of_bytes()
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionWords:
+class QuestionPieces:
     """The word pieces of a question, to be compared with the codes of a model."""
 
     words: tuple[str, ...]
@@ -85,10 +85,10 @@ class WordCodes:
         codes: Codes = np.bitwise_or.reduce(fours << np.arange(0, 8, 2, dtype=np.uint8), axis=2)
         return codes
 
-    def question(self, words: Sequence[str], states: NDArray[np.float32]) -> QuestionWords:
+    def question(self, words: Sequence[str], states: NDArray[np.float32]) -> QuestionPieces:
         """Return the pieces of a question for comparisons."""
         columns = self._values(states) * self._deviations
-        return QuestionWords(
+        return QuestionPieces(
             tuple(words), np.ascontiguousarray(columns.T), self._deviations * self._deviations
         )
 

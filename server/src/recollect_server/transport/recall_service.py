@@ -6,7 +6,7 @@ from recollect.v1 import recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.domain.context import Budget
-from recollect_server.domain.filters import Filter, Scope
+from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.live import Live
 from recollect_server.domain.rendering import FORMS
@@ -66,7 +66,7 @@ class RecallHandlers:
         """Search conversations and messages."""
         deadline = deadline_of(call.context, self._timeout.now)
         zone = zone_of(request.time_zone or self._zone.now) or UTC
-        scope = Scope(
+        scope = SearchScope(
             Filter(
                 channels=(request.channel,) if request.channel else (),
                 topics=tuple(request.topics),

@@ -6,7 +6,7 @@ import orjson
 
 from recollect_server.domain.message import Role
 from recollect_server.domain.rendering.messages import MessagesForm, RenderedMessage
-from recollect_server.domain.rendering.spoken import Called, Step
+from recollect_server.domain.rendering.spoken import Called, SpokenStep
 
 
 class AnthropicForm(MessagesForm):
@@ -19,7 +19,7 @@ class AnthropicForm(MessagesForm):
     preface_role = "user"
     begins_with_user = True
 
-    def messages_of(self, step: Step) -> list[RenderedMessage]:
+    def messages_of(self, step: SpokenStep) -> list[RenderedMessage]:
         """Return a message of a text, or of calls too, and the message with their results."""
         text = [{"type": "text", "text": step.text}] if step.text.strip() else []
         if step.role is Role.USER:

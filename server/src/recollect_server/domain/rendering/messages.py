@@ -16,7 +16,7 @@ from recollect_server.domain.rendering.spoken import (
     NO_RESULT,
     NOT_SHOWN,
     Called,
-    Step,
+    SpokenStep,
     dated,
     left_out,
     said_by,
@@ -43,7 +43,7 @@ class MessagesForm(XmlForm):
     """True if the first message must be the user's."""
 
     @abstractmethod
-    def messages_of(self, step: Step) -> list[RenderedMessage]:
+    def messages_of(self, step: SpokenStep) -> list[RenderedMessage]:
         """Return a step as messages of the API: for one with calls the message that has them, then
         their results.
         """
@@ -61,22 +61,22 @@ class MessagesForm(XmlForm):
             rendered += self._preface(about)
         for step in steps(context.own, context.begins, context.now):
             if not rendered and self.begins_with_user and step.role is not Role.USER:
-                rendered += self.messages_of(Step(Role.USER, _BEFORE))
+                rendered += self.messages_of(SpokenStep(Role.USER, _BEFORE))
             rendered += self.messages_of(step)
         if message.strip() and not is_said(context.own, message):
-            rendered += self.messages_of(Step(Role.USER, message.rstrip()))
+            rendered += self.messages_of(SpokenStep(Role.USER, message.rstrip()))
         return orjson.dumps(self.joined(rendered)).decode()
 
     @cached_property
     def gap(self) -> int:
         """The tokens that say how many turns are left out."""
-        return _tokens(self.messages_of(Step(Role.USER, left_out(1_000_000))))
+        return _tokens(self.messages_of(SpokenStep(Role.USER, left_out(1_000_000))))
 
     @cached_property
     def half(self) -> int:
         """The tokens that say that a call has no result, or a result no call."""
         messages = self.messages_of(
-            Step(Role.ASSISTANT, "", (Called(_ID, NOT_SHOWN, "{}", NO_RESULT),))
+            SpokenStep(Role.ASSISTANT, "", (Called(_ID, NOT_SHOWN, "{}", NO_RESULT),))
         )
         return max(_tokens(messages[:1]), _tokens(messages[1:]))
 
@@ -86,7 +86,9 @@ class MessagesForm(XmlForm):
         """
         if part == "conversation":
             before = (
-                _tokens(self.messages_of(Step(Role.USER, _BEFORE))) if self.begins_with_user else 0
+                _tokens(self.messages_of(SpokenStep(Role.USER, _BEFORE)))
+                if self.begins_with_user
+                else 0
             )
             return 1 + max(self.gap, before)
         return super().frame(part) + (_tokens(self._preface("")) if part == "context" else 0)
@@ -94,7 +96,9 @@ class MessagesForm(XmlForm):
     def answer(self, message: str) -> int:
         """Return the tokens of the message to be answered."""
         return (
-            _tokens(self.messages_of(Step(Role.USER, message.rstrip()))) if message.strip() else 0
+            _tokens(self.messages_of(SpokenStep(Role.USER, message.rstrip())))
+            if message.strip()
+            else 0
         )
 
     def own(self, message: Message) -> int:
@@ -102,7 +106,7 @@ class MessagesForm(XmlForm):
         if message.role is Role.TOOL:
             return _tokens(
                 self.messages_of(
-                    Step(Role.ASSISTANT, "", (Called(_ID, "", "", text_of(message)),))
+                    SpokenStep(Role.ASSISTANT, "", (Called(_ID, "", "", text_of(message)),))
                 )[1:]
             )
         calls = tuple(
@@ -111,10 +115,10 @@ class MessagesForm(XmlForm):
         text = said_by(message)
         if text and message.role is Role.USER:
             text = dated(text, message.timestamp)
-        return _tokens(self.messages_of(Step(message.role, text, calls))[:1])
+        return _tokens(self.messages_of(SpokenStep(message.role, text, calls))[:1])
 
     def _preface(self, about: str) -> list[RenderedMessage]:
-        messages = self.messages_of(Step(Role.USER, about))
+        messages = self.messages_of(SpokenStep(Role.USER, about))
         return [it | {"role": self.preface_role} for it in messages]
 
     def _tokens(self, line: str) -> int:

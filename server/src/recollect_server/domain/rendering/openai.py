@@ -4,7 +4,7 @@ it answers.
 
 from recollect_server.domain.message import Role
 from recollect_server.domain.rendering.messages import MessagesForm, RenderedMessage
-from recollect_server.domain.rendering.spoken import Step
+from recollect_server.domain.rendering.spoken import SpokenStep
 
 
 class OpenAiForm(MessagesForm):
@@ -14,7 +14,7 @@ class OpenAiForm(MessagesForm):
 
     preface_role = "system"
 
-    def messages_of(self, step: Step) -> list[RenderedMessage]:
+    def messages_of(self, step: SpokenStep) -> list[RenderedMessage]:
         """Return a message, and for each call one of the role `tool`."""
         if step.role is Role.USER:
             return [{"role": "user", "content": step.text}]

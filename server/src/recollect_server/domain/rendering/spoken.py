@@ -59,7 +59,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SpokenStep:
     """Something that the user or the agent said, with the calls that it made."""
 
     role: Role
@@ -67,7 +67,7 @@ class Step:
     calls: tuple[Called, ...] = ()
 
 
-def steps(messages: Sequence[Message], begins: int = 1, now: int = 0) -> Iterator[Step]:
+def steps(messages: Sequence[Message], begins: int = 1, now: int = 0) -> Iterator[SpokenStep]:
     """Give the conversation in its order, each result with its call. What says nothing is left out.
 
     A call without a result has a text that says so in its place: the APIs take no call without a
@@ -84,12 +84,12 @@ def steps(messages: Sequence[Message], begins: int = 1, now: int = 0) -> Iterato
     day = day_text(now)
     for at, message in enumerate(messages):
         if (missing := message.turn_number - turn - 1) > 0:
-            yield Step(Role.USER, left_out(missing))
+            yield SpokenStep(Role.USER, left_out(missing))
         turn = max(turn, message.turn_number)
         if message.role is Role.TOOL:
             if id(message) not in answered:
                 number += 1
-                yield Step(
+                yield SpokenStep(
                     Role.ASSISTANT,
                     "",
                     (Called(f"call_{number}", NOT_SHOWN, "{}", text_of(message)),),
@@ -113,7 +113,7 @@ def steps(messages: Sequence[Message], begins: int = 1, now: int = 0) -> Iterato
             day = day_text(message.timestamp)
             text = dated(text, message.timestamp)
         if text or calls:
-            yield Step(message.role, text, tuple(calls))
+            yield SpokenStep(message.role, text, tuple(calls))
 
 
 def days_text(times: tuple[int, int]) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.domain.filters import Scope
+from recollect_server.domain.filters import SearchScope
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.languages import EVERYDAY_WORDS, IGNORANCE_WORDS, common_words
 from recollect_server.domain.message import Message, Role
@@ -46,7 +46,7 @@ def _asked_before(space: Space, question: str, ids: NDArray[np.int64]) -> list[i
     words = words_of(question) - EVERYDAY_WORDS
     if not question.rstrip().endswith(_QUESTION_MARKS) or not words or not len(ids):
         return []
-    messages_found = space.index.search.showable(ids, Scope())
+    messages_found = space.index.search.showable(ids, SearchScope())
     few = messages_found.only(messages_found.tokens <= _LONGER * estimate_tokens(question))
     newest = [few[at] for at in range(max(0, len(few) - _MOST), len(few))]
     turns = space.index.messages.of_each_turn({(it.number, it.turn_number) for it in newest})

@@ -28,7 +28,7 @@ from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
 from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
 from recollect_server.services.context.following import question_of, unanswered
-from recollect_server.services.context.inquiry import Inquiry, Shown, Task
+from recollect_server.services.context.inquiry import Inquiry, ShownMessages, Task
 from recollect_server.services.context.own_tiers import Choosing, Own, OwnTiers
 from recollect_server.services.context.packing import pack_cold
 from recollect_server.services.context.relevance import words_of
@@ -255,7 +255,7 @@ class ContextBuilder:
         self,
         task: Task,
         head: ConversationState | None,
-        shown: Shown,
+        shown: ShownMessages,
         room: int,
         *,
         own_room: int,

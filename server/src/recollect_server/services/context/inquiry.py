@@ -11,7 +11,7 @@ from recollect_server.storage.index.index import Index
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownMessages:
     """The messages of the current conversation that the context shows already."""
 
     conversation_id: str
@@ -64,7 +64,7 @@ class Inquiry:
     """Question that a context asks of the past."""
 
     task: Task
-    shown: Shown
+    shown: ShownMessages
     budget: int
     """Tokens that recalled turns may take where something is likely to fit."""
     own_budget: int

@@ -22,7 +22,7 @@ from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.text import counted
 from recollect_server.services.context import own
-from recollect_server.services.context.inquiry import Shown, Task
+from recollect_server.services.context.inquiry import ShownMessages, Task
 from recollect_server.services.context.packing import (
     WORTH_SHORTENING,
     Preference,
@@ -31,7 +31,7 @@ from recollect_server.services.context.packing import (
     pack_warm,
 )
 from recollect_server.services.context.recent_turns import RecentTurns
-from recollect_server.services.context.relevance import Weights
+from recollect_server.services.context.relevance import RelevanceWeights
 from recollect_server.services.space.events import Appended, Reloaded, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
@@ -41,7 +41,7 @@ from recollect_server.services.space.state import ConversationState
 class Choosing:
     """The rules of choosing: weights of messages, limits of recall, numbers of turns."""
 
-    weights: Weights
+    weights: RelevanceWeights
     recalling: Recalling
     excerpt_tokens: int
     """Tokens of a recalled message, at the most."""
@@ -51,7 +51,7 @@ class Choosing:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestMessages:
     """The newest turns of the conversation, read and not yet packed."""
 
     head: ConversationState | None
@@ -111,13 +111,13 @@ class Own:
         """Return the lines of the messages that are packed."""
         return _lines(self.hot, self.warm)
 
-    def shown(self, conversation_id: str, lent: int) -> Shown:
+    def shown(self, conversation_id: str, lent: int) -> ShownMessages:
         """Return what recall is to leave out. Turns that may have to make room of `lent` tokens for
         it can be recalled themselves.
         """
         staying = self.with_warm(max(0, self.warm.used - lent)) if lent else self
         head = self.head
-        return Shown(
+        return ShownMessages(
             conversation_id,
             head.number if head else None,
             staying.lines,
@@ -147,7 +147,7 @@ class OwnTiers:
         space.subscribe(Reloaded, self._recent.forget)
         space.subscribe(Suspended, self._recent.clear)
 
-    def newest(self, conversation_id: str, degraded: dict[str, str]) -> Newest:
+    def newest(self, conversation_id: str, degraded: dict[str, str]) -> NewestMessages:
         """Return the newest turns, and whether they were in memory."""
         head: ConversationState | None = None
         window = self._choosing.now.window
@@ -158,12 +158,12 @@ class OwnTiers:
                 )
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
-            return Newest(head, trouble=f"it cannot be read: {error}")
+            return NewestMessages(head, trouble=f"it cannot be read: {error}")
         _note_damage(degraded, "hot", turns.damaged)
-        return Newest(head, turns.messages, in_memory=in_memory)
+        return NewestMessages(head, turns.messages, in_memory=in_memory)
 
     def packed(
-        self, task: Task, newest: Newest, budget: Budget, spare: int, anchors: list[Anchor]
+        self, task: Task, newest: NewestMessages, budget: Budget, spare: int, anchors: list[Anchor]
     ) -> Own:
         """Return the tiers of the conversation itself; `spare` tokens are the warm tier's until
         something is recalled.
@@ -174,7 +174,7 @@ class OwnTiers:
         warm, summary = earlier.packed(room)
         return Own(newest.head, hot, newest.in_memory, earlier, warm, summary)
 
-    def hot(self, task: Task, newest: Newest, budget: Budget) -> Packed:
+    def hot(self, task: Task, newest: NewestMessages, budget: Budget) -> Packed:
         """Return the hot tier alone.
 
         Where the conversation ends with the message to be answered and the budget does not hold
@@ -199,7 +199,9 @@ class OwnTiers:
         ]
         return replace(hot, dropped=[*hot.dropped, *dropped], considered=len(newest.messages))
 
-    def grown(self, task: Task, newest: Newest, budget: Budget, tiers: Own, left: int) -> Own:
+    def grown(
+        self, task: Task, newest: NewestMessages, budget: Budget, tiers: Own, left: int
+    ) -> Own:
         """Return the tiers, with up to `left` tokens more for a newest turn that was shortened."""
         hot = tiers.hot
         if (
@@ -273,7 +275,7 @@ def room_of_warm(budget: Budget, hot: Packed) -> int:
 
 
 def _newest_candidates(
-    task: Task, newest: Newest, budget: Budget
+    task: Task, newest: NewestMessages, budget: Budget
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return the candidates of the hot tier, and the message to be answered where it is the last of
     them and too long for the budget.

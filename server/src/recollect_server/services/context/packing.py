@@ -247,7 +247,7 @@ Turn = list[Candidate]
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class RecallTrust:
     """Scores of the best turn, and what of the budget they are worth."""
 
     doubtful: float
@@ -258,11 +258,11 @@ class Trust:
     """Share of its own budget that recall has at the least."""
 
 
-BY_WORDS = Trust(0.5, 0.75, 0.5)
+BY_WORDS = RecallTrust(0.5, 0.75, 0.5)
 """By words the best turn scores 0.80 for the median question of RealMem, and 0.68 for that of
 another person's history; 0.86 and 0.41 in LoCoMo.
 """
-BY_MEANING = Trust(0.4, 0.6, 0.3)
+BY_MEANING = RecallTrust(0.4, 0.6, 0.3)
 """By meaning 0.80 and 0.60 in RealMem, 0.76 and 0.60 in FriendsQA, and small talk less than 0.48:
 that tells more, so what is doubtful gets less.
 """
@@ -279,7 +279,7 @@ class Recalling:
     share: float = 0.5
     """Share of the budget that one other conversation may have until all had a turn."""
 
-    def budget(self, best: float, own: int, most: int, trust: Trust) -> int:
+    def budget(self, best: float, own: int, most: int, trust: RecallTrust) -> int:
         """Return the tokens of recall whose best turn has this score: of what there is, up to
         `most`, the more the likelier it is to help. `own` is its own budget.
         """

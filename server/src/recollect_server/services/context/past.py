@@ -11,7 +11,7 @@ from datetime import tzinfo
 
 from recollect_server.domain.context import About, Dropped, Source, Sources, Tier
 from recollect_server.domain.conversation import ANYBODY, Conversation
-from recollect_server.domain.filters import Filter, Scope
+from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.languages import says_little
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.repetition import sentences_of, spoken, title_beside
@@ -99,7 +99,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     question, now, deadline = task.question[:_QUESTION], task.weighing.now, task.deadline
     zone = task.weighing.zone
     with index.until(deadline):
-        scope = Scope(hidden=inquiry.shown.ids(index))
+        scope = SearchScope(hidden=inquiry.shown.ids(index))
         askings = Askings(space, question)
         request = Request(question, scope, _CONVERSATIONS, now, hides=askings.hidden_of, zone=zone)
         candidates = gather(index, meaning, request, deadline, space.telemetry)

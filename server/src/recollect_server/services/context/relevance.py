@@ -33,7 +33,7 @@ _ADDRESSED = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class RelevanceWeights:
     """Weights of the three parts of relevance."""
 
     recency: float = 0.5

@@ -37,7 +37,7 @@ from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_conversation_id, is_escalation_id, new_ulid
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Attachment
-from recollect_server.domain.snippets import CHUNK, Passages, plain
+from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.space.requests import key_of
@@ -306,7 +306,7 @@ class External:
         stems, prefixes = (
             {term.stem for term in hits.terms if term.prefix == prefix} for prefix in (False, True)
         )
-        passages = Passages(stems, prefixes, index.search.tokens, deadline)
+        passages = PassageFinder(stems, prefixes, index.search.tokens, deadline)
         best = max((score for _, _, score in hits.hits), default=0.0) or 1.0
         matches: list[Match] = []
         for communication, place, score in hits.hits:
@@ -502,7 +502,7 @@ def _one_name(channel: str, party: str) -> str:
     return f"{channel} {spellings(channel, party)[0]}"
 
 
-def _snippet(passages: Passages, message: ExternalMessage) -> str:
+def _snippet(passages: PassageFinder, message: ExternalMessage) -> str:
     """Return the part of a message that has the words; its subject goes before a text that has none
     of them.
     """

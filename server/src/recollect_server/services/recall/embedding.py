@@ -29,7 +29,7 @@ from recollect_server.services.recall.embedding_pace import Pace, Stopped
 from recollect_server.services.recall.embedding_plan import Plan, Planner
 from recollect_server.services.recall.embedding_texts import MAX_TEXTS, Text, TextReader
 from recollect_server.services.recall.long_texts import LongTexts, is_long
-from recollect_server.services.recall.meaning import Copy, Meaning, Waiting
+from recollect_server.services.recall.meaning import Copy, EmbeddingBacklog, Meaning
 from recollect_server.services.recall.missing_codes import MissingCodes
 from recollect_server.services.recall.models import Census
 from recollect_server.services.recall.shared_vectors import SharedVectors
@@ -289,7 +289,9 @@ class Embedding:
         """Report to searches how many conversations wait to be embedded, and since when."""
         late = {name: it.since for name, it in self._waiting.items() if it.since < math.inf}
         starts = [*late.values(), *self._long.starts()]
-        self._meaning.waiting = Waiting(len({*late, *self._long}), min(starts)) if starts else None
+        self._meaning.waiting = (
+            EmbeddingBacklog(len({*late, *self._long}), min(starts)) if starts else None
+        )
 
     # The work -------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextBatch:
     """Some texts of a conversation."""
 
     texts: list[Text]
@@ -63,7 +63,7 @@ class TextReader:
 
     def newest(
         self, index: Index, name: str, after: int, ahead: int, most_bytes: int
-    ) -> Part | None:
+    ) -> TextBatch | None:
         """Return the newest texts of a conversation that were not embedded ahead of their turn;
         None if that is all that waits of it, or it is gone.
         """
@@ -78,17 +78,17 @@ class TextReader:
         chosen = [it for it in places[-min(count, MAX_TEXTS) :] if it[0] > ahead]
         messages = (read_found(self._space, name, chosen) if chosen else []) or []
         texts = [text for it in messages if (text := _text(stored.number, name, it))]
-        return Part(texts, stored.lines, is_end=False, bytes=sum(it[2] for it in chosen))
+        return TextBatch(texts, stored.lines, is_end=False, bytes=sum(it[2] for it in chosen))
 
     def following(
         self, index: Index, name: str, after: int, most: int, most_bytes: int
-    ) -> Part | None:
+    ) -> TextBatch | None:
         """Return the next texts of a conversation, one at least. None if it is gone."""
         stored = index.conversations.find(name)
         if stored is None:
             return None
         if stored.conversation.unindexed:  # all of it is looked at when somebody writes to it
-            return Part([], 0, is_end=True, bytes=0)
+            return TextBatch([], 0, is_end=True, bytes=0)
         # more was looked at than there is: it is another file
         after = after if after <= stored.lines else 0
         places = index.messages.of_lines(stored.number, after + 1, stored.lines)
@@ -105,7 +105,7 @@ class TextReader:
                 Text(name, stored.number, ABBREVIATION, 0, 0, notes, hash_of(notes), notes)
             )
         size = sum(length for _, _, length in chosen)
-        return Part(texts, stored.lines if is_end else places[count - 1][0], is_end, size)
+        return TextBatch(texts, stored.lines if is_end else places[count - 1][0], is_end, size)
 
 
 def text_of(message: Message) -> str:

@@ -22,7 +22,7 @@ from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.text import counted
 from recollect_server.inference.embedder import CannotEmbed, Embedder
 from recollect_server.inference.weights import MINILM
-from recollect_server.inference.word_codes import QuestionWords
+from recollect_server.inference.word_codes import QuestionPieces
 from recollect_server.services.recall.models import FACTOR, EmbeddingModels, is_foreign
 from recollect_server.services.space.events import (
     Deleted,
@@ -128,14 +128,14 @@ class Scans:
 class AskedWords:
     """The word pieces of a question, and where the codes are that they are compared with."""
 
-    question: QuestionWords
+    question: QuestionPieces
     store: VectorStore
     model: int
     embedder: Embedder
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class EmbeddingBacklog:
     """Conversations that are not embedded yet: their number, and since when the first one waits, on
     the monotonic clock.
     """
@@ -164,7 +164,7 @@ class Meaning:
         self._unasked = ""  # likewise, of the last question
         self.wants_languages = False
         """True once a question was asked in a language that no model has read the space in."""
-        self.waiting: Waiting | None = None
+        self.waiting: EmbeddingBacklog | None = None
 
     @property
     def on(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.filters import Scope
+from recollect_server.domain.filters import SearchScope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.telemetry import Step, Telemetry
 from recollect_server.domain.text import is_gibberish, normal_form
@@ -58,7 +58,7 @@ class Request:
     """Request to the retrievers."""
 
     query: str
-    scope: Scope
+    scope: SearchScope
     most: int
     """Conversations that are found by all their words at the least, if there are so many."""
     now: int
@@ -89,7 +89,7 @@ class Query:
     meant: str
     """Text that is embedded."""
     is_brief: bool
-    scope: Scope
+    scope: SearchScope
     within: NDArray[np.int64] | None
     """Numbers of the conversations in the scope; None: all."""
     hides: Hides | None = None
@@ -157,7 +157,9 @@ def read(index: Index, request: Request) -> Query:
     )
 
 
-def _is_spoken_of(index: Index, day: str, scope: Scope, within: NDArray[np.int64] | None) -> bool:
+def _is_spoken_of(
+    index: Index, day: str, scope: SearchScope, within: NDArray[np.int64] | None
+) -> bool:
     """Return whether a message has all words of a day: what is asked of may have been said of it on
     another one.
     """
@@ -328,14 +330,14 @@ def _dated(
 
 
 def _said_then(
-    index: Index, scope: Scope, dates: Sequence[Mention], most: int
+    index: Index, scope: SearchScope, dates: Sequence[Mention], most: int
 ) -> NDArray[np.int64]:
     """Return messages of the scope that were said in each of the times that a question names."""
     periods = (replace(scope, start=start, end=end) for start, end in _periods(scope, dates))
     return union(_NO_IDS, *(index.search.said_in(it, most) for it in periods))
 
 
-def _periods(scope: Scope, dates: Sequence[Mention]) -> Iterator[tuple[int, int]]:
+def _periods(scope: SearchScope, dates: Sequence[Mention]) -> Iterator[tuple[int, int]]:
     """Give the times that a question names, as far as the scope goes."""
     for it in dates:
         start = max(int(it.begin), scope.start) if scope.start is not None else int(it.begin)

@@ -8,7 +8,7 @@ from datetime import UTC, tzinfo
 from recollect_server.domain.conversation import Conversation, opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import IndexUnavailable, InvalidField
-from recollect_server.domain.filters import Filter, Scope
+from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.telemetry import Count
 from recollect_server.domain.text import counted
 from recollect_server.services.channels.identities import Identities
@@ -76,7 +76,7 @@ class Recall:
     def search(
         self,
         query: str,
-        scope: Scope,
+        scope: SearchScope,
         limits: ResultLimits,
         deadline: Deadline = UNLIMITED,
         zone: tzinfo = UTC,

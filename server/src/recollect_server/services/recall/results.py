@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.filters import Scope
+from recollect_server.domain.filters import SearchScope
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import Message
 from recollect_server.services.recall.candidates import (
@@ -82,7 +82,7 @@ class Results:
         self,
         index: Index,
         candidates: Candidates,
-        scope: Scope,
+        scope: SearchScope,
         limits: ResultLimits,
         showing: Showing,
     ) -> None:

@@ -9,7 +9,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
-from recollect_server.domain.snippets import CHUNK, LENGTH, Passages, passage_at, plain
+from recollect_server.domain.snippets import CHUNK, LENGTH, PassageFinder, passage_at, plain
 from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.recall.word_matches import met_words
@@ -48,7 +48,7 @@ class Showing:
         stems, prefixes = (
             {term.stem for term in terms if term.prefix == prefix} for prefix in (False, True)
         )
-        self._passages = Passages(
+        self._passages = PassageFinder(
             stems, prefixes, index.search.tokens, deadline, query.only_english
         )
         self._messages: dict[tuple[str, int], Message | None] = {}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.languages import STOP_WORDS
 from recollect_server.inference.embedder import CannotEmbed
-from recollect_server.inference.word_codes import WIDTH, QuestionWords
+from recollect_server.inference.word_codes import WIDTH, QuestionPieces
 from recollect_server.services.recall.candidates import best_first
 from recollect_server.services.recall.meaning import AskedWords
 from recollect_server.services.recall.retrievers import Array, Matches
@@ -112,7 +112,7 @@ def met_words(
     return []
 
 
-def weights(question: QuestionWords, rarities: Mapping[str, float]) -> Array:
+def weights(question: QuestionPieces, rarities: Mapping[str, float]) -> Array:
     """Return what each piece of a question counts, 1 in all: its word's rarity; of a stop word or a
     sign hardly anything.
     """
@@ -121,7 +121,7 @@ def weights(question: QuestionWords, rarities: Mapping[str, float]) -> Array:
 
 
 def nearness(
-    question: QuestionWords, piece_weights: Array, ids: NDArray[np.int64], codes: Sequence[bytes]
+    question: QuestionPieces, piece_weights: Array, ids: NDArray[np.int64], codes: Sequence[bytes]
 ) -> tuple[Array, Array]:
     """Return for each message the weighted mean of the highest cosines, in its best passage or in
     the messages right before and behind it, and how even these are (`Matches`). `ids` ascend.

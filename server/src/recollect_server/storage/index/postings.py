@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from recollect_server.domain.filters import Scope
+from recollect_server.domain.filters import SearchScope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.words import LEAST_MESSAGES, MAX_POSTINGS, Term
@@ -144,7 +144,7 @@ class KeywordScores:
     """
 
     def __init__(
-        self, database: Database, terms: list[Term], scope: Scope, numbers: Ids | None
+        self, database: Database, terms: list[Term], scope: SearchScope, numbers: Ids | None
     ) -> None:
         """Read the postings. `numbers` are the conversations of the scope, ascending; None: all."""
         self._database = database

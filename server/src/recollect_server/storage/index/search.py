@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.budget import BYTES_PER_TOKEN
-from recollect_server.domain.filters import Filter, Scope
+from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
@@ -181,7 +181,7 @@ def _numbers(text: object) -> NDArray[np.int64]:
     return np.sort(np.array(orjson.loads(f"[{text or ''}]"), np.int64))
 
 
-def said_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np.int64]:
+def said_in(connection: apsw.Connection, scope: SearchScope, limit: int) -> NDArray[np.int64]:
     """Return the ids of messages of the scope, which has both times: those of the conversations
     that were updated last. A bounded number of messages is looked at.
     """
@@ -228,7 +228,7 @@ def _first_since(connection: apsw.Connection, first: int, last: int, time: int) 
     return first
 
 
-def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: Scope) -> Messages:
+def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: SearchScope) -> Messages:
     """Return those of the messages, each of which stands once, that exist and lie in the scope's
     period. Their conversations may be in deletion.
     """
@@ -249,7 +249,7 @@ def _and(conditions: list[str]) -> str:
     return "".join(f" AND {condition}" for condition in conditions)
 
 
-def _times(scope: Scope) -> tuple[list[str], list[Any]]:
+def _times(scope: SearchScope) -> tuple[list[str], list[Any]]:
     parts: list[str] = []
     values: list[Any] = []
     if scope.start is not None:
@@ -287,14 +287,14 @@ class Search:
             return words.spellings(connection, code)
 
     def keyword(
-        self, terms: list[Term], scope: Scope, numbers: NDArray[np.int64] | None
+        self, terms: list[Term], scope: SearchScope, numbers: NDArray[np.int64] | None
     ) -> KeywordScores:
         """Return the occurrences of the terms and BM25 of messages by them. `numbers` are the
         conversations of the scope; None: all.
         """
         return KeywordScores(self._database, terms, scope, numbers)
 
-    def said_in(self, scope: Scope, limit: int) -> NDArray[np.int64]:
+    def said_in(self, scope: SearchScope, limit: int) -> NDArray[np.int64]:
         """Return the ids of messages of the scope, which has both times: those of the conversations
         that were updated last.
         """
@@ -331,7 +331,7 @@ class Search:
         with self._database.reading() as connection:
             return numbers_within(connection, start, end)
 
-    def showable(self, ids: NDArray[np.int64], scope: Scope) -> Messages:
+    def showable(self, ids: NDArray[np.int64], scope: SearchScope) -> Messages:
         """Return those of the messages that exist and lie in the scope."""
         with self._database.reading() as connection:
             return showable(connection, ids, scope)

@@ -16,7 +16,7 @@ from recollect_server.storage.vectors.texts import PIECE_BITS
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class VectorFileState:
     """State of the file, and of the model that is served."""
 
     condition: str
@@ -33,10 +33,10 @@ class State:
     """Vectors of texts that are so long that they are embedded a part at a time."""
 
 
-def state_of(folder: Path) -> State:
+def state_of(folder: Path) -> VectorFileState:
     """Examine the file in a folder."""
     if not (folder / NAME).exists():
-        return State("missing: a server makes it anew")
+        return VectorFileState("missing: a server makes it anew")
     try:
         with _reading(folder) as connection:
             rows = connection.execute(
@@ -54,8 +54,8 @@ def state_of(folder: Path) -> State:
                 and connection.execute("SELECT count(*) FROM parts").get
             )
     except VectorsUnavailable as error:
-        return State(f"unusable ({error}): a server makes it anew")
-    return State(
+        return VectorFileState(f"unusable ({error}): a server makes it anew")
+    return VectorFileState(
         "whole",
         lines,
         vectors,

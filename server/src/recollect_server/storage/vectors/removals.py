@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection
 
 
-class Removals:
+class VectorRemovals:
     """The removals from one file since it was opened. Safe to call from any thread."""
 
     def __init__(self) -> None:

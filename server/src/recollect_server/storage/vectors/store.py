@@ -33,7 +33,7 @@ from recollect_server.storage.vectors.file import (
     connect_to_read,
     failures,
 )
-from recollect_server.storage.vectors.removals import Removals
+from recollect_server.storage.vectors.removals import VectorRemovals
 from recollect_server.storage.vectors.texts import PIECE_BITS, Texts
 
 _BESIDE = "beside"
@@ -128,7 +128,7 @@ class VectorStore:
         """Open or create `vectors.db` in the folder."""
         self.path = folder / NAME
         self._guard = threading.Lock()  # guards the connection
-        self._removals = Removals()
+        self._removals = VectorRemovals()
         self._closed = False
         self._connection = connect(self.path)
         self._texts = Texts(self._connection)
