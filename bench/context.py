@@ -23,7 +23,7 @@ from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.domain.context import Budget
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import system_clock
-from recollect_server.services.context.inquiry import Task
+from recollect_server.services.context.inquiry import ContextTask
 from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.own_tiers import Choosing, OwnTiers, room_of_warm
 from recollect_server.services.context.packing import Recalling
@@ -151,7 +151,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
             began = time.perf_counter()
             words = words_of(questions[number % len(questions)])
             weighing = Weighing(words, system_clock(), RelevanceWeights(), {})
-            task = Task(conversation, "", "", weighing)
+            task = ContextTask(conversation, "", "", weighing)
             newest = own.newest(conversation, {})
             hot = own.hot(task, newest, budget)
             middle = time.perf_counter()

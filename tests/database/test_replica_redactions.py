@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as conversation_api
-from recollect_server.domain.conversation import Unindexed
+from recollect_server.domain.conversation import ConversationUnindexed
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import Committed
@@ -124,7 +124,7 @@ def test_words_that_go_before_an_ended_redaction_is_followed_leave_none_behind(
     name, other = one.conversation_of("secretword", "butter"), one.conversation_of("zebra")
     assert two.found("secretword") == [name]
     space = late_space(replicas)
-    unindexed = Unindexed(replicas.servers[0].clock.now)
+    unindexed = ConversationUnindexed(replicas.servers[0].clock.now)
     with space.exclusive(conversation=name):
         late_space(Replicas("", replicas.servers[::-1], two, one)).record(
             name, lambda _: [unindexed]

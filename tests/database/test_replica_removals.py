@@ -9,7 +9,7 @@ import grpc
 import pytest
 from recollect import Client, Message
 from recollect.v1 import conversation_service_pb2 as api
-from recollect_server.domain.conversation import Unindexed
+from recollect_server.domain.conversation import ConversationUnindexed
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.filters import Filter
 from recollect_server.services.removals import Removals
@@ -257,7 +257,7 @@ def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhi
     space = replicas.servers[1].app.spaces.open_now()[0]._space
     first, second = (it.sequence for it in one.load(name).messages[:2])
     server = replicas.servers[0]
-    unindexed = Unindexed(server.clock.now)
+    unindexed = ConversationUnindexed(server.clock.now)
     with space.exclusive(conversation=name):  # it follows nothing of the conversation meanwhile
         server.app.spaces.open_now()[0]._space.record(name, lambda _: [unindexed])
         redact(one, name, sequence=first)

@@ -17,7 +17,7 @@ from recollect_server import app
 from recollect_server.app.metrics import METRICS, OTHER, Metrics
 from recollect_server.app.metrics_page import metrics_page
 from recollect_server.domain.telemetry import Count
-from recollect_server.jobs.upkeep import Follower
+from recollect_server.jobs.upkeep import FollowerJob
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.writer import Writer
 from recollect_server.transport.listening import CannotListen
@@ -250,7 +250,7 @@ def test_a_server_that_cannot_follow_the_others_says_so(
     def turn(*_: object) -> float:
         raise RuntimeError("a fault that nobody foresaw")
 
-    monkeypatch.setattr(Follower, "turn", turn)
+    monkeypatch.setattr(FollowerJob, "turn", turn)
     server = start_server(store=postgres.new_database(), **OBSERVED)
     service = connect(server)
     conversation_id = service.conversation_of("one")

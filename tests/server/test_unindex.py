@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from recollect import Client
 from recollect.v1.conversation_service_pb2 import RedactMessageRequest, StreamUpdatesRequest
 from recollect.v1.recall_service_pb2 import BuildContextRequest
-from recollect_server.domain.conversation import Unindexed
+from recollect_server.domain.conversation import ConversationUnindexed
 from recollect_server.domain.filters import SearchScope
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
@@ -228,7 +228,7 @@ def test_one_that_is_recorded_as_unindexed_is_left_out_before_its_words_are_gone
     opened = server.app.spaces.open_now()[0]
     index = opened._space.index
     opened._space.record(
-        old, lambda _: [Unindexed(server.clock.now)]
+        old, lambda _: [ConversationUnindexed(server.clock.now)]
     )  # as if the index refused the rest
     assert service.get(old).unindexed
     assert service.found(WORD) == []
@@ -345,7 +345,7 @@ def test_a_message_that_comes_between_two_parts_is_kept_and_brings_the_words_bac
     name = long_one(service, moment(server.clock.now - 40 * DAY))
     opened = server.app.spaces.open_now()[0]
     index, unindexing = opened._space.index, opened._space._unindexing
-    opened._space.record(name, lambda _: [Unindexed(server.clock.now)])
+    opened._space.record(name, lambda _: [ConversationUnindexed(server.clock.now)])
     assert unindexing._settle_part(index, name)
     stored = index.conversations.find(name)
     assert stored is not None

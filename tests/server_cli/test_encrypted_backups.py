@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 from recollect import Client, Unavailable
-from recollect_server.domain.keys import Key, Keyring, new_key
+from recollect_server.domain.keys import EncryptionKey, Keyring, new_key
 from recollect_server.services.upkeep.backup.folder import BackupFolder
 from recollect_server.storage import archive
 
@@ -117,7 +117,7 @@ def test_a_file_without_keys_is_refused_without_a_word_of_it(
     assert not list((tmp_path / "copy").glob("*"))
 
 
-def write(path: Path, key: Key, size: int) -> bytes:
+def write(path: Path, key: EncryptionKey, size: int) -> bytes:
     content = os.urandom(size)
     writer = archive.ArchiveWriter(path, key)
     writer.add("file", size, io.BytesIO(content))
@@ -125,7 +125,7 @@ def write(path: Path, key: Key, size: int) -> bytes:
     return content
 
 
-def read(path: Path, key: Key) -> bytes:
+def read(path: Path, key: EncryptionKey) -> bytes:
     return b"".join(content.read() for _, content in archive.members(path, Keyring((key,))))
 
 
@@ -139,7 +139,7 @@ def test_an_archive_gives_back_what_was_put_in(tmp_path: Path, size: int) -> Non
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Key, bytes]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, EncryptionKey, bytes]:
     """Return the path, the key and the bytes of an archive of three chunks."""
     path, key = tmp_path_factory.mktemp("archive") / "a", new_key()
     write(path, key, 2 * CHUNK + 5)
@@ -148,7 +148,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Key, bytes]
 
 @hypothesis.given(place=strategies.floats(0, 1, exclude_max=True), bit=strategies.integers(0, 7))
 def test_a_changed_bit_anywhere_is_refused(
-    written: tuple[Path, Key, bytes], place: float, bit: int
+    written: tuple[Path, EncryptionKey, bytes], place: float, bit: int
 ) -> None:
     path, key, data = written
     changed = bytearray(data)
@@ -159,7 +159,7 @@ def test_a_changed_bit_anywhere_is_refused(
 
 
 def test_chunks_that_are_missing_moved_or_of_another_archive_are_refused(
-    written: tuple[Path, Key, bytes],
+    written: tuple[Path, EncryptionKey, bytes],
 ) -> None:
     path, key, data = written
     step = CHUNK + 16
@@ -237,7 +237,7 @@ def test_an_archive_that_the_disk_has_no_room_for_leaves_nothing(
 
 
 def test_rekeying_that_fails_leaves_the_archive_as_it_was_and_no_part(
-    written: tuple[Path, Key, bytes], request: pytest.FixtureRequest
+    written: tuple[Path, EncryptionKey, bytes], request: pytest.FixtureRequest
 ) -> None:
     path, key, data = written
     keys = Keyring((new_key(), key))
@@ -285,7 +285,7 @@ def test_rekeying_names_a_damaged_backup_and_goes_on_with_the_others(
 
 
 def test_rekeying_beside_another_one_never_puts_its_half_in_place(
-    written: tuple[Path, Key, bytes],
+    written: tuple[Path, EncryptionKey, bytes],
 ) -> None:
     path, key, data = written
     path.write_bytes(data)
@@ -295,7 +295,7 @@ def test_rekeying_beside_another_one_never_puts_its_half_in_place(
         """Keys whose use shows another command that has begun since the part was made."""
 
         @property
-        def first(self) -> Key:
+        def first(self) -> EncryptionKey:
             if part.exists():
                 part.unlink()
                 part.write_bytes(b"half")

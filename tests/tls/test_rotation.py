@@ -14,7 +14,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 from recollect import Client, Message
-from recollect_server.transport.certificates import Certificates, Shown, TlsFiles
+from recollect_server.transport.certificates import Certificates, PortCertificate, TlsFiles
 from structlog.testing import capture_logs
 
 from tests.conftest import LOOPBACK, RunningServer
@@ -109,7 +109,7 @@ def test_a_new_certificate_is_put_in_place_beside_no_handshake(
 ) -> None:
     """The one before is freed, which a handshake in another thread may be about to read."""
     certificates = Certificates(TlsFiles(files.certificate, files.key))
-    shown = Shown(certificates, certificates.refreshed())
+    shown = PortCertificate(certificates, certificates.refreshed())
     times: list[float] = []
 
     def handshake() -> object:

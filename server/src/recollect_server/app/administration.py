@@ -25,7 +25,7 @@ from recollect_server.transport.admin.settings import SettingHandlers
 from recollect_server.transport.admin.spaces import SpaceHandlers
 from recollect_server.transport.admin.tokens import TokenHandlers
 from recollect_server.transport.admin.verifications import VerificationHandlers
-from recollect_server.transport.pages import Seal
+from recollect_server.transport.pages import CursorSeal
 from recollect_server.transport.streams import Streams
 
 
@@ -48,7 +48,7 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
     settings = parts.settings.now
     data_dir = settings.data_dir
     # Page tokens are of no space. No space has this name.
-    seal = Seal("*", is_default=False)
+    seal = CursorSeal("*", is_default=False)
     spaces = SpaceAdministration(
         parts.stores,
         data_dir,

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from recollect_server.domain.setting import MASK, Setting, ValueType
 from recollect_server.domain.store_url import without_password
-from recollect_server.settings import Settings, Source
+from recollect_server.settings import Settings, SettingSource
 from recollect_server.settings.environment import environment_name
 from recollect_server.settings.values import LowerBound, UpperBound, text_of
 
@@ -149,10 +149,10 @@ def locked(settings: Settings, name: str, file: Path) -> str:
     if reason := _OWN_DECISION.get(name):
         return f"{reason}: change it in {file} on the server's machine and start again"
     match settings.origin.source(name):
-        case Source.FLAG:
+        case SettingSource.FLAG:
             flag = f"--{name.replace('_', '-')}"
             return f"it comes from the flag {flag}, which goes before the file: start without it"
-        case Source.ENVIRONMENT:
+        case SettingSource.ENVIRONMENT:
             variable = environment_name(name)
             return (
                 f"it comes from {variable} in the environment, which goes before the file: unset it"

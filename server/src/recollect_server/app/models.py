@@ -56,7 +56,7 @@ def embedding_models(settings: Settings, folder: Path) -> EmbeddingModels:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class NotesWriter:
     """Writer of notes, and whether offline notes may be rewritten now."""
 
     model: LanguageModel
@@ -69,7 +69,7 @@ class Writer:
 
 def writer_of_notes(
     live: Live[Settings], clock: Clock, telemetry: Telemetry = UNMEASURED
-) -> Writer | None:
+) -> NotesWriter | None:
     """Return who takes notes in all spaces; None for nobody. Raise CannotStart if it is one that
     cannot be asked.
     """
@@ -78,11 +78,11 @@ def writer_of_notes(
     if chosen == "off":
         return None
     if chosen == "extractive":
-        return Writer(Extractive(Throttle()))
+        return NotesWriter(Extractive(Throttle()))
     from recollect_server.app.hosted_models import hosted_model  # see there
 
     model, condenser, spending = hosted_model(live, chosen, clock, telemetry)
-    return Writer(
+    return NotesWriter(
         model,
         lambda: settings.redo_offline_notes and spending.share() < _REDO_SHARE,
         Extractive(Throttle()),

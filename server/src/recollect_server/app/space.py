@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from recollect_server.app.folder import is_out_of_memory
-from recollect_server.app.models import Writer, abbreviator
+from recollect_server.app.models import NotesWriter, abbreviator
 from recollect_server.app.reading import IndexReading, ReadingSpace
 from recollect_server.app.space_handlers import (
     SearchServices,
@@ -73,7 +73,7 @@ from recollect_server.storage.logs.ledger import identity_ledger, retention_ledg
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.pages import Seal
+from recollect_server.transport.pages import CursorSeal
 from recollect_server.transport.streams import Streams
 from recollect_server.transport.updates import encode, encode_communication_update
 
@@ -103,7 +103,7 @@ class Shared:
     models: EmbeddingModels | None
     """None: nothing is embedded."""
     workers: Workers | None
-    writer: Writer | None
+    writer: NotesWriter | None
     """None: nobody takes notes."""
     limiter: Limiter
     retention_grace: RetentionGrace
@@ -370,7 +370,7 @@ class OpenSpace:
         return checkpoints
 
     def _watch_updates(
-        self, space: Space, communications: CommunicationStore, seal: Seal
+        self, space: Space, communications: CommunicationStore, seal: CursorSeal
     ) -> tuple[LiveUpdates, LiveCommunications]:
         """Let the streams watch the updates of conversations and of communications."""
         settings = self._shared.live.now
@@ -408,8 +408,8 @@ class OpenSpace:
         space.subscribe(Suspended, meaning.suspend)
         return meaning
 
-    def _seal(self) -> Seal:
-        return Seal(self.name, is_default=self.name == self._shared.live.now.space)
+    def _seal(self) -> CursorSeal:
+        return CursorSeal(self.name, is_default=self.name == self._shared.live.now.space)
 
     def partial(self) -> ReadingSpace | None:
         """Return what can be read already of the space, which is being opened, for one call; None

@@ -38,7 +38,7 @@ from recollect_server.transport.conversations.streaming import StreamingHandlers
 from recollect_server.transport.conversations.writing import WriteHandlers
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.transport.insight_service import InsightHandlers
-from recollect_server.transport.pages import Seal
+from recollect_server.transport.pages import CursorSeal
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.streams import Streams
 
@@ -76,7 +76,7 @@ def space_handlers(
     live: Live[Settings],
     streams: Streams,
     answers: Answers,
-    seal: Seal,
+    seal: CursorSeal,
 ) -> dict[str, Sequence[object]]:
     """Return the handlers of all services, by their names: each object has those of some calls."""
     space, conversations, settings = services.space, services.conversations, live.now
@@ -116,7 +116,7 @@ def space_handlers(
 
 
 def recall_handlers(
-    services: SearchServices, live: Live[Settings], answers: Answers, seal: Seal
+    services: SearchServices, live: Live[Settings], answers: Answers, seal: CursorSeal
 ) -> RecallHandlers:
     """Return the handlers of RecallService."""
     builder = ContextBuilder(

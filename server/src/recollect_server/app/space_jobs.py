@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from recollect_server.app.models import Writer
+from recollect_server.app.models import NotesWriter
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
@@ -13,7 +13,7 @@ from recollect_server.jobs.retiring import RetentionKeeper
 from recollect_server.jobs.rounds import Job
 from recollect_server.jobs.upkeep import (
     EmbedderJob,
-    Follower,
+    FollowerJob,
     IndexKeeper,
     TierKeeper,
     UpdatePruner,
@@ -47,7 +47,7 @@ class SpaceJobs:
         self,
         space: Space,
         live: Live[Settings],
-        writer: Writer | None,
+        writer: NotesWriter | None,
         note_work: Callable[[], None],
         *,
         tiers: TierKeeper,
@@ -70,7 +70,7 @@ class SpaceJobs:
             RETENTION: RetentionKeeper(retention),
         }
         if space.is_shared:
-            jobs[FOLLOWER] = Follower(space, lambda: space.index.log.is_watched, note_work)
+            jobs[FOLLOWER] = FollowerJob(space, lambda: space.index.log.is_watched, note_work)
         if embedder is not None:
             jobs[EMBEDDER] = embedder
         self.by_name: Mapping[str, Job] = jobs
@@ -163,7 +163,7 @@ class SpaceJobs:
 
 
 def _notes(
-    space: Space, live: Live[Settings], writer: Writer | None, compaction: Compaction | None
+    space: Space, live: Live[Settings], writer: NotesWriter | None, compaction: Compaction | None
 ) -> SpaceNotes:
     """Return the notes that wait in a space, for the writer to take."""
     sweep_interval = live.view(lambda now: milliseconds(now.sweep_interval))

@@ -31,7 +31,7 @@ _MOST = 10**15  # of one message: sums of many still fit into 63 bits
 _LAST_SLOT = 253_402_300_799_999 // QUARTER
 
 
-class Activity(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
+class ActivityCounts(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
     """Counts of a group within a time."""
 
     conversations: int = 0
@@ -56,12 +56,12 @@ class Activity(NamedTuple):  # made by the hundred: cheaper than a frozen datacl
         """Return the messages of all roles."""
         return self.user_messages + self.assistant_messages + self.tool_messages
 
-    def plus(self, other: "Activity") -> "Activity":
+    def plus(self, other: "ActivityCounts") -> "ActivityCounts":
         """Return the sum of both."""
-        return Activity(*map(add, self, other))
+        return ActivityCounts(*map(add, self, other))
 
 
-COUNTERS = Activity._fields
+COUNTERS = ActivityCounts._fields
 """Names of the counters, in the order of the tables' columns."""
 
 _AT = {name: at for at, name in enumerate(COUNTERS)}

@@ -44,7 +44,7 @@ class SetModel:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ShowHistory:
     """Show the last messages."""
 
     count: int
@@ -64,7 +64,7 @@ class Say:
     text: str
 
 
-Command = New | ShowModel | SetModel | History | Clear | Say
+Command = New | ShowModel | SetModel | ShowHistory | Clear | Say
 
 
 def parse(text: str) -> Command | None:
@@ -121,7 +121,7 @@ def listed_model(model: str, models: tuple[str, ...]) -> str | None:
 
 def _history(rest: str) -> Command:
     if not rest:
-        return History(DEFAULT_HISTORY)
+        return ShowHistory(DEFAULT_HISTORY)
     if not _NUMBER.fullmatch(rest) or not 1 <= int(rest) <= MAX_HISTORY:
         return Say(f"/history takes a number from 1 to {MAX_HISTORY}, as in /history 20.")
-    return History(int(rest))
+    return ShowHistory(int(rest))

@@ -315,7 +315,7 @@ class MessagesRedacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Unindexed:
+class ConversationUnindexed:
     """Its words and vectors left the index; the next message brings them back."""
 
     time: int
@@ -342,7 +342,7 @@ Event = (
     | CommandRun
     | MessagesRedacted
     | NoteErased
-    | Unindexed
+    | ConversationUnindexed
 )
 Content = Began | Message | Event
 """Entries of a conversation's log."""
@@ -437,7 +437,7 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
             return replace(before, split=Split(content.reason, content.titles))
         case Continued():
             return replace(before, pinned=False, split=NO_SPLIT)
-        case Unindexed():
+        case ConversationUnindexed():
             return replace(before, unindexed=True)
         case _:
             # nothing that the conversation itself shows, or a line of another kind of transcript

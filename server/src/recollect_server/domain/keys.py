@@ -11,7 +11,7 @@ _BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class EncryptionKey:
     """A key. Its id says which one it is, and nothing of what it is."""
 
     secret: bytes = field(repr=False)
@@ -27,28 +27,28 @@ class Key:
         return PREFIX + base64.urlsafe_b64encode(self.secret).decode().rstrip("=")
 
 
-def new_key() -> Key:
+def new_key() -> EncryptionKey:
     """Return a new random key."""
-    return Key(secrets.token_bytes(_BYTES))
+    return EncryptionKey(secrets.token_bytes(_BYTES))
 
 
 class Keyring:
     """Keys in their order: the first encrypts, all decrypt."""
 
-    def __init__(self, keys: tuple[Key, ...]) -> None:
+    def __init__(self, keys: tuple[EncryptionKey, ...]) -> None:
         """There is one key at least."""
         self._keys = keys
 
     @property
-    def first(self) -> Key:
+    def first(self) -> EncryptionKey:
         """The key that encrypts."""
         return self._keys[0]
 
-    def get(self, key_id: str) -> Key | None:
+    def get(self, key_id: str) -> EncryptionKey | None:
         """Return the key of an id; None if it is not here."""
         return next((key for key in self._keys if key.id == key_id), None)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[EncryptionKey]:
         return iter(self._keys)
 
     @classmethod
@@ -65,7 +65,7 @@ class Keyring:
                     raise ValueError(
                         f"line {number} is no key: `recollect-server backups new-key FILE` makes one"
                     )
-                keys.append(Key(secret))
+                keys.append(EncryptionKey(secret))
         if not keys:
             raise ValueError("has no key: `recollect-server backups new-key FILE` makes one")
         return cls(tuple(keys))

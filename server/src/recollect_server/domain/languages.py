@@ -140,7 +140,7 @@ _CODE = re.compile(
 """Code, paths and addresses, which are in no language."""
 
 
-class _Evidence(NamedTuple):
+class _WordEvidence(NamedTuple):
     """Evidence of a function word: for English, for any other language, and for each of those."""
 
     english: float
@@ -151,7 +151,7 @@ class _Evidence(NamedTuple):
 class _FunctionWords(NamedTuple):
     """The function words of all languages, and those that tell English from the others at once."""
 
-    evidence: dict[str, _Evidence]
+    evidence: dict[str, _WordEvidence]
     english_alone: frozenset[str]
     others_alone: frozenset[str]
 
@@ -205,8 +205,8 @@ def _function_words() -> _FunctionWords:
             plain = folded(word)
             if len(word) > 2 and plain not in english and plain not in ambiguous:
                 add(plain, code)
-    table: dict[str, _Evidence] = {}
-    same: dict[_Evidence, _Evidence] = {}
+    table: dict[str, _WordEvidence] = {}
+    same: dict[_WordEvidence, _WordEvidence] = {}
     for word, codes in languages.items():
         is_english = word in english
         other = 1.0
@@ -215,7 +215,7 @@ def _function_words() -> _FunctionWords:
         elif word in ambiguous or len(word) == 1:
             other = _WEAK
         of_each = tuple((code, other / len(codes)) for code in sorted(codes))
-        evidence = _Evidence(1.0 - other if is_english else 0.0, other, of_each)
+        evidence = _WordEvidence(1.0 - other if is_english else 0.0, other, of_each)
         table[word] = same.setdefault(evidence, evidence)
     return _FunctionWords(
         table,

@@ -60,12 +60,12 @@ class NotesWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class ConversationDeleted:
     """The conversation is gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Redacted:
+class TextRedacted:
     """The text of messages was removed; the conversation as it is now."""
 
     conversation: Conversation
@@ -98,8 +98,8 @@ Kind = (
     | Updated
     | Renamed
     | NotesWritten
-    | Deleted
-    | Redacted
+    | ConversationDeleted
+    | TextRedacted
     | Split
     | Delta
     | Heartbeat

@@ -65,7 +65,7 @@ class IndexKeeper(Job):
         return self._wait
 
 
-class Follower(Job):
+class FollowerJob(Job):
     """Takes in what other processes write while nobody calls: soon where somebody watches."""
 
     def __init__(

@@ -6,7 +6,7 @@ Every answer is read from sums that the index keeps (`storage.index.activity`).
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from recollect_server.domain.activity import Activity
+from recollect_server.domain.activity import ActivityCounts
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.spans import Bucket, Span, edges, offsets, quarters_of, spans_of
@@ -41,16 +41,16 @@ class GroupTotal:
 
     key: str
     label: str
-    activity: Activity
+    activity: ActivityCounts
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ActivityReport:
     """Activity by bucket and group."""
 
     boundaries: list[int]
     """Of the buckets: one more than there are."""
-    rows: list[tuple[int, str, Activity]]
+    rows: list[tuple[int, str, ActivityCounts]]
     """Number of the bucket, key of the group, and what they have."""
     groups: list[GroupTotal]
     others: int
@@ -65,7 +65,7 @@ class Insight:
     def __init__(self, space: Space) -> None:
         self._space = space
 
-    def usage(self, within: Range, bucket: Bucket, group: Group, limit: int) -> Usage:
+    def usage(self, within: Range, bucket: Bucket, group: Group, limit: int) -> ActivityReport:
         """Return the activity of the `limit` groups that have the most messages, by bucket.
 
         The key of a conversation is its id, that of the space is empty.
@@ -91,7 +91,7 @@ class Insight:
             sums = table.sums(spans_of(boundaries), group, order)
         rank = {key: at for at, key in enumerate(order)}
         rows = sorted((number, rank[key], key) for number, key in sums if key in rank)
-        return Usage(
+        return ActivityReport(
             boundaries,
             [(number, labels[key][0], sums[number, key]) for number, _, key in rows],
             [GroupTotal(*labels[key], totals[key]) for key in order],
@@ -118,7 +118,7 @@ class Insight:
 
     def busiest(
         self, within: Range, channels: tuple[str, ...], limit: int
-    ) -> list[tuple[Conversation, Activity]]:
+    ) -> list[tuple[Conversation, ActivityCounts]]:
         """Return the conversations with the most messages (of these channels; none: all), each with
         its activity there.
         """
@@ -162,7 +162,7 @@ class Insight:
         return boundaries
 
     def _labels(
-        self, totals: dict[str | int, Activity], group: Group
+        self, totals: dict[str | int, ActivityCounts], group: Group
     ) -> dict[str | int, tuple[str, str]]:
         """Return the name of each group to callers, and its label for people. A conversation that
         is gone has none.
@@ -173,8 +173,8 @@ class Insight:
         return {number: (it.id, it.name) for number, it in conversations.items()}
 
 
-def _totals(sums: dict[tuple[int, str | int], Activity]) -> dict[str | int, Activity]:
-    totals: dict[str | int, Activity] = {}
+def _totals(sums: dict[tuple[int, str | int], ActivityCounts]) -> dict[str | int, ActivityCounts]:
+    totals: dict[str | int, ActivityCounts] = {}
     for (_, key), activity in sums.items():
         before = totals.get(key)
         totals[key] = before.plus(activity) if before else activity

@@ -17,7 +17,7 @@ from recollect_server.domain.errors import IndexUnavailable, LimitExceeded
 from recollect_server.domain.live import Live
 from recollect_server.domain.principal import Principal
 from recollect_server.domain.time import DAY, Clock
-from recollect_server.storage.usage import Usage, UsageFile
+from recollect_server.storage.usage import DailyUsage, UsageFile
 
 log = structlog.get_logger("recollect.limits")
 
@@ -232,10 +232,10 @@ class Limiter:
             log.warning("limited", of=of, name=name, limit=limit, most=most, refused_today=refused)
         raise LimitExceeded(limit, of, wait, most)
 
-    def _today(self, now: int) -> Usage:
+    def _today(self, now: int) -> DailyUsage:
         """Return the usage of the day, which begins empty. `_guard` is held."""
         if self._usage.day != now // DAY:
-            self._usage = Usage(now // DAY)
+            self._usage = DailyUsage(now // DAY)
             self._logged.clear()
         return self._usage
 

@@ -63,7 +63,7 @@ class WrongSettings(Exception):
         self.problems = problems or {}
 
 
-class Source(StrEnum):
+class SettingSource(StrEnum):
     """Source of a setting's value; a later one goes before an earlier one."""
 
     DEFAULT = "default"
@@ -83,13 +83,13 @@ class Origin:
     flags: Mapping[str, Any] = field(default_factory=dict)
     """Settings that flags name, with their values."""
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> SettingSource:
         """Return the source of a setting's value."""
         if name in self.flags:
-            return Source.FLAG
+            return SettingSource.FLAG
         if any(variable.upper() == environment_name(name) for variable in os.environ):
-            return Source.ENVIRONMENT
-        return Source.FILE if name in self.in_file else Source.DEFAULT
+            return SettingSource.ENVIRONMENT
+        return SettingSource.FILE if name in self.in_file else SettingSource.DEFAULT
 
 
 class Settings(BaseSettings):
@@ -617,7 +617,7 @@ def unread(settings: Settings) -> list[str]:
         if file.is_file() and not (origin.file and file.samefile(origin.file)):
             instead = f"{origin.file} is" if origin.file else "name it with --config"
             lines.append(f"{file} is not read: {instead}")
-    hidden = sorted(it for it in origin.in_file if origin.source(it) is not Source.FILE)
+    hidden = sorted(it for it in origin.in_file if origin.source(it) is not SettingSource.FILE)
     if hidden:
         lines.append(
             f"{', '.join(hidden)} in {origin.file} do not count: a flag or the environment sets them"

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
-from recollect_server.domain.keys import Key, Keyring
+from recollect_server.domain.keys import EncryptionKey, Keyring
 from recollect_server.storage.logs.files import open_transcript, sync_folder
 
 _MAGIC = b"RCLENC1\n"
@@ -39,7 +39,7 @@ class ArchiveError(Exception):
     """An archive cannot be read, or encryption is not installed. The text says why."""
 
 
-class NoKey(ArchiveError):
+class ArchiveKeyMissing(ArchiveError):
     """The key of an archive is not among those that were given."""
 
 
@@ -53,7 +53,7 @@ class Content(Protocol):
 class ArchiveWriter:
     """Writes an archive beside its name, and gives it the name when it is whole and durable."""
 
-    def __init__(self, path: Path, key: Key) -> None:
+    def __init__(self, path: Path, key: EncryptionKey) -> None:
         self._path = path
         self._part = path.with_name(path.name + _PART)
         self._part.unlink(missing_ok=True)
@@ -167,7 +167,7 @@ def _is_inside(name: str) -> bool:
 class _Encrypting:
     """Encrypts what is written, in chunks."""
 
-    def __init__(self, file: IO[bytes], key: Key) -> None:
+    def __init__(self, file: IO[bytes], key: EncryptionKey) -> None:
         salt = os.urandom(_SALT)
         self._header = _MAGIC + bytes.fromhex(key.id) + salt
         self._cipher = _cipher(key, salt)
@@ -204,13 +204,13 @@ class _Decrypting(io.RawIOBase):
         self._header = _header(file, path)
         key_id = self._header[len(_MAGIC) : len(_MAGIC) + _ID].hex()
         if keys is None:
-            raise NoKey(
+            raise ArchiveKeyMissing(
                 f"{path} is encrypted with the key {key_id}: name the file that has it with"
                 " --backup-key-file, or set RECOLLECT_BACKUP_KEY"
             )
         key = keys.get(key_id)
         if key is None:
-            raise NoKey(
+            raise ArchiveKeyMissing(
                 f"{path} is encrypted with the key {key_id}, and these keys were given:"
                 f" {', '.join(it.id for it in keys)}: add the missing one to the file of keys"
             )
@@ -266,7 +266,7 @@ def _nonce(count: int, *, is_last: bool) -> bytes:
     return count.to_bytes(11, "big") + bytes([is_last])
 
 
-def _cipher(key: Key, salt: bytes) -> Any:
+def _cipher(key: EncryptionKey, salt: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.hashes import SHA256

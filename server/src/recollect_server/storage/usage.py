@@ -22,7 +22,7 @@ _MAX_NAMES = 10_000  # those with the largest numbers; in memory up to twice as 
 
 
 @dataclass(slots=True)
-class Usage:
+class DailyUsage:
     """Usage of one day (UTC), by token and space."""
 
     day: int = 0
@@ -41,9 +41,9 @@ class Usage:
         if len(self.refused) > 2 * _MAX_NAMES:
             self.refused = {(of, name, it): count for of, name, it, count in _rows(self.refused)}
 
-    def copy(self) -> "Usage":
+    def copy(self) -> "DailyUsage":
         """Return a copy that nobody changes."""
-        return Usage(self.day, dict(self.bytes), dict(self.refused))
+        return DailyUsage(self.day, dict(self.bytes), dict(self.refused))
 
 
 class UsageFile:
@@ -52,22 +52,22 @@ class UsageFile:
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / NAME
 
-    def read(self) -> Usage:
+    def read(self) -> DailyUsage:
         """Return the usage in the file; none if there is no file, or not one that can be read."""
         try:
             fields = orjson.loads(read_file(self._path))
-            return Usage(
+            return DailyUsage(
                 int(fields["day"]),
                 {(of, name): int(count) for of, name, count in fields["bytes"]},
                 {(of, name, limit): int(count) for of, name, limit, count in fields["refused"]},
             )
         except FileNotFoundError:
-            return Usage()
+            return DailyUsage()
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("limits_not_read", reason=str(error))
-            return Usage()
+            return DailyUsage()
 
-    def write(self, usage: Usage) -> None:
+    def write(self, usage: DailyUsage) -> None:
         """Replace the file. Raises OSError."""
         fields = {
             "day": usage.day,

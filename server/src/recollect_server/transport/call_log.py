@@ -62,9 +62,9 @@ class CallLog:
     """True to log every call at `debug`: health checks and reflection."""
     telemetry: Telemetry = UNMEASURED
 
-    def around(self, method: str, context: grpc.ServicerContext) -> "_Work":
+    def around(self, method: str, context: grpc.ServicerContext) -> "_CallWork":
         """Return a context for the work of a call: its lines have its ids, and it may be traced."""
-        return _Work(self.telemetry, method, context)
+        return _CallWork(self.telemetry, method, context)
 
     def write(
         self,
@@ -84,7 +84,7 @@ class CallLog:
             log.debug("call", **_fields(method, request, answer, failed, seconds))
 
 
-class _Work:
+class _CallWork:
     """The work of one call, in one thread."""
 
     __slots__ = ("_before", "_context", "_method", "_telemetry", "_trace")

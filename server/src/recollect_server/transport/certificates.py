@@ -78,7 +78,7 @@ class Certificates:
         """Return credentials of one port, which look at the files at every handshake."""
         return grpc.dynamic_ssl_server_credentials(
             self._current.configuration(),
-            Shown(self, self._current).fetch,  # type: ignore[arg-type]  # None keeps what the port shows
+            PortCertificate(self, self._current).fetch,  # type: ignore[arg-type]  # None keeps what the port shows
             require_client_authentication=self._files.client_ca is not None,
         )
 
@@ -115,7 +115,7 @@ class Certificates:
         self._refused = reason
 
 
-class Shown:
+class PortCertificate:
     """The certificate of one port. Safe to call from any thread.
 
     gRPC puts a new certificate in place, and frees the one before, without a look at handshakes

@@ -6,7 +6,7 @@ from recollect.v1 import checkpoint_service_pb2 as api
 from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import Seal, page_size
+from recollect_server.transport.pages import CursorSeal, page_size
 
 _MAX_KEYS = 10_000
 _USUAL_RECORDS = 50
@@ -15,7 +15,7 @@ _USUAL_RECORDS = 50
 class CheckpointHandlers:
     """The handlers of CheckpointService."""
 
-    def __init__(self, checkpoints: Checkpoints, answers: Answers, seal: Seal) -> None:
+    def __init__(self, checkpoints: Checkpoints, answers: Answers, seal: CursorSeal) -> None:
         self._checkpoints = checkpoints
         self._answers = answers
         self._seal = seal

@@ -6,9 +6,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import insight_pb2
 from recollect.v1 import insight_service_pb2 as api
 
-from recollect_server.domain.activity import NANO, Activity
+from recollect_server.domain.activity import NANO, ActivityCounts
 from recollect_server.domain.spans import Bucket
-from recollect_server.services.insight import Usage
+from recollect_server.services.insight import ActivityReport
 from recollect_server.storage.index.activity import Facet, FacetCount, Group, HourCount
 from recollect_server.transport.convert import timestamp
 
@@ -37,7 +37,7 @@ _HOURS_A_DAY = 24
 _HOUR = 3_600_000  # milliseconds
 
 
-def fill_activity(value: insight_pb2.Activity, activity: Activity) -> None:
+def fill_activity(value: insight_pb2.Activity, activity: ActivityCounts) -> None:
     """Fill an empty message with the counts of a group. Zeros cost nothing."""
     value.conversations = activity.conversations
     value.turns = activity.turns
@@ -57,7 +57,7 @@ def fill_activity(value: insight_pb2.Activity, activity: Activity) -> None:
 _LARGEST = (1 << 63) - 1
 
 
-def usage_to(usage: Usage, space: str) -> api.UsageResponse:
+def usage_to(usage: ActivityReport, space: str) -> api.UsageResponse:
     """Return an answer of Usage; `space` is the name of the only group, where nothing groups."""
     starts = [timestamp(time) for time in usage.boundaries]
     answer = api.UsageResponse(more_groups=usage.others, bucket_starts=starts[:-1], end=starts[-1])
@@ -70,14 +70,14 @@ def usage_to(usage: Usage, space: str) -> api.UsageResponse:
     return answer
 
 
-def topics_to(usage: Usage) -> api.TopicsOverTimeResponse:
+def topics_to(usage: ActivityReport) -> api.TopicsOverTimeResponse:
     """Return an answer of TopicsOverTime."""
     starts = [timestamp(time) for time in usage.boundaries]
     answer = api.TopicsOverTimeResponse(
         more_topics=usage.others, bucket_starts=starts[:-1], end=starts[-1]
     )
     counts = {(number, key): activity for number, key, activity in usage.rows}
-    nothing = Activity()
+    nothing = ActivityCounts()
     for group in usage.groups:
         rows = [counts.get((number, group.key), nothing) for number in range(len(starts) - 1)]
         answer.topics.add(

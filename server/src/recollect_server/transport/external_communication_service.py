@@ -19,7 +19,7 @@ from recollect_server.transport.convert_external import (
     match_to,
 )
 from recollect_server.transport.handling import Call, Send, deadline_of
-from recollect_server.transport.pages import Seal, page_size
+from recollect_server.transport.pages import CursorSeal, page_size
 from recollect_server.transport.streams import Streams
 
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100
@@ -34,7 +34,7 @@ class ExternalCommunicationHandlers:
         live: LiveCommunications,
         streams: Streams,
         answers: Answers,
-        seal: Seal,
+        seal: CursorSeal,
         timeout: Live[float],
     ) -> None:
         """`timeout` is how many seconds a search may take at most."""

@@ -171,7 +171,7 @@ def unary(
     `most_bytes`.
     """
     name, reads = _name(method), is_read(method)
-    read = _Reader(request_type, most_bytes)
+    read = _RequestReader(request_type, most_bytes)
 
     def admitted(method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
         # it waited for a thread longer than its caller waited for it
@@ -214,7 +214,7 @@ def streaming(
     The handler sends serialized messages. Where callers stream too, it gets an iterator of bytes
     for the request.
     """
-    name, read = _name(method), _Reader(request_type, most_bytes)
+    name, read = _name(method), _RequestReader(request_type, most_bytes)
 
     def call(data: Any, context: grpc.ServicerContext, send: Send) -> None:
         began = time.perf_counter()
@@ -251,7 +251,7 @@ def _run(
     method: MethodDescriptor,
     admit: Admit,
     rules: Rules,
-    read: "_Reader",
+    read: "_RequestReader",
     handler: Handler,
     data: Any,
     context: grpc.ServicerContext,
@@ -315,7 +315,7 @@ def _outcome(failed: status_pb2.Status) -> str:
     return " ".join([code_of(failed), *reasons]).replace("ERROR_REASON_", "")
 
 
-class _Reader:
+class _RequestReader:
     """Reads the requests of a method."""
 
     def __init__(self, request_type: type[ProtoMessage], most_bytes: int) -> None:

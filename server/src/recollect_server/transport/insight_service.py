@@ -23,7 +23,7 @@ from recollect_server.transport.convert_insight import (
     usage_to,
 )
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import Seal, page_size
+from recollect_server.transport.pages import CursorSeal, page_size
 
 _USUAL_GROUPS, _MAX_GROUPS = 10, 50
 _MAX_BUSIEST = 100
@@ -33,7 +33,7 @@ _USUAL_VALUES, _MAX_VALUES = 20, 100
 class InsightHandlers:
     """The handlers of InsightService."""
 
-    def __init__(self, insight: Insight, answers: Answers, seal: Seal) -> None:
+    def __init__(self, insight: Insight, answers: Answers, seal: CursorSeal) -> None:
         self._insight = insight
         self._answers = answers
         self._seal = seal

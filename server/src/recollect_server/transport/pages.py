@@ -29,7 +29,7 @@ _EMPTY = _tag_of("")
 _TAG = re.compile(r"^[0-9a-f]{10}\.")
 
 
-class Seal:
+class CursorSeal:
     """Binds the cursors and page tokens of one space to it, so that no other space accepts them."""
 
     def __init__(self, space: str, *, is_default: bool) -> None:

@@ -25,7 +25,7 @@ from recollect_server.transport.convert_recall import (
     transition_to,
 )
 from recollect_server.transport.handling import Call, deadline_of
-from recollect_server.transport.pages import Seal, page_size
+from recollect_server.transport.pages import CursorSeal, page_size
 
 _MAX_QUERY = 64 * 1024
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100
@@ -46,7 +46,7 @@ class RecallHandlers:
         builder: ContextBuilder,
         tiers: Tiers,
         answers: Answers,
-        seal: Seal,
+        seal: CursorSeal,
         timeout: Live[float],
         zone: Live[str],
     ) -> None:

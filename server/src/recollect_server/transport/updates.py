@@ -20,13 +20,13 @@ from recollect_server.transport.convert_external import (
     escalation_to,
     external_message_to,
 )
-from recollect_server.transport.pages import Seal
+from recollect_server.transport.pages import CursorSeal
 
 # in one element of a stream with several updates: callers take 4 MiB where they say nothing
 _MOST_BYTES = 1 << 20
 
 
-def encode(seal: Seal, update: domain.Update) -> bytes:
+def encode(seal: CursorSeal, update: domain.Update) -> bytes:
     """Return an update as bytes of `recollect.v1.Update`."""
     value = pb.Update(
         cursor=seal.cursor(update.cursor),
@@ -63,9 +63,9 @@ def encode(seal: Seal, update: domain.Update) -> bytes:
             value.conversation_abbreviated.CopyFrom(
                 pb.ConversationAbbreviated(abbreviation=abbreviation, topics=topics)
             )
-        case domain.Deleted():
+        case domain.ConversationDeleted():
             value.conversation_deleted.SetInParent()
-        case domain.Redacted(conversation, sequences, redaction):
+        case domain.TextRedacted(conversation, sequences, redaction):
             redacted = value.messages_redacted
             fill_conversation(redacted.conversation, conversation)
             redacted.sequences.extend(sequences)
@@ -83,7 +83,7 @@ def encode(seal: Seal, update: domain.Update) -> bytes:
     return value.SerializeToString()
 
 
-def encode_communication_update(seal: Seal, update: external.CommunicationUpdate) -> bytes:
+def encode_communication_update(seal: CursorSeal, update: external.CommunicationUpdate) -> bytes:
     """Return an update as bytes of `recollect.v1.CommunicationUpdate`."""
     value = external_pb.CommunicationUpdate(
         cursor=seal.cursor(update.cursor),

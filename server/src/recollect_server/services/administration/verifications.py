@@ -45,7 +45,7 @@ class Verification:
     findings: Findings = field(default_factory=Findings)
 
 
-class Verified(OpenedSpace, Protocol):
+class VerifiedSpace(OpenedSpace, Protocol):
     """Protocol of an open space that can be verified."""
 
     def verify(self, findings: Findings, check: Callable[[], None]) -> None:
@@ -57,7 +57,7 @@ class VerificationAdministration:
 
     def __init__(self, stores: SpaceStores, spaces: Spaces[Any], clock: Clock) -> None:
         self._stores = stores
-        self._spaces: Spaces[Verified] = spaces
+        self._spaces: Spaces[VerifiedSpace] = spaces
         self._clock = clock
         self._guard = threading.Lock()  # guards the two below; nothing slow happens under it
         self._newest: OrderedDict[str, Verification] = OrderedDict()
@@ -140,7 +140,7 @@ class VerificationAdministration:
             failure=verification.failure,
         )
 
-    def _lease(self, space: str, check: Callable[[], None]) -> Lease[Verified]:
+    def _lease(self, space: str, check: Callable[[], None]) -> Lease[VerifiedSpace]:
         while True:
             try:
                 lease = self._spaces.use_behind(space)

@@ -14,10 +14,10 @@ from recollect_server.domain.addresses import EMAIL, WEB
 from recollect_server.domain.commands import (
     Clear,
     Command,
-    History,
     New,
     Say,
     SetModel,
+    ShowHistory,
     ShowModel,
     listed_model,
 )
@@ -161,7 +161,7 @@ class Commands:
                     f"The model is {model or 'the default'} from here on.",
                     change,
                 )
-            case History(count):
+            case ShowHistory(count):
                 return self._note(
                     call,
                     said_in,

@@ -28,7 +28,7 @@ from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
 from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
 from recollect_server.services.context.following import question_of, unanswered
-from recollect_server.services.context.inquiry import Inquiry, ShownMessages, Task
+from recollect_server.services.context.inquiry import ContextTask, Inquiry, ShownMessages
 from recollect_server.services.context.own_tiers import Choosing, Own, OwnTiers
 from recollect_server.services.context.packing import pack_cold
 from recollect_server.services.context.relevance import words_of
@@ -120,7 +120,7 @@ class ContextBuilder:
         message = message if message.strip() else unanswered(newest.messages)
         question = query or question_of(message, newest.messages)
         weighing = self._weighing(question, form or Form(), holding.anchors, zone)
-        task = Task(conversation_id, message, question, weighing, deadline, degraded)
+        task = ContextTask(conversation_id, message, question, weighing, deadline, degraded)
         settled = budget.settled(self._choosing.now.budget)
         is_said_already = is_said(newest.messages, message)
         shares = _shares(
@@ -180,7 +180,7 @@ class ContextBuilder:
 
     def _with_past(
         self,
-        task: Task,
+        task: ContextTask,
         tiers: Own,
         shares: _Shares,
         group: list[GroupMessage],
@@ -216,13 +216,17 @@ class ContextBuilder:
             last = None  # its abbreviation stands beside what is recalled of it
         return tiers, cold, recalled, last
 
-    def _left(self, task: Task, tiers: Own, shares: _Shares, group: list[GroupMessage]) -> int:
+    def _left(
+        self, task: ContextTask, tiers: Own, shares: _Shares, group: list[GroupMessage]
+    ) -> int:
         """Return the tokens of the total that the conversation itself and its group leave."""
         form = task.form
         of_group = form.frame("group") + sum(map(form.group_message, group)) if group else 0
         return shares.tiers.total + shares.group - of_group - tiers.used - form.frame("recalled")
 
-    def _group(self, task: Task, head: ConversationState | None, room: int) -> list[GroupMessage]:
+    def _group(
+        self, task: ContextTask, head: ConversationState | None, room: int
+    ) -> list[GroupMessage]:
         """Return the newest messages of the group's other members that there is room for, oldest
         first.
         """
@@ -253,7 +257,7 @@ class ContextBuilder:
 
     def _recall(
         self,
-        task: Task,
+        task: ContextTask,
         head: ConversationState | None,
         shown: ShownMessages,
         room: int,
@@ -302,7 +306,7 @@ class ContextBuilder:
 
     def _cold(
         self,
-        task: Task,
+        task: ContextTask,
         recalled: past.Past,
         last: Source | None,
         room: int,
@@ -334,7 +338,7 @@ class ContextBuilder:
 
 
 def _shares(
-    budget: Budget, task: Task, anchors: list[Anchor], *, include_group: bool, is_said: bool
+    budget: Budget, task: ContextTask, anchors: list[Anchor], *, include_group: bool, is_said: bool
 ) -> _Shares:
     """Return the parts of a settled budget: the message to be answered, the anchors and the group
     have theirs before the tiers.

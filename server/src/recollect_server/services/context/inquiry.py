@@ -40,7 +40,7 @@ class ShownMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ContextTask:
     """A context that is being built: what it is for, and what it may miss."""
 
     conversation_id: str
@@ -63,7 +63,7 @@ class Task:
 class Inquiry:
     """Question that a context asks of the past."""
 
-    task: Task
+    task: ContextTask
     shown: ShownMessages
     budget: int
     """Tokens that recalled turns may take where something is likely to fit."""

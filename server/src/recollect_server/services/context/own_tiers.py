@@ -22,7 +22,7 @@ from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.text import counted
 from recollect_server.services.context import own
-from recollect_server.services.context.inquiry import ShownMessages, Task
+from recollect_server.services.context.inquiry import ContextTask, ShownMessages
 from recollect_server.services.context.packing import (
     WORTH_SHORTENING,
     Preference,
@@ -163,7 +163,12 @@ class OwnTiers:
         return NewestMessages(head, turns.messages, in_memory=in_memory)
 
     def packed(
-        self, task: Task, newest: NewestMessages, budget: Budget, spare: int, anchors: list[Anchor]
+        self,
+        task: ContextTask,
+        newest: NewestMessages,
+        budget: Budget,
+        spare: int,
+        anchors: list[Anchor],
     ) -> Own:
         """Return the tiers of the conversation itself; `spare` tokens are the warm tier's until
         something is recalled.
@@ -174,7 +179,7 @@ class OwnTiers:
         warm, summary = earlier.packed(room)
         return Own(newest.head, hot, newest.in_memory, earlier, warm, summary)
 
-    def hot(self, task: Task, newest: NewestMessages, budget: Budget) -> Packed:
+    def hot(self, task: ContextTask, newest: NewestMessages, budget: Budget) -> Packed:
         """Return the hot tier alone.
 
         Where the conversation ends with the message to be answered and the budget does not hold
@@ -200,7 +205,7 @@ class OwnTiers:
         return replace(hot, dropped=[*hot.dropped, *dropped], considered=len(newest.messages))
 
     def grown(
-        self, task: Task, newest: NewestMessages, budget: Budget, tiers: Own, left: int
+        self, task: ContextTask, newest: NewestMessages, budget: Budget, tiers: Own, left: int
     ) -> Own:
         """Return the tiers, with up to `left` tokens more for a newest turn that was shortened."""
         hot = tiers.hot
@@ -217,7 +222,7 @@ class OwnTiers:
 
     def earlier(
         self,
-        task: Task,
+        task: ContextTask,
         head: ConversationState | None,
         hot: Packed,
         room: int,
@@ -254,7 +259,7 @@ class OwnTiers:
         preference = replace(preference, similarity=similarity, words=weighing.words)
         return Earlier(summary, weighing.form, candidates, preference)
 
-    def condensed(self, task: Task, head: ConversationState | None) -> int:
+    def condensed(self, task: ContextTask, head: ConversationState | None) -> int:
         """Return how many messages the summary of a conversation stands for; 0 where the index
         cannot tell.
         """
@@ -275,7 +280,7 @@ def room_of_warm(budget: Budget, hot: Packed) -> int:
 
 
 def _newest_candidates(
-    task: Task, newest: NewestMessages, budget: Budget
+    task: ContextTask, newest: NewestMessages, budget: Budget
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return the candidates of the hot tier, and the message to be answered where it is the last of
     them and too long for the budget.

@@ -64,7 +64,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Conversation:
+class _RecalledConversation:
     """A conversation that turns are read of."""
 
     id: str
@@ -149,7 +149,7 @@ class RecalledTurns:
             for turn in turns
         ]
 
-    def _conversations(self) -> list[_Conversation]:
+    def _conversations(self) -> list[_RecalledConversation]:
         """Return the conversations of the chosen turns."""
         by_number: defaultdict[int, dict[int, Chosen]] = defaultdict(dict)
         for (number, turn), chosen in self._chosen.items():
@@ -159,7 +159,7 @@ class RecalledTurns:
 
     def _conversation(
         self, number: int, turns: dict[int, Chosen], of_turns: Mapping[TurnName, list[Place]]
-    ) -> _Conversation:
+    ) -> _RecalledConversation:
         candidates, shown = self._candidates, self._inquiry.shown
         name = self._names[number]
         matched = frozenset(
@@ -175,9 +175,11 @@ class RecalledTurns:
         if number == shown.number:
             places = [place for place in places if place[0] not in shown.sequences]
         scores = {turn: it.score for turn, it in turns.items()}
-        return _Conversation(name, scores, matched, sorted(places), self._tiers.warm_since(name))
+        return _RecalledConversation(
+            name, scores, matched, sorted(places), self._tiers.warm_since(name)
+        )
 
-    def _turns_of(self, conversation: _Conversation, messages: list[Message]) -> list[Turn]:
+    def _turns_of(self, conversation: _RecalledConversation, messages: list[Message]) -> list[Turn]:
         """Return the turns of a conversation."""
         turns: defaultdict[int, Turn] = defaultdict(list)
         words_of_users: dict[int, frozenset[str]] = {}  # by turn
@@ -193,7 +195,7 @@ class RecalledTurns:
         return [*turns.values()]
 
     def _shown(
-        self, message: Message, conversation: _Conversation, repeated: frozenset[str]
+        self, message: Message, conversation: _RecalledConversation, repeated: frozenset[str]
     ) -> Message:
         """Return the message with excerpts of its content and of its tool calls' arguments, where
         they are long. The words that are `repeated` count less.
@@ -211,7 +213,7 @@ class RecalledTurns:
             return message
         return replace(message, content=content, tool_calls=calls)
 
-    def _length(self, message: Message, conversation: _Conversation) -> int:
+    def _length(self, message: Message, conversation: _RecalledConversation) -> int:
         """Return the tokens that are shown of a message, at the most."""
         most = self._inquiry.excerpt_tokens
         score = conversation.scores[message.turn_number]
@@ -224,7 +226,7 @@ class RecalledTurns:
         return tokens
 
     def _candidate(
-        self, message: Message, shown: Message, conversation: _Conversation
+        self, message: Message, shown: Message, conversation: _RecalledConversation
     ) -> Candidate:
         """Return a message as a candidate of the cold tier, with what is `shown` of it."""
         weighing, warm = self._inquiry.task.weighing, conversation.warm

@@ -183,7 +183,7 @@ def _number(text: str) -> int:
     return (10 * (_KANJI[tens] if tens else 1) if ten else 0) + (_KANJI[ones] if ones else 0)
 
 
-class _Reader:
+class _LanguageForms:
     """The forms of one language, as regular expressions."""
 
     def __init__(self, language: str) -> None:
@@ -400,5 +400,5 @@ def _any_of(names: dict[str, int]) -> str:
     return "|".join(sorted(map(re.escape, names), key=len, reverse=True))
 
 
-reader_of = lru_cache(_Reader)
+reader_of = lru_cache(_LanguageForms)
 """Return the reader of a language, made at its first question."""

@@ -30,11 +30,11 @@ class _Long:
     line: int
     since: float
     """Since when it waits, on the monotonic clock."""
-    work: "_Work | None" = None
+    work: "_LongTextWork | None" = None
 
 
 @dataclass(slots=True)
-class _Work:
+class _LongTextWork:
     """A long text that is being embedded with a model."""
 
     text: Text
@@ -54,7 +54,7 @@ class _Work:
 
 
 @dataclass(slots=True)
-class _Conversation:
+class _LongConversation:
     """A conversation with long texts."""
 
     looked_at: int
@@ -70,7 +70,7 @@ class LongTexts:
         self._writer = writer
         self._reader = reader
         self._shared = shared
-        self._conversations: dict[str, _Conversation] = {}
+        self._conversations: dict[str, _LongConversation] = {}
 
     def __iter__(self) -> Iterator[str]:
         """Yield the conversations that have long texts."""
@@ -126,7 +126,7 @@ class LongTexts:
             ):
                 others.append(text)
                 continue
-            owner = self._conversations.setdefault(name, _Conversation(looked_at))
+            owner = self._conversations.setdefault(name, _LongConversation(looked_at))
             if all(it.line != text.line for it in owner.texts):
                 owner.texts.append(_Long(text.line, since))
         return others
@@ -160,7 +160,7 @@ class LongTexts:
             turn = names[1:_AT_ONCE] + names[:1] + names[_AT_ONCE:]
             self._conversations = {name: self._conversations[name] for name in turn}
 
-    def _begun(self, plan: Plan, name: str, line: int) -> _Work | None:
+    def _begun(self, plan: Plan, name: str, line: int) -> _LongTextWork | None:
         """Read a text that is to be embedded. Return None if there is nothing to compute."""
         text = self._reader.at(plan.index, name, line)
         if text is None:  # it is gone, or has no words any more
@@ -180,9 +180,9 @@ class LongTexts:
             raise EmbeddedElsewhere
         done = len(plan.store.parts_of(model, text.hash))
         read_at, moment = self._writer.moment, self._shared.moment
-        return _Work(text, model, read_at, moment, deque(parts_of(text.text)), done)
+        return _LongTextWork(text, model, read_at, moment, deque(parts_of(text.text)), done)
 
-    def _cut(self, plan: Plan, embedder: Embedder, work: _Work) -> None:
+    def _cut(self, plan: Plan, embedder: Embedder, work: _LongTextWork) -> None:
         """Cut the next part into pieces, if there are none."""
         if work.pieces or not work.rest:
             return
@@ -193,7 +193,7 @@ class LongTexts:
         work.cut += len(pieces)
 
     def _embed(
-        self, plan: Plan, embedder: Embedder, name: str, work: _Work, *, in_haste: bool
+        self, plan: Plan, embedder: Embedder, name: str, work: _LongTextWork, *, in_haste: bool
     ) -> bool:
         """Embed the next pieces. Return False if those before are not there any more."""
         part = [*islice(work.pieces, _LITTLE_SLICE if in_haste else _SLICE)]
@@ -208,7 +208,7 @@ class LongTexts:
         work.done += len(part)
         return True
 
-    def _keep(self, plan: Plan, embedder: Embedder, name: str, work: _Work) -> None:
+    def _keep(self, plan: Plan, embedder: Embedder, name: str, work: _LongTextWork) -> None:
         """Keep a text whose pieces are all embedded, unless some were removed meanwhile."""
         text, vectors = work.text, plan.store.parts_of(work.model, work.text.hash)
         if work.done <= len(vectors) > 0:

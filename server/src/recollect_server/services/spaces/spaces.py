@@ -51,7 +51,7 @@ class _Opening:
         self.error: BaseException | None = None
 
 
-class _Place(Generic[S]):
+class _Slot(Generic[S]):
     """Place of a space among the open ones. `Spaces` guards it."""
 
     __slots__ = ("holds", "leases", "name", "space", "used")
@@ -93,8 +93,8 @@ class Spaces(Generic[S]):
         # guards everything below; nothing slow happens under it
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._places: OrderedDict[str, _Place[S]] = OrderedDict()  # least recently used first
-        self._suspended: OrderedDict[str, _Place[S]] = OrderedDict()  # likewise; no name is in both
+        self._places: OrderedDict[str, _Slot[S]] = OrderedDict()  # least recently used first
+        self._suspended: OrderedDict[str, _Slot[S]] = OrderedDict()  # likewise; no name is in both
         self._barred: set[str] = set()  # names of those that are being removed
         self._stopping = False
         self._waiting = 0  # how many wait for the end of a lease
@@ -214,7 +214,7 @@ class Spaces(Generic[S]):
             if name in self._barred:
                 raise SpaceBeingDeleted(f"the space {name} is being deleted")
             self._barred.add(name)
-        place: _Place[S] | None = None
+        place: _Slot[S] | None = None
         try:
             with self._lock:
                 place, space = self._taken(name, time.monotonic() + patience)
@@ -228,13 +228,13 @@ class Spaces(Generic[S]):
                     del self._places[name]
                 self._changed.notify_all()
 
-    def _taken(self, name: str, until: float) -> tuple[_Place[S], S | None]:
+    def _taken(self, name: str, until: float) -> tuple[_Slot[S], S | None]:
         """Take a space out of use, once nobody uses it. Hold the lock. Raises SpaceBeingDeleted."""
         while True:
             place = self._places.get(name)
             suspended = self._suspended.get(name)
             if place is None and suspended is None:
-                place = self._places[name] = _Place(name)
+                place = self._places[name] = _Slot(name)
                 return place, None
             if place is not None and place.space is not None and not place.leases:
                 space, place.space = place.space, None
@@ -298,7 +298,7 @@ class Spaces(Generic[S]):
         finally:
             self._waiting -= 1
 
-    def _lease(self, place: _Place[S], space: S, *, is_hold: bool, is_use: bool = True) -> Lease[S]:
+    def _lease(self, place: _Slot[S], space: S, *, is_hold: bool, is_use: bool = True) -> Lease[S]:
         """Return a new lease. Hold the lock."""
         place.leases += 1
         place.holds += is_hold
@@ -306,7 +306,7 @@ class Spaces(Generic[S]):
             place.used = self._activity.note() if is_hold else self._activity.begin_call()
         return Lease(space, partial(self._end, place, is_hold=is_hold, is_use=is_use))
 
-    def _unused(self, recent: float = 0.0) -> _Place[S] | None:
+    def _unused(self, recent: float = 0.0) -> _Slot[S] | None:
         """Return the least recently used space without a lease, of those that were not used within
         so many seconds. Hold the lock.
         """
@@ -351,7 +351,7 @@ class Spaces(Generic[S]):
                     if name in self._suspended:
                         place, suspended = self._taken_out(name)
                     else:
-                        place = self._places[name] = _Place(name)
+                        place = self._places[name] = _Slot(name)
                     if suspended is not None or not partly:
                         break
                     opening = _Opening()
@@ -373,7 +373,7 @@ class Spaces(Generic[S]):
                 return self._lease(place, suspended, is_hold=holds)
         return self._open(place, holds=holds)
 
-    def _open_beside(self, place: _Place[S], opening: _Opening) -> None:
+    def _open_beside(self, place: _Slot[S], opening: _Opening) -> None:
         """Open a space that a call waits for, which may go on before."""
         with suppress(BaseException):  # those who wait for it raise what it raises
             self._open(place, holds=False, failed=opening).end()
@@ -387,7 +387,7 @@ class Spaces(Generic[S]):
                 return None
             return self._lease(place, space, is_hold=False)
 
-    def _taken_out(self, name: str) -> tuple[_Place[S], S]:
+    def _taken_out(self, name: str) -> tuple[_Slot[S], S]:
         """Return a suspended space, which is among the open ones from here on and which its caller
         is to resume or close. Hold the lock.
         """
@@ -396,7 +396,7 @@ class Spaces(Generic[S]):
         assert space is not None
         return place, space
 
-    def _is_resumed(self, place: _Place[S], space: S) -> bool:
+    def _is_resumed(self, place: _Slot[S], space: S) -> bool:
         """Resume a space. Return False if it cannot be: then it is closed, and may be opened."""
         try:
             space.resume()
@@ -413,7 +413,7 @@ class Spaces(Generic[S]):
             return False
         return True
 
-    def _put_away(self, place: _Place[S], space: S) -> None:
+    def _put_away(self, place: _Slot[S], space: S) -> None:
         """Suspend a space, or close it if it cannot be. Raises nothing."""
         try:
             is_suspended = self._most_suspended > 0 and space.suspend()
@@ -435,7 +435,7 @@ class Spaces(Generic[S]):
             oldest, space = self._taken_out(oldest.name)
         self._close_suspended(oldest, space, drain=True)
 
-    def _close_suspended(self, place: _Place[S], space: S, *, drain: bool) -> None:
+    def _close_suspended(self, place: _Slot[S], space: S, *, drain: bool) -> None:
         """Close a suspended space. `drain`: its index takes in what waits for it, else the next
         opening catches it up.
         """
@@ -454,7 +454,7 @@ class Spaces(Generic[S]):
         self._changed.wait(left)
         self._waiting -= 1
 
-    def _open(self, place: _Place[S], *, holds: bool, failed: _Opening | None = None) -> Lease[S]:
+    def _open(self, place: _Slot[S], *, holds: bool, failed: _Opening | None = None) -> Lease[S]:
         """Open a space; `failed` has the error of an opening beside the call."""
         began = time.monotonic()
         try:
@@ -471,7 +471,7 @@ class Spaces(Generic[S]):
             self._changed.notify_all()
             return self._lease(place, space, is_hold=holds)
 
-    def _close(self, place: _Place[S], space: S) -> None:
+    def _close(self, place: _Slot[S], space: S) -> None:
         try:
             space.close()
         except Exception:
@@ -480,12 +480,12 @@ class Spaces(Generic[S]):
         finally:
             self._remove(place)
 
-    def _remove(self, place: _Place[S]) -> None:
+    def _remove(self, place: _Slot[S]) -> None:
         with self._lock:
             del self._places[place.name]
             self._changed.notify_all()
 
-    def _end(self, place: _Place[S], *, is_hold: bool, is_use: bool) -> None:
+    def _end(self, place: _Slot[S], *, is_hold: bool, is_use: bool) -> None:
         with self._lock:
             place.leases -= 1
             place.holds -= is_hold

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
-from recollect_server.domain.update import Deleted, Redacted, Update, Updated
+from recollect_server.domain.update import ConversationDeleted, TextRedacted, Update, Updated
 from recollect_server.services.space import events
 from recollect_server.services.space.events import Appended, Suspended
 from recollect_server.services.space.space import Space
@@ -346,13 +346,13 @@ class UpdateLog:
                 deleted = {
                     it.update.conversation_id: it.mark.key
                     for it in incoming.placed
-                    if isinstance(it.update.kind, Deleted)
+                    if isinstance(it.update.kind, ConversationDeleted)
                 }
                 if deleted:
                     self._answered = None
                 self._latest, self._horizon = incoming.latest, incoming.horizon
                 self._ring.extend(incoming.entries, deleted, incoming.latest.key)
-                if any(isinstance(it.update.kind, Redacted) for it in incoming.placed):
+                if any(isinstance(it.update.kind, TextRedacted) for it in incoming.placed):
                     # The ring may have the text. Watchers that are behind read the log.
                     self._shrink()
             if taken:
@@ -453,7 +453,7 @@ class UpdateLog:
                 continue
             if change.action is Action.DELETE:
                 self._states.forget(change.log)
-                update = Update(str(mark), change.log, change.time, Deleted())
+                update = Update(str(mark), change.log, change.time, ConversationDeleted())
                 placed.append(Placed(mark, change.channel, update))
             elif change.lines and (state := self._state(change)) is not None:
                 placed += _updates_of(change, state, mark)
@@ -546,7 +546,7 @@ def end_drafts(drafts: Drafts, update: Update) -> None:
     match update.kind:
         case Updated(draft_id=draft_id) if draft_id:
             drafts.land(update.conversation_id, draft_id)
-        case Deleted():
+        case ConversationDeleted():
             drafts.forget(update.conversation_id)
         case _:
             pass

@@ -21,8 +21,8 @@ from recollect_server.domain.update import (
     Created,
     Kind,
     NotesWritten,
-    Redacted,
     Renamed,
+    TextRedacted,
     Updated,
 )
 from recollect_server.storage.index.columns import UpdateRow
@@ -51,7 +51,7 @@ def kind_of(row: UpdateRow, conversation: Conversation, entries: Mapping[int, En
         case Abbreviated(text=text, topics=topics):
             return NotesWritten(text, conversation.topics if topics is None else topics)
         case MessagesRedacted(sequences=sequences, time=time, by=by):
-            return Redacted(conversation, sequences, Redaction(by, time))
+            return TextRedacted(conversation, sequences, Redaction(by, time))
         case SplitSuggested(reason=reason, titles=titles):
             return Split(reason, titles)
         case _:  # a model, a pin, a summary; or a line that cannot be read any more

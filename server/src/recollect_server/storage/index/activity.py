@@ -15,7 +15,7 @@ from typing import NamedTuple
 import apsw
 import orjson
 
-from recollect_server.domain.activity import COUNTERS, Activity, Key
+from recollect_server.domain.activity import COUNTERS, ActivityCounts, Key
 from recollect_server.domain.spans import (
     HOURS_A_DAY,
     QUARTERS_AN_HOUR,
@@ -126,7 +126,7 @@ class ActivityTable:
         group: Group,
         keys: Sequence[str | int] | None = None,
         channels: Sequence[str] = (),
-    ) -> dict[tuple[int, str | int], Activity]:
+    ) -> dict[tuple[int, str | int], ActivityCounts]:
         """Return the activity within spans, by the spans' bucket and the group's key (empty for the
         space).
 
@@ -138,7 +138,7 @@ class ActivityTable:
             of = _table_of(span, group, chosen=keys is not None)
             span = span.in_quarters() if of == "activity" else span
             levels.setdefault(of, []).append((span.first, span.end, span.bucket))
-        sums: dict[tuple[int, str | int], Activity] = {}
+        sums: dict[tuple[int, str | int], ActivityCounts] = {}
         with self._database.reading() as connection:
             for of, rows in levels.items():
                 values = [orjson.dumps(rows).decode()]
@@ -148,7 +148,7 @@ class ActivityTable:
                     values.append(orjson.dumps(channels).decode())
                 query = _sums_of(of, group, chosen=keys is not None, of_channels=bool(channels))
                 for bucket, key, *counters in connection.execute(query, values):
-                    activity = Activity(*map(int, counters))
+                    activity = ActivityCounts(*map(int, counters))
                     before = sums.get((bucket, key))
                     sums[bucket, key] = before.plus(activity) if before else activity
         return sums

@@ -18,11 +18,11 @@ from recollect_server.domain.conversation import (
     Compressed,
     Continued,
     Conversation,
+    ConversationUnindexed,
     MessagesRedacted,
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
-    Unindexed,
 )
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.columns import CONVERSATIONS
@@ -39,7 +39,7 @@ _KINDS: dict[type, UpdateKind] = {
     Continued: UpdateKind.CHANGED,
     SplitSuggested: UpdateKind.SPLIT,
     MessagesRedacted: UpdateKind.REDACTED,
-    Unindexed: UpdateKind.CHANGED,
+    ConversationUnindexed: UpdateKind.CHANGED,
 }
 
 Update = list[Any]  # not a tuple: the last line of a batch is set as it grows

@@ -14,6 +14,7 @@ from recollect_server.domain.conversation import (
     CommandRun,
     Compressed,
     Continued,
+    ConversationUnindexed,
     MessagesRedacted,
     MetaUpdated,
     ModelUse,
@@ -21,7 +22,6 @@ from recollect_server.domain.conversation import (
     Party,
     SplitSuggested,
     TitleAssigned,
-    Unindexed,
 )
 from recollect_server.domain.entry import AnyContent, Unknown
 from recollect_server.domain.external import (
@@ -241,7 +241,7 @@ _EVENTS: dict[str, Codec[Any]] = {
             Field("by", TEXT, default=""),
         ),
         _event(NoteErased, ERASED, _MODEL_USE),
-        _event(Unindexed, "unindexed"),
+        _event(ConversationUnindexed, "unindexed"),
         _event(
             TrustSet,
             "trust_set",

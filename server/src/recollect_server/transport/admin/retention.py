@@ -8,7 +8,7 @@ from recollect_server.services.administration.retention import RetentionAdminist
 from recollect_server.transport.admin.reach import space_of
 from recollect_server.transport.convert import timestamp
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import Seal, page_size
+from recollect_server.transport.pages import CursorSeal, page_size
 
 _USUAL, _MOST = 100, 1000
 
@@ -16,7 +16,7 @@ _USUAL, _MOST = 100, 1000
 class RetentionHandlers:
     """The handlers of the calls about retention."""
 
-    def __init__(self, retention: RetentionAdministration, seal: Seal) -> None:
+    def __init__(self, retention: RetentionAdministration, seal: CursorSeal) -> None:
         self._retention = retention
         self._seal = seal
 

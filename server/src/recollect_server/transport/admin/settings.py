@@ -9,7 +9,7 @@ from recollect_server.domain.setting import Setting, SettingChange, SettingList
 from recollect_server.transport.handling import Call
 
 
-class Settings(Protocol):
+class RunningSettings(Protocol):
     """Protocol of the settings of a running server."""
 
     def list(self) -> SettingList:
@@ -25,7 +25,7 @@ class Settings(Protocol):
 class SettingHandlers:
     """The handlers of the calls about settings."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RunningSettings) -> None:
         self._settings = settings
 
     def ListSettings(

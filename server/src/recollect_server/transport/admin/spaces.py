@@ -12,13 +12,13 @@ from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.transport.admin.reach import space_of
 from recollect_server.transport.convert import timestamp
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import Seal, page_size
+from recollect_server.transport.pages import CursorSeal, page_size
 
 
 class SpaceHandlers:
     """The handlers of the calls about spaces."""
 
-    def __init__(self, spaces: SpaceAdministration, server: ServerWatch, seal: Seal) -> None:
+    def __init__(self, spaces: SpaceAdministration, server: ServerWatch, seal: CursorSeal) -> None:
         self._spaces = spaces
         self._server = server
         self._seal = seal

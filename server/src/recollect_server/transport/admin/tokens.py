@@ -19,13 +19,13 @@ from recollect_server.services.tokens import Tokens
 from recollect_server.transport.access_service import SCOPES, scope_numbers
 from recollect_server.transport.convert import optional_milliseconds, timestamp
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import Seal, page_size
+from recollect_server.transport.pages import CursorSeal, page_size
 
 
 class TokenHandlers:
     """The handlers of the calls about tokens."""
 
-    def __init__(self, tokens: Tokens, seal: Seal, clock: Clock) -> None:
+    def __init__(self, tokens: Tokens, seal: CursorSeal, clock: Clock) -> None:
         self._tokens = tokens
         self._seal = seal
         self._clock = clock

@@ -19,7 +19,7 @@ from recollect_server.transport.convert import (
     party_from,
 )
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import Seal, page_size
+from recollect_server.transport.pages import CursorSeal, page_size
 
 _MAX_QUERY = 256
 
@@ -34,7 +34,7 @@ class ReadHandlers:
         working_context: WorkingContext,
         identities: Identities,
         answers: Answers,
-        seal: Seal,
+        seal: CursorSeal,
     ) -> None:
         self._identities = identities
         self._conversations = conversations

@@ -9,7 +9,7 @@ from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.streaming.watching import Interest
 from recollect_server.transport.conversations.bounds import MAX_TURNS
 from recollect_server.transport.handling import Call, Send
-from recollect_server.transport.pages import Seal
+from recollect_server.transport.pages import CursorSeal
 from recollect_server.transport.streams import Streams
 
 _MAX_BATCH = 1000
@@ -18,7 +18,7 @@ _MAX_BATCH = 1000
 class StreamingHandlers:
     """The handlers of the calls about live updates."""
 
-    def __init__(self, live: LiveUpdates, streams: Streams, seal: Seal) -> None:
+    def __init__(self, live: LiveUpdates, streams: Streams, seal: CursorSeal) -> None:
         self._live = live
         self._streams = streams
         self._seal = seal

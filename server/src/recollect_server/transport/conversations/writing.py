@@ -13,13 +13,13 @@ from recollect_server.transport.convert import (
     party_from,
 )
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import Seal
+from recollect_server.transport.pages import CursorSeal
 
 
 class WriteHandlers:
     """The handlers of the calls that add messages."""
 
-    def __init__(self, conversations: Conversations, batch_bytes: int, seal: Seal) -> None:
+    def __init__(self, conversations: Conversations, batch_bytes: int, seal: CursorSeal) -> None:
         self._conversations = conversations
         self._batch_bytes = batch_bytes
         self._seal = seal

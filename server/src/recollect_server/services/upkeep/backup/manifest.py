@@ -36,7 +36,7 @@ def archive_errors() -> Iterator[None]:
     """Turn what is wrong with an archive into CannotCopy, or NoKey."""
     try:
         yield
-    except archive.NoKey as error:
+    except archive.ArchiveKeyMissing as error:
         raise NoKey(str(error)) from error
     except archive.ArchiveError as error:
         raise CannotCopy(str(error)) from error
