@@ -8,7 +8,7 @@ from recollect_server.app.models import NotesWriter
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
-from recollect_server.jobs.abbreviator import SpaceNotes, Task
+from recollect_server.jobs.abbreviator import SpaceNotes
 from recollect_server.jobs.retiring import RetentionKeeper
 from recollect_server.jobs.rounds import Job
 from recollect_server.jobs.upkeep import (
@@ -21,7 +21,7 @@ from recollect_server.jobs.upkeep import (
 from recollect_server.services.administration.jobs import JobReport
 from recollect_server.services.notes.compaction import Compaction
 from recollect_server.services.notes.naming import Naming
-from recollect_server.services.notes.one_at_a_time import OneAtATime
+from recollect_server.services.notes.one_at_a_time import NotesTask, OneAtATime
 from recollect_server.services.retention import Retention
 from recollect_server.services.space.space import Space
 from recollect_server.settings import Settings
@@ -180,7 +180,7 @@ def _notes(
         title_turns=live.view(lambda now: now.title_turns),
         first_title_turn=live.view(lambda now: now.first_title_turn),
     )
-    tasks: list[Task] = [naming] if compaction is None else [naming, compaction]
+    tasks: list[NotesTask] = [naming] if compaction is None else [naming, compaction]
     if space.is_shared:
         tasks = [OneAtATime(space, task) for task in tasks]
 

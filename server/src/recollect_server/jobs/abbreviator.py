@@ -20,6 +20,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.inference.language_model import CannotWrite, LanguageModel, ModelUnavailable
 from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.notes.naming import Outcome
+from recollect_server.services.notes.one_at_a_time import NotesTask
 from recollect_server.services.spaces.lease import Lease, OpenedSpace
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.storage.index.notes import Waiting
@@ -38,40 +39,11 @@ _QUIET = 60_000  # milliseconds between two looks at the index while nothing is 
 _STOP_SECONDS = 2.0  # a model that still writes is not waited for any longer
 
 
-class Task(Protocol):
-    """A kind of notes that conversations wait for: `services.notes.naming.Naming`,
-    `services.notes.compaction.Compaction`.
-    """
-
-    def due(self, limit: int) -> list[Waiting]:
-        """Return the conversations that wait. Raises IndexUnavailable."""
-
-    def failed(self) -> list[Waiting]:
-        """Return the conversations whose last try failed and that are to be tried again by now.
-        Raises IndexUnavailable.
-        """
-
-    def any_waits(self) -> bool:
-        """Return whether the last try of some conversation failed and it is to be tried again.
-        Raises IndexUnavailable.
-        """
-
-    def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
-        """Record a failure; `alone` if other conversations may still succeed. Raises
-        IndexUnavailable.
-        """
-
-    def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
-        """Write the notes. Raises CannotWrite, ModelUnavailable, StorageUnavailable,
-        IndexUnavailable.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class _Work:
     """A conversation to write about; `again` if that failed before."""
 
-    task: Task
+    task: NotesTask
     waiting: Waiting
     again: bool = False
 
@@ -105,7 +77,7 @@ class SpaceNotes:
 
     def __init__(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[NotesTask],
         sweep_interval: Live[int],
         mark: Callable[[], object],
         due_at: Callable[[int], int | None],

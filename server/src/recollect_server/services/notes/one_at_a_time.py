@@ -9,14 +9,33 @@ from recollect_server.storage.index.notes import Waiting
 from recollect_server.storage.logs.store import LogConflict, Purpose
 
 
-class Task(Protocol):
-    """A kind of notes (see `jobs.abbreviator.Task`)."""
+class NotesTask(Protocol):
+    """A kind of notes that conversations wait for: `services.notes.naming.Naming`,
+    `services.notes.compaction.Compaction`.
+    """
 
-    def due(self, limit: int) -> list[Waiting]: ...  # noqa: D102
-    def failed(self) -> list[Waiting]: ...  # noqa: D102
-    def any_waits(self) -> bool: ...  # noqa: D102
-    def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None: ...  # noqa: D102
-    def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome: ...  # noqa: D102
+    def due(self, limit: int) -> list[Waiting]:
+        """Return the conversations that wait. Raises IndexUnavailable."""
+
+    def failed(self) -> list[Waiting]:
+        """Return the conversations whose last try failed and that are to be tried again by now.
+        Raises IndexUnavailable.
+        """
+
+    def any_waits(self) -> bool:
+        """Return whether the last try of some conversation failed and it is to be tried again.
+        Raises IndexUnavailable.
+        """
+
+    def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
+        """Record a failure; `alone` if other conversations may still succeed. Raises
+        IndexUnavailable.
+        """
+
+    def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
+        """Write the notes. Raises CannotWrite, ModelUnavailable, StorageUnavailable,
+        IndexUnavailable.
+        """
 
 
 class OneAtATime:
@@ -24,7 +43,7 @@ class OneAtATime:
     loses the lease in the middle records nothing.
     """
 
-    def __init__(self, space: Space, task: Task) -> None:
+    def __init__(self, space: Space, task: NotesTask) -> None:
         self._space = space
         self._task = task
         self.any_waits = task.any_waits
