@@ -12,7 +12,7 @@ Five counts for each part of the tree:
 - `names`: variables, arguments and attributes that are participles without a noun, such as `found`;
 - `metaphors`: docstrings, comments and names with a word of `METAPHORS`; the field has its own:
   changes or updates, delivered, repair, caller;
-- `classes`: public classes of a module that have the name of one of another module.
+- `classes`: class names that mean several things: more than one class of the part has them.
 """
 
 import ast
@@ -128,6 +128,12 @@ def metaphors(text: str) -> list[tuple[int, str]]:
     return used
 
 
+def classes(text: str) -> list[tuple[int, str]]:
+    """Return the names of the classes of a module, by line: inner ones too."""
+    nodes = ast.walk(ast.parse(text))
+    return [(node.lineno, node.name) for node in nodes if isinstance(node, ast.ClassDef)]
+
+
 def same_names(classes: Sequence[Place]) -> list[Place]:
     """Return the classes that have the name of another one."""
     number = Counter(name for _, _, name in classes)
@@ -144,6 +150,7 @@ def main(arguments: Sequence[str]) -> int:
             listed[part, count].append(place)
         listed[part, "classes"] = same_names(listed.pop((part, "class"), []))
         counts[part].update({count: len(listed[part, count]) for count in counts[part]})
+        counts[part]["classes"] = len({name for _, _, name in listed[part, "classes"]})
     if "--list" in arguments:
         for of_count in listed.values():
             print("\n".join(f"{name}:{line}: {text}" for name, line, text in of_count))
@@ -185,11 +192,7 @@ def _places_of(name: str, text: str) -> Iterator[tuple[str, Place]]:
         if used not in ALLOWED.get(name, ())
     )
     yield from (("metaphors", (name, line, used)) for line, used in metaphors(text))
-    yield from (
-        ("class", (name, node.lineno, node.name))
-        for node in ast.parse(text).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
+    yield from (("class", (name, line, used)) for line, used in classes(text))
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -212,6 +212,13 @@ def test_participles_as_names_are_counted() -> None:
     ]
 
 
+def test_names_of_several_classes_are_counted_private_and_inner_ones_too() -> None:
+    sources = ("class A: pass\nclass B: pass\n", "class _C:\n    class A: pass\nclass _C: pass\n")
+    classes = [(source, *it) for source in sources for it in check_language.classes(source)]
+    names = [name for _, _, name in check_language.same_names(classes)]
+    assert sorted(names) == ["A", "A", "_C", "_C"]
+
+
 def test_metaphors_in_docstrings_comments_and_names_are_counted() -> None:
     source = '"""Mend it.\n\nNobody heard.\n"""\nnews = "the news"  # whoever reads it\n_Told = int\nextold = 1\n'
     assert sorted(check_language.metaphors(source)) == [

@@ -12,7 +12,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from recollect_server.domain.errors import InvalidField, InvalidPageToken
 
-Place = tuple[int, str]
+PagePlace = tuple[int, str]
 _USUAL, _MOST = 50, 500
 
 
@@ -54,14 +54,14 @@ class CursorSeal:
             raise InvalidField.of("cursor", "is not a cursor that this space gave out")
         return cursor.removeprefix(self._own)
 
-    def page_token(self, request: ProtoMessage, place: Place | None) -> str:
+    def page_token(self, request: ProtoMessage, place: PagePlace | None) -> str:
         """Return the token for the page after a place; empty for none."""
         if place is None:
             return ""
         text = f"{place[0]}.{place[1]}.{self._hash(request, place)}"
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
-    def place(self, request: ProtoMessage, token: str) -> Place | None:
+    def place(self, request: ProtoMessage, token: str) -> PagePlace | None:
         """Return the place that a page token names; None without one. Raises InvalidPageToken."""
         if not token:
             return None
@@ -77,7 +77,7 @@ class CursorSeal:
             raise InvalidPageToken
         return place
 
-    def _hash(self, request: ProtoMessage, place: Place) -> str:
+    def _hash(self, request: ProtoMessage, place: PagePlace) -> str:
         """Return a hash of the space, the request and the place: of the method's name and its
         filters, not of the page size.
         """
