@@ -113,8 +113,6 @@ _LOOKS_EVERY = 5.0  # seconds between two looks at a data folder that nobody use
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A server that listens."""
-
     addresses: tuple[str, ...]
     """Addresses for clients, in the order of the setting."""
     data_dir: Path
@@ -404,7 +402,6 @@ def _server(shared: Shared, gate: Gate, audit: Audit, administered: Administered
 
 
 def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[[], None]]) -> None:
-    """Start the background jobs."""
     settings, stores, due, writer = shared.live.now, shared.stores, shared.due, shared.writer
     jobs = [INDEX, TIERS, PRUNER, RETENTION]
     jobs += [FOLLOWER] if settings.store != FOLDER else []

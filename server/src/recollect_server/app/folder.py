@@ -161,7 +161,6 @@ class FolderLock:
             self._write(json.dumps({"addresses": [*addresses]}).encode())
 
     def release(self) -> None:
-        """Release the lock of the folder."""
         with self._guard:
             try:
                 self._write(b"")

@@ -326,11 +326,9 @@ class Metrics(Telemetry):
         self._delivery = self._histogram("recollect_stream_delivery_seconds", ())
 
     def step(self, step: Step) -> AbstractContextManager[object]:
-        """Return a context that measures a step."""
         return _Timed(self._steps[step])
 
     def count(self, count: Count, amount: float = 1.0, label: str = "") -> None:
-        """Count something."""
         name = _OF_COUNTS[count]
         self._add(name, (_declared(name, label),) if METRICS[name].labels else (), amount)
 

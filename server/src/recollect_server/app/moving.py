@@ -74,11 +74,9 @@ class FolderPlace(FolderMark):
         self._tokens = TokenLedger(data_dir)
 
     def names(self) -> list[str]:
-        """Return the names of the spaces in the folder."""
         return spaces_in(self._data_dir)
 
     def of(self, space: str) -> LogStore:
-        """Return the store of a space."""
         return FolderStore.of(self._data_dir, space)
 
     def is_made(self, space: str) -> bool:

@@ -90,7 +90,6 @@ class PostgresStores:
         return self._database.name
 
     def of(self, space: str) -> LogStore:
-        """Return the store of a space."""
         return PostgresStore(self._database, space, self._data_dir / space)
 
     def exists(self, space: str) -> bool:
@@ -219,7 +218,6 @@ class DatabasePlace:
         return PostgresStore(self._database, space, Path(space))
 
     def is_made(self, space: str) -> bool:
-        """Return whether a space was made."""
         return self._spaces.is_made(space)
 
     def create(self, space: str, *, is_made: bool) -> None:
@@ -236,17 +234,14 @@ class DatabasePlace:
         self._tokens.fill(lines, is_anew=True)
 
     def mark(self) -> MoveMark | None:
-        """Return the mark of the last move to it."""
         with _stated():
             return self._mark.mark()
 
     def set_mark(self, mark: MoveMark) -> None:
-        """Replace the mark."""
         with _stated():
             self._mark.set_mark(mark)
 
     def close(self) -> None:
-        """Close the connections."""
         self._database.close()
 
 

@@ -118,7 +118,6 @@ def space_handlers(
 def recall_handlers(
     services: SearchServices, live: Live[Settings], answers: Answers, seal: CursorSeal
 ) -> RecallHandlers:
-    """Return the handlers of RecallService."""
     builder = ContextBuilder(
         services.space,
         services.meaning,

@@ -106,11 +106,9 @@ class FolderStores:
         return str(self._data_dir.resolve())
 
     def of(self, space: str) -> LogStore:
-        """Return the store of a space."""
         return self.folder_of(space)
 
     def folder_of(self, space: str) -> FolderStore:
-        """Return the store of a space as a folder."""
         sync = self._live.now.durability == "fsync"
         return FolderStore.of(self._data_dir, space, sync=sync, check=self._check)
 
@@ -130,11 +128,9 @@ class FolderStores:
             )
 
     def is_space(self, name: str) -> bool:
-        """Return whether there is the folder of a space."""
         return FolderStore.of(self._data_dir, name).root.is_dir()
 
     def names(self) -> list[str]:
-        """Return the names of the spaces in the folder."""
         return spaces_in(self._data_dir)
 
     def make(self, name: str) -> bool:

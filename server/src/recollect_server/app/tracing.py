@@ -39,7 +39,6 @@ class _Troubles(logging.Handler):
     """Passes on what OpenTelemetry logs as lines of the server's own log."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log a record."""
         log.warning("traces_not_sent", reason=record.getMessage()[:300])
 
 
@@ -139,7 +138,6 @@ class Tracing(Telemetry):
         return self._context.attach(self._trace.set_span_in_context(span))
 
     def leave(self, span: Any, before: Any, error: BaseException | None) -> None:
-        """End a span."""
         self._context.detach(before)
         if error is not None and span.is_recording():
             # The name alone: a text of an error may hold what was said.

@@ -101,7 +101,6 @@ def alone(settings: Settings, running: str = "") -> Iterator[None]:
 
 
 def warn(text: str) -> None:
-    """Print a warning."""
     say(f"Warning: {text}", sys.stderr)
 
 

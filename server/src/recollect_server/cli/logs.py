@@ -287,7 +287,6 @@ class _OutputAtOnce:
         self._writing = threading.Lock()
 
     def warning(self, event: structlog.typing.EventDict) -> None:
-        """Write an event."""
         with self._writing:
             say(_rendered(self._renderer, event).decode().rstrip("\n"), sys.stderr)
 

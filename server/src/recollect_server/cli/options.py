@@ -24,7 +24,6 @@ class NamedPath(click.Path):
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
         if not os.fspath(value):
             self.fail("a path must not be empty: write . for the current folder", param, ctx)
         return super().convert(value, param, ctx)

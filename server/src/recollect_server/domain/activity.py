@@ -53,7 +53,6 @@ class ActivityCounts(NamedTuple):  # made by the hundred: cheaper than a frozen 
 
     @property
     def messages(self) -> int:
-        """Return the messages of all roles."""
         return self.user_messages + self.assistant_messages + self.tool_messages
 
     def plus(self, other: "ActivityCounts") -> "ActivityCounts":

@@ -49,7 +49,6 @@ class KeepRule:
 
     @property
     def text(self) -> str:
-        """The rule as the setting has it."""
         return f"{self.name}={self.count}"
 
 
@@ -72,7 +71,6 @@ def parse_keep(text: str) -> tuple[KeepRule, ...]:
 
 
 def kept(times: Iterable[datetime], rules: Iterable[KeepRule]) -> set[datetime]:
-    """Return the times of the backups that the rules keep."""
     newest_first = sorted(times, reverse=True)
     chosen: set[datetime] = set()
     for rule in rules:

@@ -383,7 +383,6 @@ class Context:
 
     @property
     def tiers(self) -> tuple[Packed, Packed, Packed]:
-        """All three."""
         return self.hot, self.warm, self.cold
 
     @property
@@ -409,7 +408,6 @@ class GroupMessage:
 
     @property
     def tokens(self) -> int:
-        """Return its tokens."""
         files = "".join(f"{file.media_type} {file.uri}" for file in self.message.attachments)
         return max(1, estimate_tokens(f"{self.message.text}{files}"))
 

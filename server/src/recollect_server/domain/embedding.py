@@ -33,7 +33,6 @@ def marks_of(message: Message) -> int:
 
 
 def roles(marks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the roles."""
     return marks & 3
 
 

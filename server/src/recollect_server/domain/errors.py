@@ -67,7 +67,6 @@ class InvalidField(RecollectError):
 
     @classmethod
     def of(cls, field: str, description: str) -> "InvalidField":
-        """Return the error for one field."""
         return cls(Violation(field, description))
 
 

@@ -54,8 +54,6 @@ class SearchScope:
 
 @dataclass(frozen=True, slots=True)
 class CommunicationFilter:
-    """Filter of external communications."""
-
     party: str = ""
     trust: Trust | None = None
     waiting: bool = False

@@ -41,7 +41,6 @@ class Keyring:
 
     @property
     def first(self) -> EncryptionKey:
-        """The key that encrypts."""
         return self._keys[0]
 
     def get(self, key_id: str) -> EncryptionKey | None:

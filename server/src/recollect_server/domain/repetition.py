@@ -42,8 +42,6 @@ def title_beside(title: str, shown: str) -> str:
 
 
 class AbbreviationSentence(NamedTuple):
-    """Sentence of an abbreviation."""
-
     text: str
     name: str
     """The words before a colon: they may name who spoke."""

@@ -115,7 +115,6 @@ class Place:
 
 
 def place_of(channel: str, party: Party) -> Place:
-    """Return the place of a conversation."""
     return Place(channel, party.contact, party.group_id, party.thread_id)
 
 

@@ -12,8 +12,6 @@ class CannotEdit(Exception):
 
 
 class ValueType(StrEnum):
-    """Type of a setting's value."""
-
     TEXT = "text"
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -64,8 +62,6 @@ class SettingList:
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """Result of a change of a setting."""
-
     setting: Setting
     """The setting as it is now."""
     in_force: bool

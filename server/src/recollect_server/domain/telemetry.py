@@ -39,8 +39,6 @@ class Step(StrEnum):
 
 
 class Count(StrEnum):
-    """Something that is counted."""
-
     DEGRADED = "degraded"
     """A retriever answered less than it could; the label names it."""
     STREAMS_ENDED = "streams_ended"

@@ -60,7 +60,6 @@ def from_wall(milliseconds: float, zone: tzinfo) -> float:
 
 
 def milliseconds(duration: timedelta) -> int:
-    """Return a duration in milliseconds."""
     return duration // timedelta(milliseconds=1)
 
 

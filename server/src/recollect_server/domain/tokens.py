@@ -140,7 +140,6 @@ def new_secret() -> str:
 
 
 def new_id() -> str:
-    """Return the id of a new token."""
     return "".join(secrets.choice(_ID_DIGITS) for _ in range(12))
 
 

@@ -80,7 +80,6 @@ class AnthropicEndpoint:
         return self._spending.take_use()
 
     def close(self) -> None:
-        """Close the connections."""
         with self._opening:
             if self._client is not None:
                 self._client.close()

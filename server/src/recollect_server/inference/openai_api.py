@@ -93,7 +93,6 @@ class OpenAIEndpoint:
         return self._spending.take_use()
 
     def close(self) -> None:
-        """Close the connections."""
         with self._opening:
             if self._client is not None:
                 self._client.close()

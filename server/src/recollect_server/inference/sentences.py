@@ -25,8 +25,6 @@ _PAUSE = re.compile("[,;:] | [–—] |[，、；]")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence of a message."""
-
     text: str
     words: tuple[str, ...]
     """Distinct topical words: lower case, without stop words."""

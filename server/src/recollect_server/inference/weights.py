@@ -32,7 +32,6 @@ class Profile:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the names of its files."""
         return (self.model, TOKENIZER, *([self.centres] if self.centres else []))
 
 

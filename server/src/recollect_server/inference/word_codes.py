@@ -86,7 +86,6 @@ class WordCodes:
         return codes
 
     def question(self, words: Sequence[str], states: NDArray[np.float32]) -> QuestionPieces:
-        """Return the pieces of a question for comparisons."""
         columns = self._values(states) * self._deviations
         return QuestionPieces(
             tuple(words), np.ascontiguousarray(columns.T), self._deviations * self._deviations

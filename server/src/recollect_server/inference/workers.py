@@ -84,7 +84,6 @@ class Workers:
         return [embedded[number] for number in range(len(pieces))]
 
     def stop(self) -> None:
-        """Stop the threads."""
         self._low.shutdown()
         self._usual.shutdown()
 

@@ -193,7 +193,6 @@ class Awaited:
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._loop.stop()
 
     def _look(self) -> float:

@@ -250,7 +250,6 @@ class ModelReleaser:
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._loop.stop()
 
     def _seconds(self) -> float:

@@ -83,7 +83,6 @@ class Conversations:
     # Reading --------------------------------------------------------------------------------------
 
     def get(self, conversation_id: str) -> Conversation:
-        """Return a conversation."""
         return self._space.read(conversation_id).conversation
 
     def page(self, chosen: Filter, size: int, after: tuple[int, str] | None) -> ConversationPage:
@@ -310,7 +309,6 @@ class Conversations:
         )
 
     def set_model(self, conversation_id: str, model: str, request_id: str) -> Conversation:
-        """Set the model that answers."""
         request = key_of("SetModel", request_id, {"id": conversation_id, "model": model})
         return self._space.record(
             conversation_id, lambda _: [MetaUpdated(self._space.clock(), model=model)], request

@@ -104,7 +104,6 @@ class Allowance:
 
     @property
     def rate(self) -> Rate:
-        """The rate of calls."""
         return Rate.of(self.calls, 1000, self.burst or self.calls)
 
 
@@ -257,7 +256,6 @@ class StoredAmounts:
     """Of its logs."""
 
     def plus(self, other: "StoredAmounts") -> "StoredAmounts":
-        """Return the sums."""
         return StoredAmounts(self.conversations + other.conversations, self.bytes + other.bytes)
 
 

@@ -95,7 +95,6 @@ class RetentionGrace:
             return most if passed > _FIRST else min(most, max(0, _MOST_AT_FIRST - self._count))
 
     def count(self, conversations: int) -> None:
-        """Count conversations that went."""
         with self._guard:
             self._count += conversations
 

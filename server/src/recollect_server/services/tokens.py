@@ -69,7 +69,6 @@ class Tokens:
             raise TokenNotFound(token_id) from None
 
     def limits_of(self, token_id: str) -> Mapping[str, float]:
-        """Return the limits that a token has of its own."""
         token = self._tokens.get(token_id)
         return token.grant.limits if token else {}
 

@@ -33,8 +33,6 @@ _LAST = 1 << 31  # no turn has a higher number
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """Answer of Load."""
-
     conversation: Conversation | None = None
     turns: Turns = field(default_factory=lambda: Turns([]))
     has_more: bool = False

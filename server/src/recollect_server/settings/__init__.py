@@ -84,7 +84,6 @@ class Origin:
     """Settings that flags name, with their values."""
 
     def source(self, name: str) -> SettingSource:
-        """Return the source of a setting's value."""
         if name in self.flags:
             return SettingSource.FLAG
         if any(variable.upper() == environment_name(name) for variable in os.environ):

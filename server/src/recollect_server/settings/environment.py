@@ -30,7 +30,6 @@ _KUBERNETES_URL = re.compile(r"(tcp|udp|sctp)://")
 
 
 def environment_name(setting: str) -> str:
-    """Return the name of a setting in the environment."""
     return f"{PREFIX}{setting.upper()}"
 
 

@@ -44,8 +44,6 @@ class ArchiveKeyMissing(ArchiveError):
 
 
 class Content(Protocol):
-    """Content of a file."""
-
     def read(self, size: int = -1, /) -> bytes:
         """Return the next bytes."""
 

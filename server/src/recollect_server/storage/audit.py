@@ -60,7 +60,6 @@ class AuditLog:
                 raise
 
     def close(self) -> None:
-        """Close the file."""
         with self._guard:
             self._close()
 

@@ -10,10 +10,7 @@ from recollect_server.transport.handling import Call
 
 
 class AccessHandlers:
-    """The handlers of AccessService."""
-
     def WhoAmI(self, request: api.WhoAmIRequest, call: Call) -> api.WhoAmIResponse:
-        """Describe the caller."""
         caller = call.principal
         answer = api.WhoAmIResponse(
             token_id=caller.token_id,

@@ -56,7 +56,6 @@ class Certificate:
     client_ca: bytes | None
 
     def configuration(self) -> grpc.ServerCertificateConfiguration:
-        """Return it as gRPC takes it."""
         return grpc.ssl_server_certificate_configuration(
             [(self.key, self.chain)], root_certificates=self.client_ca
         )

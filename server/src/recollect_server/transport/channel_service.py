@@ -11,19 +11,15 @@ from recollect_server.transport.handling import Call
 
 
 class ChannelHandlers:
-    """The handlers of ChannelService."""
-
     def __init__(self, receiving: Receiving, identities: Identities) -> None:
         self._receiving = receiving
         self._identities = identities
 
     def Receive(self, request: api.ReceiveRequest, call: Call) -> api.ReceiveResponse:
-        """Handle an inbound message."""
         sender = normal_address(request.channel, request.sender)
         return received_to(self._receiving.receive(inbound_from(request, sender)))
 
     def RunCommand(self, request: api.RunCommandRequest, call: Call) -> api.RunCommandResponse:
-        """Run a slash command."""
         replied = self._receiving.run_command(
             request.conversation_id, request.text, request.request_id, call.principal.channel
         )
@@ -34,7 +30,6 @@ class ChannelHandlers:
     def AddOwnerIdentity(
         self, request: api.AddOwnerIdentityRequest, call: Call
     ) -> api.AddOwnerIdentityResponse:
-        """Add an address of the owner."""
         address = normal_address(request.channel, request.identity)
         added = self._identities.add(
             request.channel, address, request.person.strip(), request.request_id
@@ -44,7 +39,6 @@ class ChannelHandlers:
     def RemoveOwnerIdentity(
         self, request: api.RemoveOwnerIdentityRequest, call: Call
     ) -> api.RemoveOwnerIdentityResponse:
-        """Remove an address of the owner."""
         address = normal_address(request.channel, request.identity)
         removed = self._identities.remove(request.channel, address, request.request_id)
         return api.RemoveOwnerIdentityResponse(identity=identity_to(removed))
@@ -52,14 +46,12 @@ class ChannelHandlers:
     def ListOwnerIdentities(
         self, request: api.ListOwnerIdentitiesRequest, call: Call
     ) -> api.ListOwnerIdentitiesResponse:
-        """List the owner's addresses."""
         identities = self._identities.listed(request.channel, request.person.strip())
         return api.ListOwnerIdentitiesResponse(identities=map(identity_to, identities))
 
     def LinkIdentities(
         self, request: api.LinkIdentitiesRequest, call: Call
     ) -> api.LinkIdentitiesResponse:
-        """Record that addresses belong to one person."""
         person = request.person.strip()
         them = [(it.channel, normal_address(it.channel, it.identity)) for it in request.identities]
         linked = self._identities.link(person, list(dict.fromkeys(them)), request.request_id)
@@ -68,7 +60,6 @@ class ChannelHandlers:
     def UnlinkIdentity(
         self, request: api.UnlinkIdentityRequest, call: Call
     ) -> api.UnlinkIdentityResponse:
-        """Unlink an address from its person."""
         address = normal_address(request.channel, request.identity)
         unlinked = self._identities.unlink(request.channel, address, request.request_id)
         return api.UnlinkIdentityResponse(identity=identity_to(unlinked))

@@ -13,21 +13,17 @@ _USUAL_RECORDS = 50
 
 
 class CheckpointHandlers:
-    """The handlers of CheckpointService."""
-
     def __init__(self, checkpoints: Checkpoints, answers: Answers, seal: CursorSeal) -> None:
         self._checkpoints = checkpoints
         self._answers = answers
         self._seal = seal
 
     def PutRecords(self, request: api.PutRecordsRequest, call: Call) -> api.PutRecordsResponse:
-        """Store records."""
         puts = [Put(it.record.key, it.record.value, it.keep_existing) for it in request.records]
         stored = self._checkpoints.put(request.thread_id, puts, request.request_id)
         return api.PutRecordsResponse(stored=stored)
 
     def GetRecords(self, request: api.GetRecordsRequest, call: Call) -> api.GetRecordsResponse:
-        """Return records by their keys."""
         answer = api.GetRecordsResponse()
         with self._answers.room(call.context) as keep:
             page = self._checkpoints.get(request.thread_id, list(request.keys))
@@ -44,7 +40,6 @@ class CheckpointHandlers:
             return keep(answer)
 
     def ListRecords(self, request: api.ListRecordsRequest, call: Call) -> api.ListRecordsResponse:
-        """Return the records below a prefix."""
         usual = _MAX_KEYS if request.keys_only else _USUAL_RECORDS
         with self._answers.room(call.context) as keep:
             page = self._checkpoints.listed(
@@ -75,7 +70,6 @@ class CheckpointHandlers:
         return api.RemoveRecordsResponse(removed=removed, bytes_removed=size)
 
     def ListThreads(self, request: api.ListThreadsRequest, call: Call) -> api.ListThreadsResponse:
-        """Return a page of threads."""
         size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         threads = self._checkpoints.threads(after[1] if after else "", size + 1)

@@ -71,7 +71,6 @@ def usage_to(usage: ActivityReport, space: str) -> api.UsageResponse:
 
 
 def topics_to(usage: ActivityReport) -> api.TopicsOverTimeResponse:
-    """Return an answer of TopicsOverTime."""
     starts = [timestamp(time) for time in usage.boundaries]
     answer = api.TopicsOverTimeResponse(
         more_topics=usage.others, bucket_starts=starts[:-1], end=starts[-1]

@@ -15,7 +15,6 @@ from recollect_server.transport.convert_external import TRUST_NUMBERS, external_
 
 
 def answer_to(answer: Answer) -> api.SearchResponse:
-    """Return the result of a search as a response."""
     return api.SearchResponse(
         results=[_result_to(result) for result in answer.results],
         hits=[_hit_to(hit) for hit in answer.hits],

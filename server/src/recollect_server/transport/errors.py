@@ -116,7 +116,6 @@ _FRAME = 24  # bytes around a violation
 
 
 def status_of(error: errors.RecollectError) -> status_pb2.Status:
-    """Return the status for an error of the domain."""
     row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     text = str(error)
     details: list[ProtoMessage] = []

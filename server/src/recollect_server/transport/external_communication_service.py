@@ -26,8 +26,6 @@ _USUAL_LIMIT, _MAX_LIMIT = 10, 100
 
 
 class ExternalCommunicationHandlers:
-    """The handlers of ExternalCommunicationService."""
-
     def __init__(
         self,
         external: External,
@@ -48,7 +46,6 @@ class ExternalCommunicationHandlers:
     def ListCommunications(
         self, request: api.ListCommunicationsRequest, call: Call
     ) -> api.ListCommunicationsResponse:
-        """Return a page of communications."""
         chosen = CommunicationFilter(
             request.party, TRUSTS.get(request.trust), request.open_escalations_only
         )
@@ -65,7 +62,6 @@ class ExternalCommunicationHandlers:
     def GetCommunication(
         self, request: api.GetCommunicationRequest, call: Call
     ) -> api.GetCommunicationResponse:
-        """Return a communication with a page of its messages."""
         place = self._seal.place(request, request.page_token)
         with self._answers.room(call.context) as keep:
             size, most = page_size(request.page_size), self._answers.max_bytes
@@ -81,7 +77,6 @@ class ExternalCommunicationHandlers:
     def SearchCommunications(
         self, request: api.SearchCommunicationsRequest, call: Call
     ) -> api.SearchCommunicationsResponse:
-        """Return the messages that match a query best."""
         deadline = deadline_of(call.context, self._timeout.now)
         query = CommunicationSearch(
             request.query,
@@ -113,7 +108,6 @@ class ExternalCommunicationHandlers:
         return api.RegisterContactResponse(communication=communication_to(communication))
 
     def SetTrust(self, request: api.SetTrustRequest, call: Call) -> api.SetTrustResponse:
-        """Set the trust in a party."""
         communication = self._external.set_trust(
             request.communication_id,
             TRUSTS[request.trust],
@@ -123,7 +117,6 @@ class ExternalCommunicationHandlers:
         return api.SetTrustResponse(communication=communication_to(communication))
 
     def RecordReply(self, request: api.RecordReplyRequest, call: Call) -> api.RecordReplyResponse:
-        """Record a reply."""
         communication, reply = self._external.record_reply(
             request.communication_id, request.text, request.scope, request.request_id
         )
@@ -134,7 +127,6 @@ class ExternalCommunicationHandlers:
     def ListEscalations(
         self, request: api.ListEscalationsRequest, call: Call
     ) -> api.ListEscalationsResponse:
-        """Return a page of escalations."""
         place = self._seal.place(request, request.page_token)
         size = page_size(request.page_size)
         page = self._external.escalations(
@@ -150,7 +142,6 @@ class ExternalCommunicationHandlers:
     def ResolveEscalation(
         self, request: api.ResolveEscalationRequest, call: Call
     ) -> api.ResolveEscalationResponse:
-        """Record the owner's answer."""
         escalation = self._external.resolve_escalation(
             request.escalation_id, request.answer, request.request_id
         )
@@ -162,6 +153,5 @@ class ExternalCommunicationHandlers:
         call: Call,
         send: Send,
     ) -> None:
-        """Open a stream of communication updates."""
         subscribe = partial(self._live.subscribe, self._seal.position(request.cursor))
         self._streams.open(self._live, subscribe, 1, call, send, resumed=bool(request.cursor))

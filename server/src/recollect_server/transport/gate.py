@@ -344,7 +344,6 @@ class _Buckets:
         return max(0.0, (1 - self._now(peer, now)) / self._rate)
 
     def take(self, peer: str, now: float) -> None:
-        """Take one."""
         left = self._now(peer, now) - 1
         self._left[peer] = (max(left, 0.0), now)
         self._left.move_to_end(peer)

@@ -89,7 +89,6 @@ class HeldStreams:
             self._senders.schedule(streams)
 
     def select(self, is_wanted: Callable[[HeldStream], bool]) -> list[HeldStream]:
-        """Return the open streams that are wanted."""
         with self._guard:
             return [stream for stream in self._streams if is_wanted(stream)]
 

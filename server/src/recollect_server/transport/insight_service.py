@@ -31,15 +31,12 @@ _USUAL_VALUES, _MAX_VALUES = 20, 100
 
 
 class InsightHandlers:
-    """The handlers of InsightService."""
-
     def __init__(self, insight: Insight, answers: Answers, seal: CursorSeal) -> None:
         self._insight = insight
         self._answers = answers
         self._seal = seal
 
     def Usage(self, request: api.UsageRequest, call: Call) -> api.UsageResponse:
-        """Return activity by time and group."""
         within = _range(request)
         bucket = BUCKETS[request.bucket]
         group = GROUPS[request.group_by]
@@ -49,7 +46,6 @@ class InsightHandlers:
     def TopicsOverTime(
         self, request: api.TopicsOverTimeRequest, call: Call
     ) -> api.TopicsOverTimeResponse:
-        """Return topics by time."""
         within = _range(request)
         bucket = BUCKETS[request.bucket]
         limit = min(request.max_topics or _USUAL_GROUPS, _MAX_GROUPS)
@@ -58,7 +54,6 @@ class InsightHandlers:
     def ChannelActivity(
         self, request: api.ChannelActivityRequest, call: Call
     ) -> api.ChannelActivityResponse:
-        """Return channels by weekday and hour."""
         within = _range(request)
         channels = self._insight.channel_activity(within, tuple(request.channels))
         return api.ChannelActivityResponse(channels=[channel_to(*it) for it in channels])
@@ -66,7 +61,6 @@ class InsightHandlers:
     def BusiestConversations(
         self, request: api.BusiestConversationsRequest, call: Call
     ) -> api.BusiestConversationsResponse:
-        """Return the conversations with the most messages."""
         within = _range(request)
         limit = min(request.limit or _USUAL_GROUPS, _MAX_BUSIEST)
         answer = api.BusiestConversationsResponse()
@@ -80,7 +74,6 @@ class InsightHandlers:
             return keep(answer)
 
     def Facets(self, request: api.FacetsRequest, call: Call) -> api.FacetsResponse:
-        """Count conversations by their properties."""
         limit = min(request.max_values or _USUAL_VALUES, _MAX_VALUES)
         answer = api.FacetsResponse()
         for name, kind in FACETS.items():
@@ -88,7 +81,6 @@ class InsightHandlers:
         return answer
 
     def ListTopics(self, request: api.ListTopicsRequest, call: Call) -> api.ListTopicsResponse:
-        """Return a page of topics."""
         size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         try:  # a label may have characters that end a part of a token

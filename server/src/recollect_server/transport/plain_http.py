@@ -134,7 +134,6 @@ class PlainHttp:
 
 
 def text_page(status: int, text: str) -> tuple[int, str, bytes]:
-    """Return a page of plain text."""
     return status, "text/plain; charset=utf-8", f"{text}\n".encode()
 
 
@@ -214,8 +213,6 @@ def _shut(connection: socket.socket, how: int) -> None:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request."""
-
     timeout = _SECONDS
     server: _Server
 

@@ -89,8 +89,6 @@ class _Caller:
 
 @dataclass(frozen=True, slots=True)
 class PoolLoad:
-    """Load of a pool."""
-
     threads: int
     """Threads that it may have."""
     busy: int
@@ -195,7 +193,6 @@ class CallPool(ThreadPoolExecutor):
             return sum(len(caller.ready) for caller in self._ready)
 
     def load(self) -> PoolLoad:
-        """Return the load at this moment."""
         return PoolLoad(self._size, self._busy, self.waiting())
 
     def _begin(self, key: Hashable, ask: Callable[[], bool]) -> None:

@@ -37,8 +37,6 @@ _RECALLING = 0.8
 
 
 class RecallHandlers:
-    """The handlers of RecallService."""
-
     def __init__(
         self,
         recall: Recall,
@@ -63,7 +61,6 @@ class RecallHandlers:
         self._zone = zone
 
     def Search(self, request: api.SearchRequest, call: Call) -> api.SearchResponse:
-        """Search conversations and messages."""
         deadline = deadline_of(call.context, self._timeout.now)
         zone = zone_of(request.time_zone or self._zone.now) or UTC
         scope = SearchScope(
@@ -84,7 +81,6 @@ class RecallHandlers:
     def FetchContext(
         self, request: api.FetchContextRequest, call: Call
     ) -> api.FetchContextResponse:
-        """Return some turns of a conversation."""
         turns = (
             (request.turn_range.first, request.turn_range.last)
             if request.HasField("turn_range")
@@ -106,7 +102,6 @@ class RecallHandlers:
             return keep(answer)
 
     def Recent(self, request: api.RecentRequest, call: Call) -> api.RecentResponse:
-        """Return conversations by time."""
         chosen = Filter(
             channels=(request.channel,) if request.channel else (),
             updated_after=optional_milliseconds(request, "after"),
@@ -125,7 +120,6 @@ class RecallHandlers:
     def BuildContext(
         self, request: api.BuildContextRequest, call: Call
     ) -> api.BuildContextResponse:
-        """Build the context for an agent's model."""
         deadline = deadline_of(call.context, self._timeout.now, _RECALLING)
         zone = zone_of(request.time_zone or self._zone.now) or UTC
         budget = Budget(
@@ -149,7 +143,6 @@ class RecallHandlers:
     def ListTierTransitions(
         self, request: api.ListTierTransitionsRequest, call: Call
     ) -> api.ListTierTransitionsResponse:
-        """Return moves between tiers."""
         size = page_size(request.page_size)
         place = self._seal.place(request, request.page_token)
         transitions = self._tiers.listed(
@@ -173,7 +166,6 @@ class RecallHandlers:
         )
 
     def SetAnchor(self, request: api.SetAnchorRequest, call: Call) -> api.SetAnchorResponse:
-        """Set an anchor."""
         source = None
         if request.HasField("source"):
             source = (request.source.conversation_id, request.source.sequence)
@@ -186,6 +178,5 @@ class RecallHandlers:
     def DeleteAnchor(
         self, request: api.DeleteAnchorRequest, call: Call
     ) -> api.DeleteAnchorResponse:
-        """Forget an anchor."""
         anchors = self._anchors.delete(request.key, request.request_id)
         return api.DeleteAnchorResponse(anchors=[anchor_to(anchor) for anchor in anchors])

@@ -121,7 +121,6 @@ class Reflection:
         self._servicer: Any = ReflectionServicer(names)
 
     def handlers(self, service: ServiceDescriptor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
-        """Return the methods of a version of the service."""
         method: MethodDescriptor = service.methods_by_name["ServerReflectionInfo"]
         return {
             method.name: streaming(

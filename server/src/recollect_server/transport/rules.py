@@ -144,7 +144,6 @@ def _is_ours(of: FieldDescriptor) -> bool:
 
 
 def _of_value(of: FieldDescriptor, rule: rule_pb2.Rule) -> Check | None:
-    """Return the check of one value of a field."""
     if (described := of.message_type) is not None:
         if described.full_name == Timestamp.DESCRIPTOR.full_name:
             return _time(rule)

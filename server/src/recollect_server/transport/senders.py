@@ -110,7 +110,6 @@ class Senders:
         return count
 
     def threads(self) -> int:
-        """Return the number of threads."""
         return len(self._senders)
 
     @property

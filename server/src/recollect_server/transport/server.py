@@ -83,8 +83,6 @@ _USUAL_BYTES = 1 << 20  # of a request of any other method
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Options of the listening server."""
-
     addresses: tuple[str, ...]
     """Each `host:port` (port 0: any free one) or `unix:PATH`."""
     threads: int
@@ -216,7 +214,6 @@ class Server:
 
     @property
     def health(self) -> health.Health:
-        """Return the health of the server and its services."""
         return self._health
 
     def loads(self) -> dict[str, PoolLoad]:

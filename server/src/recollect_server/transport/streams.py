@@ -66,8 +66,6 @@ class StreamLimits:
 
 
 class Stream:
-    """An open stream."""
-
     __slots__ = (
         "_context",
         "again",

@@ -41,7 +41,6 @@ class RecallForm(Form):
     has_text = True
 
     def render(self, context: Context, message: str) -> str:  # noqa: ARG002
-        """Return the block."""
         return recall_block(context)
 
     def frame(self, part: str) -> int:

@@ -123,7 +123,6 @@ def days_text(times: tuple[int, int]) -> str:
 
 
 def day_text(time: int) -> str:
-    """Return the day of a time."""
     return to_text(time)[:10]
 
 

@@ -14,8 +14,6 @@ MAX_FAILURES = 20
 
 
 class JobState(Enum):
-    """State of a job in one space."""
-
     IDLE = "idle"
     WORKING = "working"
     FAILING = "failing"
@@ -42,8 +40,6 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOverview:
-    """A job of a list."""
-
     name: str
     help: str
     state: JobState

@@ -35,7 +35,6 @@ class RetentionAdministration:
         self._spaces: Spaces[Retaining] = spaces
 
     def rules(self, space: str) -> list[RetentionRule]:
-        """Return the rules about a space."""
         return [rule for rule in self._rules.now if rule.is_for(space)]
 
     def preview(

@@ -13,8 +13,6 @@ from recollect_server.storage.usage import UsageFile
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """State of the server."""
-
     version: str
     started: int
     """Milliseconds since 1970."""

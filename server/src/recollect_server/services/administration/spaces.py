@@ -61,8 +61,6 @@ class SpaceStores(Protocol):
 
 
 class SpaceState(Enum):
-    """State of a space in the server."""
-
     OPEN = "open"
     SUSPENDED = "suspended"
     CLOSED = "closed"
@@ -70,8 +68,6 @@ class SpaceState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SpaceOverview:
-    """One space of a list."""
-
     name: str
     state: SpaceState
     is_default: bool
@@ -103,7 +99,6 @@ class SpaceAdministration:
         return [name for name in self._stores.names() if is_listed(name)]
 
     def overview(self, name: str) -> SpaceOverview:
-        """Return a space of the list."""
         self._settle(name)
         return SpaceOverview(
             name, self._state(name), name == self._default, totals_of(self._stores.of(name).root)

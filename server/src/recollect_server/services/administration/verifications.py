@@ -23,8 +23,6 @@ _AGAIN = 1.0  # seconds until a place of a space is looked for again
 
 
 class VerificationState(Enum):
-    """State of a verification."""
-
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
@@ -33,8 +31,6 @@ class VerificationState(Enum):
 
 @dataclass(slots=True)
 class Verification:
-    """A verification of a space."""
-
     space: str
     created: int
     """Milliseconds since 1970."""

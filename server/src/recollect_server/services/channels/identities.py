@@ -144,7 +144,6 @@ class Identities:
             return answer
 
     def _request(self, request_id: str) -> RequestKey | None:
-        """Return the request of an id that changed an identity."""
         answered = self._answered.get(request_id)
         return RequestKey(request_id, answered[0]) if answered else None
 

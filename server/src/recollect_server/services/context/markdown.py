@@ -164,7 +164,6 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _is_row(text: str, line: int) -> bool:
-    """Return whether a line is a row of a table."""
     return text[line : line + 8].lstrip(" \t").startswith("|")
 
 

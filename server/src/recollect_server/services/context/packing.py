@@ -270,8 +270,6 @@ that tells more, so what is doubtful gets less.
 
 @dataclass(frozen=True, slots=True)
 class Recalling:
-    """Limits of recall."""
-
     threshold: float = 0.3
     """The score that the best turn must reach; others follow by rank."""
     limit: int = 8

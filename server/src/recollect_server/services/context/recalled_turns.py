@@ -65,8 +65,6 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _RecalledConversation:
-    """A conversation that turns are read of."""
-
     id: str
     scores: Mapping[int, float]
     """Scores of its chosen turns, by number."""
@@ -150,7 +148,6 @@ class RecalledTurns:
         ]
 
     def _conversations(self) -> list[_RecalledConversation]:
-        """Return the conversations of the chosen turns."""
         by_number: defaultdict[int, dict[int, Chosen]] = defaultdict(dict)
         for (number, turn), chosen in self._chosen.items():
             by_number[number][turn] = chosen
@@ -180,7 +177,6 @@ class RecalledTurns:
         )
 
     def _turns_of(self, conversation: _RecalledConversation, messages: list[Message]) -> list[Turn]:
-        """Return the turns of a conversation."""
         turns: defaultdict[int, Turn] = defaultdict(list)
         words_of_users: dict[int, frozenset[str]] = {}  # by turn
         for message in messages:

@@ -206,7 +206,6 @@ def of_small_talk(scores: Fused) -> Fused:
 def signals_of(
     fused: Fused, messages: MessageLegs, conversations: ConversationLegs
 ) -> tuple[Signals, Signals]:
-    """Return the signals of the messages and of the conversations."""
     beside = messages.keyword_before + messages.keyword_after
     return (
         Signals(

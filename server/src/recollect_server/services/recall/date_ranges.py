@@ -33,7 +33,6 @@ FEW = {"day": 7, "week": 5, "weekend": 5, "month": 6, "year": 6}
 
 
 def year_range(year: int) -> Range:
-    """Return a calendar year."""
     return datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
 
 

@@ -25,8 +25,6 @@ _AT_ONCE = 4  # long texts that are at work in turns: each is in memory
 
 @dataclass(slots=True)
 class _Long:
-    """A long text."""
-
     line: int
     since: float
     """Since when it waits, on the monotonic clock."""
@@ -55,8 +53,6 @@ class _LongTextWork:
 
 @dataclass(slots=True)
 class _LongConversation:
-    """A conversation with long texts."""
-
     looked_at: int
     """The line up to which the embedder has looked at it."""
     texts: list[_Long] = field(default_factory=list)

@@ -442,7 +442,6 @@ class Meaning:
             self.reason = "the vectors are being loaded"
 
     def close(self) -> None:
-        """Close the file."""
         with self._guard:
             if self._store is not None:
                 self._store.close()

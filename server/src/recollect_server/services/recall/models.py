@@ -78,7 +78,6 @@ class Census:
         return f"{self.texts} {self.foreign} {self.certain}"
 
     def count(self, text: str) -> None:
-        """Count a text."""
         self.texts += 1
         if is_in_other_script(text):
             self.certain += 1
@@ -145,8 +144,6 @@ class EmbeddingModel:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModels:
-    """The models of a server."""
-
     main: EmbeddingModel
     """The model of English and code; without the other, of everything."""
     languages: EmbeddingModel | None = None

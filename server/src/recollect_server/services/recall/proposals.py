@@ -55,8 +55,6 @@ Hides = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request to the retrievers."""
-
     query: str
     scope: SearchScope
     most: int

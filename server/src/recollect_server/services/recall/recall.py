@@ -37,8 +37,6 @@ DEFAULT_TURNS = 10  # of FetchContext
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of Search."""
-
     results: list[Result] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
     total_matches: int = 0
@@ -49,8 +47,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Answer of FetchContext."""
-
     conversation: Conversation
     turns: Turns
     has_more: bool

@@ -27,8 +27,6 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question of a search."""
-
     text: str
     dates: tuple[Mention, ...] = ()
     """The dates that it names."""

@@ -120,7 +120,6 @@ class VectorWriter:
             return embedder.cut(text)
 
     def vectors(self, plan: Plan, embedder: Embedder, pieces: list[Piece]) -> NDArray[np.int8]:
-        """Return the vectors of pieces."""
         return _vectors(self._run(plan, embedder, pieces))
 
     def codes(self, plan: Plan, texts: list[Text]) -> dict[bytes, bytes]:

@@ -63,13 +63,13 @@ class Indexed(Protocol[StateOut]):
     """A log as the index has it: its number there, its state, and how far it is indexed."""
 
     @property
-    def number(self) -> int: ...  # noqa: D102
+    def number(self) -> int: ...
     @property
-    def state(self) -> StateOut: ...  # noqa: D102
+    def state(self) -> StateOut: ...
     @property
-    def bytes(self) -> int: ...  # noqa: D102
+    def bytes(self) -> int: ...
     @property
-    def lines(self) -> int: ...  # noqa: D102
+    def lines(self) -> int: ...
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ class Activity:
         return self.note()
 
     def end_call(self) -> None:
-        """Note the end of a call."""
         self._calls -= 1
         self._used = time.monotonic()
 

@@ -8,8 +8,6 @@ from recollect_server.services.limits import Quota
 
 
 class OpenedSpace(Protocol):
-    """Protocol of an open space."""
-
     name: str
     handlers: Mapping[str, Sequence[object]]
     """Handlers of its services, by the services' names: each object has those of some calls."""

@@ -114,9 +114,9 @@ class Snapshot:
 class Settled(Protocol):
     """The part of an order that `Followed` uses (see `storage.logs.order.Order`)."""
 
-    def settled(self) -> Mark: ...  # noqa: D102
-    def snapshot(self) -> str: ...  # noqa: D102
-    def reaches(self, mark: Mark) -> bool: ...  # noqa: D102
+    def settled(self) -> Mark: ...
+    def snapshot(self) -> str: ...
+    def reaches(self, mark: Mark) -> bool: ...
 
 
 class Followed:

@@ -34,7 +34,6 @@ class VectorFileState:
 
 
 def state_of(folder: Path) -> VectorFileState:
-    """Examine the file in a folder."""
     if not (folder / NAME).exists():
         return VectorFileState("missing: a server makes it anew")
     try:

@@ -22,7 +22,6 @@ class JointScan:
         self._parts = parts
 
     def nearest(self, most: int) -> Scores:
-        """Return the ids with the nearest vectors."""
         return self._best(lambda scan: scan.nearest(most), lambda ids: self.of(ids)[0], most)
 
     def nearest_of(self, start: int, end: int, most: int) -> Scores:

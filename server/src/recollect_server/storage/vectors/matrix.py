@@ -187,11 +187,9 @@ class Matrix:
         return ordered
 
     def of(self, view: View, ids: NDArray[np.int64]) -> Entries:
-        """Return the entries of some ids."""
         return self._entries_between(view, ids, ids + 1)
 
     def of_conversations(self, view: View, numbers: NDArray[np.int64]) -> Entries:
-        """Return the entries of some conversations."""
         first = numbers << self._bits
         return self._entries_between(view, first, first + (1 << self._bits))
 

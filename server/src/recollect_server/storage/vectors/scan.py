@@ -98,7 +98,6 @@ class Scan:
             self._cosines_by_entry[:] = self._cosines_of(np.arange(view.count))
 
     def nearest(self, most: int) -> Scores:
-        """Return the ids with the nearest vectors."""
         return self._first(self._looked_at, self._cosines(self._looked_at), most)
 
     def nearest_of(self, start: int, end: int, most: int) -> Scores:

@@ -364,7 +364,6 @@ class VectorStore:
             )
 
     def drop_codes(self) -> None:
-        """Remove all codes."""
         with self._using() as connection:
             connection.execute("DELETE FROM codes")
 
@@ -417,7 +416,6 @@ class VectorStore:
         return True
 
     def load(self, model: int) -> Loaded:
-        """Return all places of a model."""
         with self._using() as connection:
             keys = {
                 row[0]: row[1] for row in connection.execute("SELECT key, id FROM conversations")

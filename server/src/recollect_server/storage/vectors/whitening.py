@@ -45,7 +45,6 @@ class Whitened:
     shift: float
 
     def on_scale(self, products: Array) -> Array:
-        """Return products with the vector on the scale of the cosines."""
         return products * self.scale + self.shift
 
 

@@ -18,7 +18,6 @@ class BackupHandlers:
         self._spaces = spaces
 
     def Backup(self, request: api.BackupRequest, call: Call) -> api.BackupResponse:
-        """Copy the spaces that the caller administers into a new folder."""
         self._backups.check_folder()
         spaces = self._spaces.names(call.principal.is_for)
         if not spaces:

@@ -16,7 +16,6 @@ class JobHandlers:
         self._jobs = jobs
 
     def ListJobs(self, request: api.ListJobsRequest, call: Call) -> api.ListJobsResponse:
-        """Return the jobs of a space."""
         name = space_of(call.principal, request.space)
         return api.ListJobsResponse(jobs=[_job_to(name, job) for job in self._jobs.list(name)])
 

@@ -23,7 +23,6 @@ class RetentionHandlers:
     def ListRetentionRules(
         self, request: api.ListRetentionRulesRequest, call: Call
     ) -> api.ListRetentionRulesResponse:
-        """Return the rules about a space."""
         space = space_of(call.principal, request.space)
         return api.ListRetentionRulesResponse(rules=map(_rule_to, self._retention.rules(space)))
 
@@ -40,7 +39,6 @@ class RetentionHandlers:
     def ListRetentionReceipts(
         self, request: api.ListRetentionReceiptsRequest, call: Call
     ) -> api.ListRetentionReceiptsResponse:
-        """Return a page of receipts."""
         space = space_of(call.principal, request.space)
         after = self._seal.place(request, request.page_token)
         receipts, following = self._retention.receipts(

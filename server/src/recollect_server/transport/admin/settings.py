@@ -10,8 +10,6 @@ from recollect_server.transport.handling import Call
 
 
 class RunningSettings(Protocol):
-    """Protocol of the settings of a running server."""
-
     def list(self) -> SettingList:
         """Return all settings."""
 
@@ -31,7 +29,6 @@ class SettingHandlers:
     def ListSettings(
         self, request: api.ListSettingsRequest, call: Call
     ) -> api.ListSettingsResponse:
-        """Return all settings."""
         listed = self._settings.list()
         return api.ListSettingsResponse(
             settings=map(setting_to, listed.settings), file=listed.file, locked=listed.locked
@@ -50,7 +47,6 @@ class SettingHandlers:
 
 
 def setting_to(it: Setting) -> admin_pb2.Setting:
-    """Return a setting as the contract has it."""
     return admin_pb2.Setting(
         key=it.key,
         value=it.value,

@@ -24,7 +24,6 @@ class SpaceHandlers:
         self._seal = seal
 
     def ListSpaces(self, request: api.ListSpacesRequest, call: Call) -> api.ListSpacesResponse:
-        """Return a page of spaces."""
         size = page_size(request.page_size)
         after = self._seal.place(request, request.page_token)
         names = self._spaces.names(
@@ -47,14 +46,12 @@ class SpaceHandlers:
         return api.CreateSpaceResponse(space=space_to(space), created=is_new)
 
     def DeleteSpace(self, request: api.DeleteSpaceRequest, call: Call) -> api.DeleteSpaceResponse:
-        """Delete a space with all its data."""
         receipt = self._spaces.delete(space_of(call.principal, request.name))
         return api.DeleteSpaceResponse(receipt=_receipt_to(receipt))
 
     def ListSpaceReceipts(
         self, request: api.ListSpaceReceiptsRequest, call: Call
     ) -> api.ListSpaceReceiptsResponse:
-        """Return a page of receipts of deleted spaces."""
         after = self._seal.place(request, request.page_token)
         receipts, following = self._spaces.receipts(
             call.principal.is_for, after[0] if after else None, page_size(request.page_size)
@@ -84,7 +81,6 @@ def _receipt_to(it: SpaceReceipt) -> admin_pb2.SpaceReceipt:
 
 
 def space_to(it: SpaceOverview) -> admin_pb2.Space:
-    """Return a space as the contract has it."""
     return admin_pb2.Space(
         name=it.name,
         state=admin_pb2.SpaceState.Value(f"SPACE_STATE_{it.state.name}"),

@@ -31,7 +31,6 @@ class TokenHandlers:
         self._clock = clock
 
     def ListTokens(self, request: api.ListTokensRequest, call: Call) -> api.ListTokensResponse:
-        """Return a page of tokens."""
         size, now = page_size(request.page_size), self._clock()
         before = self._seal.place(request, request.page_token)
         self._tokens.refresh()
@@ -76,7 +75,6 @@ class TokenHandlers:
         return api.CreateTokenResponse(token=token_to(token, self._clock()), secret=secret)
 
     def RevokeToken(self, request: api.RevokeTokenRequest, call: Call) -> api.RevokeTokenResponse:
-        """Revoke a token."""
         token = self._reached(call.principal, request.token_id)
         revoked = self._tokens.revoke(token.id)
         return api.RevokeTokenResponse(token=token_to(revoked, self._clock()))
@@ -160,7 +158,6 @@ def is_within_reach(principal: Principal, token: Token) -> bool:
 
 
 def token_to(token: Token, now: int) -> admin_pb2.Token:
-    """Return a token as the contract has it."""
     grant = token.grant
     answer = admin_pb2.Token(
         id=token.id,

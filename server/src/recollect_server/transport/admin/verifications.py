@@ -19,7 +19,6 @@ class VerificationHandlers:
         self._verifications = verifications
 
     def Verify(self, request: api.VerifyRequest, call: Call) -> api.VerifyResponse:
-        """Begin to verify a space."""
         space = space_of(call.principal, request.space)
         return api.VerifyResponse(verification=_verification_to(self._verifications.start(space)))
 

@@ -11,15 +11,12 @@ from recollect_server.transport.handling import Call
 
 
 class ChangeHandlers:
-    """The handlers of the calls that change a conversation."""
-
     def __init__(self, conversations: Conversations, models: tuple[str, ...] = ()) -> None:
         """`models` are those that SetModel may choose; none: any."""
         self._conversations = conversations
         self._models = models
 
     def SetModel(self, request: api.SetModelRequest, call: Call) -> api.SetModelResponse:
-        """Set the model that answers."""
         model = listed_model(request.model, self._models)
         if model is None:
             raise InvalidField.of(
@@ -31,7 +28,6 @@ class ChangeHandlers:
         return api.SetModelResponse(conversation=conversation_to(conversation))
 
     def SetTopics(self, request: api.SetTopicsRequest, call: Call) -> api.SetTopicsResponse:
-        """Set topics by hand."""
         conversation = self._conversations.set_topics(
             request.conversation_id, tuple(request.topics), request.request_id
         )
@@ -49,7 +45,6 @@ class ChangeHandlers:
     def UpdateMetadata(
         self, request: api.UpdateMetadataRequest, call: Call
     ) -> api.UpdateMetadataResponse:
-        """Set values of a conversation's metadata."""
         conversation = self._conversations.update_metadata(
             request.conversation_id,
             json_format.MessageToDict(request.metadata),

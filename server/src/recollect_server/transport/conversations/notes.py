@@ -39,7 +39,6 @@ class NoteHandlers:
     def RecordCompression(
         self, request: api.RecordCompressionRequest, call: Call
     ) -> api.RecordCompressionResponse:
-        """Record a compression."""
         conversation = self._notes.record_compression(
             request.conversation_id, request.compressed_through, request.summary, request.request_id
         )
@@ -48,7 +47,6 @@ class NoteHandlers:
     def RecordAbbreviation(
         self, request: api.RecordAbbreviationRequest, call: Call
     ) -> api.RecordAbbreviationResponse:
-        """Record notes that the caller wrote."""
         conversation = self._notes.record_abbreviation(
             request.conversation_id,
             request.text,

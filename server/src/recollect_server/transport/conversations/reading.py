@@ -25,8 +25,6 @@ _MAX_QUERY = 256
 
 
 class ReadHandlers:
-    """The handlers of the calls that read conversations."""
-
     def __init__(
         self,
         conversations: Conversations,
@@ -44,7 +42,6 @@ class ReadHandlers:
         self._seal = seal
 
     def Get(self, request: api.GetRequest, call: Call) -> api.GetResponse:
-        """Return a conversation."""
         conversation = self._conversations.get(request.conversation_id)
         failures = self._notes.failures([request.conversation_id])
         return api.GetResponse(
@@ -52,7 +49,6 @@ class ReadHandlers:
         )
 
     def List(self, request: api.ListRequest, call: Call) -> api.ListResponse:
-        """Return a page of conversations."""
         chosen = Filter(
             conversation_id=call.principal.conversation_id,
             channels=tuple(request.channels),
@@ -110,7 +106,6 @@ class ReadHandlers:
             return keep(answer)
 
     def Switch(self, request: api.SwitchRequest, call: Call) -> api.SwitchResponse:
-        """Leave one conversation and load another."""
         answer = api.SwitchResponse()
         if request.to_conversation_id:
             turns = min(request.max_turns, MAX_TURNS)

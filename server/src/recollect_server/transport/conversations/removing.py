@@ -49,7 +49,6 @@ class RemovalHandlers:
         )
 
     def DeleteMany(self, request: api.DeleteManyRequest, call: Call) -> api.DeleteManyResponse:
-        """Delete conversations by a filter."""
         archived = request.archived != conversation_pb2.ARCHIVE_FILTER_UNSPECIFIED
         chosen = Filter(
             conversation_ids=tuple(request.conversation_ids),

@@ -24,7 +24,6 @@ class StreamingHandlers:
         self._seal = seal
 
     def StreamUpdates(self, request: api.StreamUpdatesRequest, call: Call, send: Send) -> None:
-        """Open a stream of live updates."""
         choice = Choice(
             request.load_channel, request.load_conversation_id, tuple(sorted(request.list_channels))
         )

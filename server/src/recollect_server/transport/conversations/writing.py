@@ -25,7 +25,6 @@ class WriteHandlers:
         self._seal = seal
 
     def Create(self, request: api.CreateRequest, call: Call) -> api.CreateResponse:
-        """Begin a conversation."""
         party = party_from(request.party)
         if request.pinned:
             placed = pinned_party(request.channel, party)
