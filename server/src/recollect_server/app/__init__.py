@@ -131,7 +131,6 @@ class App:
 
     @property
     def address(self) -> str:
-        """Return the first address for clients."""
         return self.addresses[0]
 
     def stop(self) -> None:

@@ -56,7 +56,6 @@ class FolderPlace(FolderMark):
         self._data_dir = data_dir
         self._flag = flag
         self.name = f"the folder {data_dir}"
-        """Its name, for people."""
         self.identity = f"the folder {data_dir.resolve()}"
         """Its whole path."""
         self._lock = FolderLock(data_dir, flag)
@@ -80,7 +79,6 @@ class FolderPlace(FolderMark):
         return FolderStore.of(self._data_dir, space)
 
     def is_made(self, space: str) -> bool:
-        """Return whether the folder of a space says that it stays."""
         return FolderStore.of(self._data_dir, space).is_kept()
 
     def create(self, space: str, *, is_made: bool) -> None:
@@ -103,5 +101,4 @@ class FolderPlace(FolderMark):
         self._tokens.fill(lines)
 
     def close(self) -> None:
-        """Release the lock."""
         self._lock.release()

@@ -205,7 +205,6 @@ class DatabasePlace:
         self._spaces = PostgresSpaces(self._database, Path())
         self._tokens = PostgresTokenLedger(self._database)
         self.name = f"the database {store}"
-        """Its name, for people."""
         self.identity = f"the database {self._database.identity}"
         """Name of its contents."""
 
@@ -226,11 +225,9 @@ class DatabasePlace:
             self._spaces.make(space)
 
     def tokens(self) -> list[bytes]:
-        """Return the lines of the ledger of tokens."""
         return self._tokens.raw()
 
     def set_tokens(self, lines: list[bytes]) -> None:
-        """Replace the ledger of tokens."""
         self._tokens.fill(lines, is_anew=True)
 
     def mark(self) -> MoveMark | None:

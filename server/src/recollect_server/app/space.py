@@ -390,7 +390,6 @@ class OpenSpace:
         return updates, communication_updates
 
     def _retention(self, space: Space, logs: LogStore) -> Retention:
-        """Build the rules of retention of the space."""
         receipts = retention_ledger(logs)
         receipts.recover()
         rules = self._shared.live.view(
@@ -441,7 +440,6 @@ class OpenSpace:
         LiveVerification(self._space, self._logs, findings, check).run()
 
     def reports(self) -> list[JobReport]:
-        """Return the state of each job."""
         return self._jobs.reports()
 
     def held(self) -> tuple[int, int]:

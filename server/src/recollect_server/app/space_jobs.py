@@ -28,7 +28,6 @@ from recollect_server.settings import Settings
 
 INDEX, TIERS, PRUNER, EMBEDDER = "index-keeper", "tier-keeper", "update-pruner", "embedder"
 RETENTION, FOLLOWER = "retention-keeper", "follower"
-"""Names of the jobs of a space."""
 JOB_NAMES = {
     INDEX: "repair",
     EMBEDDER: "embedding",
@@ -105,7 +104,6 @@ class SpaceJobs:
         return min((time for time in times if time is not None), default=None)
 
     def reports(self) -> list[JobReport]:
-        """Return the state of each job."""
         compaction = self._compaction
         return [
             self._report(INDEX, is_busy=not self._space.is_verified),

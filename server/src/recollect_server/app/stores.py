@@ -92,8 +92,6 @@ class Stores(Protocol):
 
 
 class FolderStores:
-    """The stores in a data folder."""
-
     def __init__(self, live: Live[Settings], check: Check) -> None:
         """`check` raises OSError if the folder is no longer this process's."""
         self._live = live
@@ -102,7 +100,6 @@ class FolderStores:
 
     @property
     def place(self) -> str:
-        """Return the path of the data folder."""
         return str(self._data_dir.resolve())
 
     def of(self, space: str) -> LogStore:
@@ -113,7 +110,6 @@ class FolderStores:
         return FolderStore.of(self._data_dir, space, sync=sync, check=self._check)
 
     def exists(self, space: str) -> bool:
-        """Return whether there is anything of that name in the folder."""
         return os.path.lexists(self._data_dir / space)
 
     def check_name(self, space: str) -> None:
@@ -164,7 +160,6 @@ class FolderStores:
         """Do nothing: a folder has one server."""
 
     def tokens(self) -> TokenLines:
-        """Return the ledger in the data folder."""
         return TokenLedger(self._data_dir)
 
     def state(self) -> DatabaseState | None:

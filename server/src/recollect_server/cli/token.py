@@ -245,7 +245,6 @@ def rotate(
 
 
 def _record(settings: Settings, command: str, changed: Token) -> None:
-    """Record a change of a token in the audit log."""
     log = AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files)
     audit = Audit(log, system_clock)
     audit.record(Principal(space="", peer=f"uid:{os.getuid()}"), command, changed.id)

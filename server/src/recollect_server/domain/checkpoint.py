@@ -14,8 +14,6 @@ from recollect_server.domain.frozen import frozen
 
 @frozen
 class ThreadBegan:
-    """The first entry of a thread."""
-
     thread_id: str
     """Name that the program gave it."""
     time: int

@@ -181,7 +181,6 @@ class Source:
 
     @property
     def score(self) -> float:
-        """The score of the best message."""
         return max((it.score for it in self.messages), default=0.0)
 
     @property
@@ -271,8 +270,6 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Result of packing a tier."""
-
     tier: Tier
     budget: int = 0
     packed: list[Candidate] = field(default_factory=list)
@@ -286,7 +283,6 @@ class Packed:
 
     @property
     def used(self) -> int:
-        """Return the tokens spent."""
         return self.reserved + sum(candidate.tokens for candidate in self.packed)
 
     @property
@@ -297,8 +293,6 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A whole context."""
-
     hot: Packed
     warm: Packed
     cold: Packed

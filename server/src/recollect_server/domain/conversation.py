@@ -258,7 +258,6 @@ class AnchorSet:
     time: int
     """The time at which its message was said, or a caller set it."""
     conversation_id: str = ""
-    """The conversation of its message."""
     by_caller: bool = False
     """A caller set it; else it was found in a conversation that was deleted since."""
 

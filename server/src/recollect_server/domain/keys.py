@@ -23,7 +23,6 @@ class EncryptionKey:
 
     @property
     def text(self) -> str:
-        """The key as a line of a file of keys."""
         return PREFIX + base64.urlsafe_b64encode(self.secret).decode().rstrip("=")
 
 

@@ -18,7 +18,6 @@ from recollect_server.domain.text import folded
 
 
 def _text(name: str) -> str:
-    """Return a text file of this package."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 

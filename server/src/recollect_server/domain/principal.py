@@ -56,8 +56,6 @@ KINDS: dict[str, frozenset[Scope]] = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller of one call."""
-
     token_id: str = ""
     """Empty: no token, on loopback without credentials."""
     kind: str = ""

@@ -29,7 +29,6 @@ class RetentionRule:
     """True if the conversations stay, and searches leave them out."""
 
     def is_for(self, space: str) -> bool:
-        """Return whether the rule is about a space."""
         return self.space in ("", space)
 
 

@@ -63,6 +63,5 @@ class SettingList:
 @dataclass(frozen=True, slots=True)
 class SettingChange:
     setting: Setting
-    """The setting as it is now."""
     in_force: bool
     """The server runs with the new value; False: from its next start on."""

@@ -294,5 +294,4 @@ def _characters(text: str) -> Callable[[int], int]:
 
 
 def plain(text: str) -> str:
-    """Return the text without marks."""
     return text.replace(START, "").replace(END, "")

@@ -50,7 +50,6 @@ class Span(NamedTuple):
     """Number of the bucket that it is a part of."""
 
     def in_quarters(self) -> "Span":
-        """Return the same span in quarters of an hour."""
         size = _SIZES[self.level]
         return Span(Level.QUARTER, self.first * size, self.end * size, self.bucket)
 

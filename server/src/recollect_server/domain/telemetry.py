@@ -68,7 +68,6 @@ class CallIds:
         self.request = ""
         """Request id of the caller."""
         self.token = ""
-        """Id of its token."""
         self.span: object = None
         """Span of the call, of its tracer."""
 

@@ -11,7 +11,6 @@ Clock = Callable[[], int]
 """Answers the time now in milliseconds. Parts are given one, so that tests can move it."""
 
 DAY = 86_400_000
-"""One day in milliseconds."""
 
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}", re.ASCII)
 _EARLIEST = -62_135_596_800_000  # 0001-01-01T00:00:00.000Z

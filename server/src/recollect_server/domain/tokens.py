@@ -61,7 +61,6 @@ class Grant:
             raise InvalidField(*wrong)
 
     def allows(self, space: str) -> bool:
-        """Return True if it is for this space."""
         return space in self.spaces or EVERY_SPACE in self.spaces
 
     def _violations(self) -> tuple[tuple[str, str], ...]:

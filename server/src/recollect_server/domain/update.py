@@ -44,8 +44,6 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """A new title."""
-
     title: str
     manually_named: bool
     topics: tuple[str, ...]
@@ -53,8 +51,6 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class NotesWritten:
-    """A new abbreviation."""
-
     abbreviation: str
     topics: tuple[str, ...]
 

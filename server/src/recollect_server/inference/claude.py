@@ -24,8 +24,6 @@ _MAX_ANSWER = 8_000  # tokens that the model may write: newer ones think first, 
 
 
 class AnthropicEndpoint:
-    """A model of Anthropic's."""
-
     writer = "anthropic"
     place = ""
 

@@ -245,7 +245,6 @@ def narrated(sentences: Sequence[Sentence], open_question: Sentence | None) -> s
 
 
 def weigh(sentences: Sequence[Sentence], language: str = ENGLISH) -> dict[str, float]:
-    """Return the weight of each word."""
     counts = Counter(word for sentence in sentences for word in sentence.words)
     names = {name.lower() for sentence in sentences for name in sentence.names}
     return {

@@ -40,8 +40,6 @@ the second.
 
 
 class OpenAIEndpoint:
-    """A model of an OpenAI-compatible API."""
-
     writer = "openai"
 
     def __init__(

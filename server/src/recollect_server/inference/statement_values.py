@@ -10,7 +10,6 @@ from pathlib import Path
 from recollect_server.domain.notes import topic_of
 
 Values = Iterator[tuple[str, str]]
-"""Keys and values."""
 
 
 def _word_lists() -> dict[str, tuple[str, ...]]:

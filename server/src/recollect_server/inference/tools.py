@@ -17,7 +17,6 @@ _CALLED = re.compile(r"(\S+)(?: \((\d{1,9}) times\))?")
 
 
 def called_in(messages: Sequence[Message]) -> Counter[str]:
-    """Count the calls of each tool."""
     return Counter(call.name for message in messages for call in message.tool_calls)
 
 

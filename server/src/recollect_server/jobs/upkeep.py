@@ -126,8 +126,6 @@ class TierKeeper(Job):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of the logs of updates."""
-
     retention: timedelta
     most: int
 

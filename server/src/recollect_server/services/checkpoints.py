@@ -39,8 +39,6 @@ _LAST = "\U0010ffff"  # no key is behind a prefix with this character
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A record to store."""
-
     key: str
     value: bytes
     keep_existing: bool = False
@@ -73,7 +71,6 @@ class ThreadState:
     places: dict[str, Place] = field(default_factory=dict)
     """Place of the newest record of each key."""
     keys: list[str] = field(default_factory=list)
-    """The keys, sorted."""
     requests: dict[str, str] = field(default_factory=dict)
     """Hash by id."""
     damaged: int = 0

@@ -46,8 +46,6 @@ class GroupTotal:
 
 @dataclass(frozen=True, slots=True)
 class ActivityReport:
-    """Activity by bucket and group."""
-
     boundaries: list[int]
     """Of the buckets: one more than there are."""
     rows: list[tuple[int, str, ActivityCounts]]

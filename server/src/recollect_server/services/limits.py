@@ -95,7 +95,6 @@ class Allowance:
     bytes: float = 0
     """Bytes of requests in a day (UTC)."""
     streams: float = 0
-    """Open streams."""
 
     def but(self, limits: Mapping[str, float]) -> "Allowance":
         """Return these amounts, with those that a token has of its own. Other keys are ignored."""

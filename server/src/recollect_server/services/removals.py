@@ -45,12 +45,10 @@ class BulkReceipt:
 
     @property
     def text(self) -> str:
-        """The receipt as it is remembered with its request."""
         return orjson.dumps(self).decode()
 
     @classmethod
     def of(cls, text: str) -> "BulkReceipt":
-        """Return the receipt that was remembered."""
         fields = orjson.loads(text)
         return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
 

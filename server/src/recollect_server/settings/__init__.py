@@ -74,12 +74,9 @@ class SettingSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Sources of the values of settings."""
-
     file: Path | None = None
     """The YAML file that was read."""
     in_file: frozenset[str] = frozenset()
-    """Settings that the file names."""
     flags: Mapping[str, Any] = field(default_factory=dict)
     """Settings that flags name, with their values."""
 
@@ -526,7 +523,6 @@ class Settings(BaseSettings):
 
     @property
     def origin(self) -> Origin:
-        """The sources of the values."""
         return self._origin
 
     def take_origin(self, origin: Origin) -> None:
@@ -535,7 +531,6 @@ class Settings(BaseSettings):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses to listen on."""
         return endpoints.split(self.listen)
 
     @property

@@ -47,8 +47,6 @@ class DailyUsage:
 
 
 class UsageFile:
-    """The file of usage of a data folder."""
-
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / NAME
 

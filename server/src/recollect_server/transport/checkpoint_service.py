@@ -65,7 +65,6 @@ class CheckpointHandlers:
     def RemoveRecords(
         self, request: api.RemoveRecordsRequest, call: Call
     ) -> api.RemoveRecordsResponse:
-        """Remove records for good."""
         removed, size = self._checkpoints.remove(request.thread_id, request.keys)
         return api.RemoveRecordsResponse(removed=removed, bytes_removed=size)
 
@@ -87,5 +86,4 @@ class CheckpointHandlers:
     def DeleteThread(
         self, request: api.DeleteThreadRequest, call: Call
     ) -> api.DeleteThreadResponse:
-        """Delete a thread for good."""
         return api.DeleteThreadResponse(bytes_removed=self._checkpoints.delete(request.thread_id))

@@ -52,7 +52,6 @@ def optional_milliseconds(owner: Any, name: str) -> int | None:
 
 
 def timestamp(time: int) -> Timestamp:
-    """Return a time in milliseconds as a protobuf timestamp."""
     return Timestamp(seconds=time // 1000, nanos=time % 1000 * 1_000_000)
 
 
@@ -61,7 +60,6 @@ def _set_moment(value: Timestamp, time: int) -> None:
 
 
 def party_from(value: conversation_pb2.Party) -> Party:
-    """Return the domain type of a party."""
     return Party(
         value.contact,
         value.group_id,
@@ -93,12 +91,10 @@ def message_from(value: message_pb2.Message) -> Message:
 
 
 def attachments_from(values: Iterable[message_pb2.Attachment]) -> tuple[Attachment, ...]:
-    """Return the domain types of attachments."""
     return tuple(Attachment(a.media_type, a.uri, a.bytes_length) for a in values)
 
 
 def message_to(message: Message) -> message_pb2.Message:
-    """Return a stored message as a message of the contract."""
     value = message_pb2.Message()
     fill_message(value, message)
     return value
@@ -153,7 +149,6 @@ def fill_redaction(value: message_pb2.Redaction, redaction: Redaction) -> None:
 def conversation_to(
     conversation: Conversation, notes_failure: str = ""
 ) -> conversation_pb2.Conversation:
-    """Return a conversation as a message of the contract."""
     value = conversation_pb2.Conversation()
     fill_conversation(value, conversation)
     if notes_failure:
@@ -223,7 +218,6 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
 
 
 def split_to(split: Split) -> conversation_pb2.SplitSuggestion:
-    """Return a suggestion to split as a message of the contract."""
     return conversation_pb2.SplitSuggestion(reason=split.reason, titles=split.titles)
 
 

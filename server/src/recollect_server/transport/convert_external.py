@@ -23,7 +23,6 @@ _DIRECTIONS = {Direction.INBOUND: pb.DIRECTION_INBOUND, Direction.OUTBOUND: pb.D
 
 
 def communication_to(communication: Communication) -> pb.ExternalCommunication:
-    """Return a communication as a message of the contract."""
     return pb.ExternalCommunication(
         id=communication.id,
         channel=communication.channel,
@@ -41,7 +40,6 @@ def communication_to(communication: Communication) -> pb.ExternalCommunication:
 
 
 def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
-    """Return a message of a communication as a message of the contract."""
     value = pb.ExternalMessage(
         sequence=message.sequence,
         direction=_DIRECTIONS[message.direction],
@@ -83,7 +81,6 @@ def match_to(match: Match) -> pb.CommunicationMatch:
 
 
 def escalation_to(escalation: Escalation) -> pb.Escalation:
-    """Return an escalation as a message of the contract."""
     resolved = escalation.resolve_time
     return pb.Escalation(
         id=escalation.id,

@@ -105,7 +105,6 @@ def channel_to(channel: str, messages: int, hours: Sequence[HourCount]) -> insig
 
 
 def fill_facets(value: insight_pb2.FacetList, counts: Sequence[FacetCount], total: int) -> None:
-    """Fill an empty list of facets."""
     value.total = total
     for count in counts:
         value.facets.add(value=count.value, conversations=count.conversations)

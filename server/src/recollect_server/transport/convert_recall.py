@@ -25,7 +25,6 @@ def answer_to(answer: Answer) -> api.SearchResponse:
 
 
 def anchor_to(anchor: Anchor) -> anchor_pb2.Anchor:
-    """Return an anchor as a message of the contract."""
     value = anchor_pb2.Anchor(
         key=anchor.key,
         value=anchor.value,

@@ -96,7 +96,6 @@ class ExternalCommunicationHandlers:
     def RegisterContact(
         self, request: api.RegisterContactRequest, call: Call
     ) -> api.RegisterContactResponse:
-        """Set the trust in a party that may not have written yet."""
         party = normal_address(request.channel, request.party)
         communication = self._external.register(
             request.channel,

@@ -186,7 +186,6 @@ class _Server(ThreadingHTTPServer):
             self._open.clear()
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a connection."""
         taken = request
         try:
             request.settimeout(_SECONDS)
@@ -217,7 +216,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        """Answer with a page."""
         headers = self.headers
         status, kind, body = self.server.http.answer(
             self.path,

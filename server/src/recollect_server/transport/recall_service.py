@@ -155,7 +155,6 @@ class RecallHandlers:
         )
 
     def ListAnchors(self, request: api.ListAnchorsRequest, call: Call) -> api.ListAnchorsResponse:
-        """Return the current anchors, or all."""
         place = self._seal.place(request, request.page_token)
         first = place[0] if place else 0
         anchors = self._anchors.listed(request.key, include_superseded=request.include_superseded)

@@ -293,7 +293,6 @@ class Streams:
                 self._leaving += Counter()  # keeps the positive ones
 
     def count(self) -> int:
-        """Return the number of open streams."""
         return len(self._streams)
 
     def lag(self) -> float:
@@ -303,7 +302,6 @@ class Streams:
         return max(0.0, time.monotonic() - min(times)) if times else 0.0
 
     def threads(self) -> int:
-        """Return the number of sending threads."""
         return self._senders.threads()
 
     def stop(self) -> None:

@@ -27,7 +27,6 @@ _MOST_BYTES = 1 << 20
 
 
 def encode(seal: CursorSeal, update: domain.Update) -> bytes:
-    """Return an update as bytes of `recollect.v1.Update`."""
     value = pb.Update(
         cursor=seal.cursor(update.cursor),
         conversation_id=update.conversation_id,
@@ -84,7 +83,6 @@ def encode(seal: CursorSeal, update: domain.Update) -> bytes:
 
 
 def encode_communication_update(seal: CursorSeal, update: external.CommunicationUpdate) -> bytes:
-    """Return an update as bytes of `recollect.v1.CommunicationUpdate`."""
     value = external_pb.CommunicationUpdate(
         cursor=seal.cursor(update.cursor),
         communication_id=update.communication_id,

@@ -71,7 +71,6 @@ class Form:
         return _FRAME + message_tokens(message) + files
 
     def anchor(self, anchor: Anchor) -> int:
-        """Return the tokens that an anchor takes."""
         return estimate_tokens(f"{anchor.key}: {anchor.value}")
 
     def summary(self, text: str) -> int:

@@ -44,21 +44,17 @@ class RecallForm(Form):
         return recall_block(context)
 
     def frame(self, part: str) -> int:
-        """Return the tokens of the heading of a part."""
         head = _HEAD.format(_LONGEST_NOW)
         heading = {"anchors": _KNOWN, "recalled": head, "group": _GROUP}.get(part, "")
         return tokens_of(len(heading) + 1) if heading else 0
 
     def anchor(self, anchor: Anchor) -> int:
-        """Return the tokens of the line of an anchor."""
         return tokens_of(len(_anchor_line(anchor).encode()) + 1)
 
     def summary(self, text: str) -> int:
-        """Return the tokens of the line of a summary."""
         return tokens_of(len(_summary_line(text, 1_000_000).encode()) + 1) if text else 0
 
     def recalled(self, message: Message, *, is_later: bool = False) -> int:
-        """Return the tokens of the line of a recalled message."""
         return tokens_of(len(_message_line(message, is_later=is_later).encode()) + 1)
 
     def source(self, source: Source) -> int:
@@ -68,7 +64,6 @@ class RecallForm(Form):
         return dates + sum(tokens_of(len(line.encode()) + 1) for line in lines)
 
     def group_message(self, it: GroupMessage) -> int:
-        """Return the tokens of the line of a message of the group."""
         return tokens_of(len(_group_line(it).encode()) + 1)
 
 

@@ -73,15 +73,12 @@ class XmlForm(Form):
         return self._tokens(_own_message(message, is_named=True))
 
     def anchor(self, anchor: Anchor) -> int:
-        """Return the tokens of the element of an anchor."""
         return self._tokens(_anchor(anchor))
 
     def summary(self, text: str) -> int:
-        """Return the tokens of the element of a summary."""
         return self._tokens(_summary(text, 1_000_000)) if text else 0
 
     def recalled(self, message: Message, *, is_later: bool = False) -> int:
-        """Return the tokens of the element of a recalled message."""
         return self._tokens(_recalled(message, is_later=is_later))
 
     def source(self, source: Source) -> int:
@@ -90,7 +87,6 @@ class XmlForm(Form):
         return self._tokens(_source(replace(source, messages=()), source)) + dates
 
     def group_message(self, it: GroupMessage) -> int:
-        """Return the tokens of the element of a message of the group."""
         return self._tokens(_group_message(it))
 
     def _tokens(self, line: str) -> int:

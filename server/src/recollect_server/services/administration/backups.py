@@ -42,8 +42,6 @@ class _Pace:
 
 @dataclass(frozen=True, slots=True)
 class BackupResult:
-    """A backup that was made."""
-
     path: Path
     spaces: tuple[str, ...]
     copied: Copied

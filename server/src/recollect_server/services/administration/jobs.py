@@ -23,8 +23,6 @@ class JobState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """A job of an open space."""
-
     name: str
     is_on: bool = True
     """Settings may turn it off."""

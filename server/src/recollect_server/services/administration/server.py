@@ -33,7 +33,6 @@ class ServerWatch:
         self._started = clock()
 
     def state(self) -> ServerState:
-        """Return the state now."""
         self._limiter.save()  # what it counts reaches the file seconds behind
         limited, most = limited_today(self._usage, self._clock() // DAY)
         return ServerState(__version__, self._started, spent(self._spending, None), limited, most)

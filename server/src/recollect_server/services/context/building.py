@@ -54,8 +54,6 @@ _ASKED = 4000  # characters of a message that words are taken from
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """The parts of a budget."""
-
     tiers: Budget
     """Rest of the total, which the tiers share."""
     group: int

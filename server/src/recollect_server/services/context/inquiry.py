@@ -55,7 +55,6 @@ class ContextTask:
 
     @property
     def form(self) -> Form:
-        """Return the form that prices a message."""
         return self.weighing.form
 
 

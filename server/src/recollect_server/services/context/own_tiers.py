@@ -86,8 +86,6 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The tiers of the conversation itself."""
-
     head: ConversationState | None
     hot: Packed
     in_memory: bool
@@ -103,12 +101,10 @@ class Own:
 
     @property
     def used(self) -> int:
-        """Return the tokens spent."""
         return self.hot.used + self.warm.used
 
     @property
     def lines(self) -> frozenset[int]:
-        """Return the lines of the messages that are packed."""
         return _lines(self.hot, self.warm)
 
     def shown(self, conversation_id: str, lent: int) -> ShownMessages:

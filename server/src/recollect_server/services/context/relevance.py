@@ -34,8 +34,6 @@ _ADDRESSED = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
 
 @dataclass(frozen=True, slots=True)
 class RelevanceWeights:
-    """Weights of the three parts of relevance."""
-
     recency: float = 0.5
     similarity: float = 0.3
     anchor: float = 0.2

@@ -46,8 +46,6 @@ _REDONE = 4
 
 
 class Outcome(Enum):
-    """Outcome for a conversation that waited."""
-
     WRITTEN = "written"
     WENT_ON = "went_on"
     """It changed meanwhile, and waits again."""

@@ -47,8 +47,6 @@ asking.
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A date in a question."""
-
     first: int
     last: int
     """End of its words in the question in normal form, excluded."""

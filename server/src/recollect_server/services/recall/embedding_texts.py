@@ -35,8 +35,6 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class TextBatch:
-    """Some texts of a conversation."""
-
     texts: list[Text]
     until: int
     """The line up to which they go."""

@@ -34,7 +34,6 @@ MESSAGE_WEIGHTS: dict[str, dict[str, float]] = {
     "newer": {"base": -0.0614, "long": 0.185, "own": 0.21, "blind": -0.0135},
     "date": {"base": 7, "long": -5.19, "own": 1.64, "blind": 0.996},
 }
-"""Of the features of messages."""
 
 CONVERSATION_WEIGHTS: dict[str, dict[str, float]] = {
     "keyword": {"base": 1.1, "long": 0.558, "own": -0.643, "notes": -0.674, "blind": 0.194},
@@ -52,4 +51,3 @@ CONVERSATION_WEIGHTS: dict[str, dict[str, float]] = {
     "related_best": {"base": 0.0935, "long": 0.0316, "own": -0.0448, "notes": 0.0311, "blind": 0},
     "beside": {"base": 0.118, "long": -0.114, "own": -0.104, "notes": -0.0086, "blind": -0.0214},
 }
-"""Of the features of conversations."""

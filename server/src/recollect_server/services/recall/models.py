@@ -74,7 +74,6 @@ class Census:
         return cls(*map(int, noted.split())) if noted else cls()
 
     def written(self) -> str:
-        """Return the counts as a text."""
         return f"{self.texts} {self.foreign} {self.certain}"
 
     def count(self, text: str) -> None:

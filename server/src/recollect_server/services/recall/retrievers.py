@@ -29,7 +29,6 @@ _WORD = re.compile(r"\w+")
 class Question:
     text: str
     dates: tuple[Mention, ...] = ()
-    """The dates that it names."""
     unsaid: float = 0.0
     """Share of its words, from 0 to 1, that nobody said and no message makes up for: near 1 where
     it is asked in other words than those of the answer (`fusion.unsaid`).
@@ -89,7 +88,6 @@ class ConversationLegs:
     abbreviation: Array
     """Cosine of its abbreviation's best piece; nan without one."""
     messages: Array
-    """Number of messages."""
     begin: Array
     """Time at which it began, in milliseconds."""
 

@@ -589,7 +589,6 @@ class VectorStore:
         return removed
 
     def count(self, model: int) -> int:
-        """Return the number of a model's vectors."""
         with self._using():
             return self._texts.count(model)
 

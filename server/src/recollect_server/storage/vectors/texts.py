@@ -39,7 +39,6 @@ class Texts:
         return np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
 
     def count(self, model: int) -> int:
-        """Return the number of a model's vectors."""
         query = "SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = ?"
         return int(self._connection.execute(query, (model,)).get)
 

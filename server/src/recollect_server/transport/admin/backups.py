@@ -11,8 +11,6 @@ _MAX_PROBLEMS = 100
 
 
 class BackupHandlers:
-    """The handlers of the calls about backups."""
-
     def __init__(self, backups: BackupAdministration, spaces: SpaceAdministration) -> None:
         self._backups = backups
         self._spaces = spaces

@@ -10,8 +10,6 @@ from recollect_server.transport.handling import Call
 
 
 class JobHandlers:
-    """The handlers of the calls about jobs."""
-
     def __init__(self, jobs: JobAdministration) -> None:
         self._jobs = jobs
 

@@ -14,8 +14,6 @@ _USUAL, _MOST = 100, 1000
 
 
 class RetentionHandlers:
-    """The handlers of the calls about retention."""
-
     def __init__(self, retention: RetentionAdministration, seal: CursorSeal) -> None:
         self._retention = retention
         self._seal = seal
@@ -29,7 +27,6 @@ class RetentionHandlers:
     def PreviewRetention(
         self, request: api.PreviewRetentionRequest, call: Call
     ) -> api.PreviewRetentionResponse:
-        """Return what rules would delete now."""
         space = space_of(call.principal, request.space)
         rules = parse_rules(request.retention) if request.retention else None
         limit = min(request.limit or _USUAL, _MOST)

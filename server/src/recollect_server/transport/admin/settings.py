@@ -21,8 +21,6 @@ class RunningSettings(Protocol):
 
 
 class SettingHandlers:
-    """The handlers of the calls about settings."""
-
     def __init__(self, settings: RunningSettings) -> None:
         self._settings = settings
 
@@ -35,7 +33,6 @@ class SettingHandlers:
         )
 
     def SetSetting(self, request: api.SetSettingRequest, call: Call) -> api.SetSettingResponse:
-        """Set a setting, or let it have its default again."""
         changed = (
             self._settings.reset(request.key)
             if request.reset

@@ -16,8 +16,6 @@ from recollect_server.transport.pages import CursorSeal, page_size
 
 
 class SpaceHandlers:
-    """The handlers of the calls about spaces."""
-
     def __init__(self, spaces: SpaceAdministration, server: ServerWatch, seal: CursorSeal) -> None:
         self._spaces = spaces
         self._server = server
@@ -41,7 +39,6 @@ class SpaceHandlers:
         )
 
     def CreateSpace(self, request: api.CreateSpaceRequest, call: Call) -> api.CreateSpaceResponse:
-        """Make a space, unless there is one."""
         space, is_new = self._spaces.create(request.name)
         return api.CreateSpaceResponse(space=space_to(space), created=is_new)
 
@@ -62,7 +59,6 @@ class SpaceHandlers:
         )
 
     def GetStats(self, request: api.GetStatsRequest, call: Call) -> api.GetStatsResponse:
-        """Return what a space holds, and the state of the server."""
         name = space_of(call.principal, request.space)
         answer = api.GetStatsResponse(space=_statistics_to(name, self._spaces.statistics(name)))
         if call.principal.is_for_every_space:

@@ -23,8 +23,6 @@ from recollect_server.transport.pages import CursorSeal, page_size
 
 
 class TokenHandlers:
-    """The handlers of the calls about tokens."""
-
     def __init__(self, tokens: Tokens, seal: CursorSeal, clock: Clock) -> None:
         self._tokens = tokens
         self._seal = seal
@@ -54,7 +52,6 @@ class TokenHandlers:
         )
 
     def CreateToken(self, request: api.CreateTokenRequest, call: Call) -> api.CreateTokenResponse:
-        """Create a token, and return it with its secret, this once."""
         scopes = [SCOPES[number].value for number in request.scopes]
         with _fields_of_the_contract():
             grant = Grant(
@@ -80,7 +77,6 @@ class TokenHandlers:
         return api.RevokeTokenResponse(token=token_to(revoked, self._clock()))
 
     def RotateToken(self, request: api.RotateTokenRequest, call: Call) -> api.RotateTokenResponse:
-        """Create a token like another one, which ends after a while."""
         overlap = request.overlap.ToMilliseconds() if request.HasField("overlap") else DAY
         old = self._reached(call.principal, request.token_id)
         expires = optional_milliseconds(request, "expire_time") or 0

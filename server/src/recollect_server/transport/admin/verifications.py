@@ -13,8 +13,6 @@ from recollect_server.transport.handling import Call
 
 
 class VerificationHandlers:
-    """The handlers of the calls about verification."""
-
     def __init__(self, verifications: VerificationAdministration) -> None:
         self._verifications = verifications
 
@@ -25,7 +23,6 @@ class VerificationHandlers:
     def GetVerification(
         self, request: api.GetVerificationRequest, call: Call
     ) -> api.GetVerificationResponse:
-        """Return the newest verification of a space."""
         space = space_of(call.principal, request.space)
         newest = self._verifications.newest(space)
         return api.GetVerificationResponse(

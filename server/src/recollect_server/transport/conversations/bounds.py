@@ -5,7 +5,6 @@ from recollect.v1 import conversation_pb2
 MAX_NAME = 128
 """Characters of the name of a model, or of a draft."""
 MAX_TURNS = 1000
-"""Turns of an answer."""
 MAX_CONVERSATIONS = 1000
 """Conversations that a request names."""
 ARCHIVED: dict[int, bool | None] = {

@@ -34,7 +34,6 @@ class ChangeHandlers:
         return api.SetTopicsResponse(conversation=conversation_to(conversation))
 
     def Archive(self, request: api.ArchiveRequest, call: Call) -> api.ArchiveResponse:
-        """Archive a conversation, or take it out of the archive."""
         conversation = self._conversations.archive(
             request.conversation_id,
             archived=not request.unarchive,

@@ -16,14 +16,11 @@ _MAX_WRITERS = 8
 
 
 class NoteHandlers:
-    """The handlers of the calls about notes."""
-
     def __init__(self, conversations: Conversations, notes: ConversationNotes) -> None:
         self._conversations = conversations
         self._notes = notes
 
     def Rename(self, request: api.RenameRequest, call: Call) -> api.RenameResponse:
-        """Set a title that the server never replaces."""
         title = request.title.strip()
         if request.automatic:
             topics = tuple(request.topics)
@@ -59,7 +56,6 @@ class NoteHandlers:
     def RegenerateNotes(
         self, request: api.RegenerateNotesRequest, call: Call
     ) -> api.RegenerateNotesResponse:
-        """Queue conversations whose notes are to be written again."""
         chosen = Filter(
             conversation_id=request.conversation_id,
             channels=tuple(request.channels),

@@ -79,7 +79,6 @@ class ReadHandlers:
         )
 
     def Load(self, request: api.LoadRequest, call: Call) -> api.LoadResponse:
-        """Return the newest turns of a conversation."""
         conversation_id = request.conversation_id or self._working_context.most_recent(
             request.channel
         )

@@ -24,14 +24,11 @@ _LEFT = {
 
 
 class RemovalHandlers:
-    """The handlers of the calls that remove text for good."""
-
     def __init__(self, removals: Removals, identities: Identities) -> None:
         self._identities = identities
         self._removals = removals
 
     def Delete(self, request: api.DeleteRequest, call: Call) -> api.DeleteResponse:
-        """Delete a conversation for good."""
         receipt = self._removals.delete(
             request.conversation_id,
             request.anchors,
@@ -86,7 +83,6 @@ class RemovalHandlers:
     def RedactMessage(
         self, request: api.RedactMessageRequest, call: Call
     ) -> api.RedactMessageResponse:
-        """Remove the text of messages for good."""
         done, copies = self._removals.redact(
             request.conversation_id,
             min(request.sequence, MAX_LINES + 1),

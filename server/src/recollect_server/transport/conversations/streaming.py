@@ -16,8 +16,6 @@ _MAX_BATCH = 1000
 
 
 class StreamingHandlers:
-    """The handlers of the calls about live updates."""
-
     def __init__(self, live: LiveUpdates, streams: Streams, seal: CursorSeal) -> None:
         self._live = live
         self._streams = streams
@@ -39,7 +37,6 @@ class StreamingHandlers:
     def PublishDelta(
         self, request: api.PublishDeltaRequest, call: Call
     ) -> api.PublishDeltaResponse:
-        """Publish more text of an unfinished answer."""
         self._live.publish(
             request.conversation_id,
             request.draft_id,

@@ -17,8 +17,6 @@ from recollect_server.transport.pages import CursorSeal
 
 
 class WriteHandlers:
-    """The handlers of the calls that add messages."""
-
     def __init__(self, conversations: Conversations, batch_bytes: int, seal: CursorSeal) -> None:
         self._conversations = conversations
         self._batch_bytes = batch_bytes
@@ -49,7 +47,6 @@ class WriteHandlers:
         return answer
 
     def AppendTurn(self, request: api.AppendTurnRequest, call: Call) -> api.AppendTurnResponse:
-        """Append messages, all or none."""
         in_reply_to_turn = (
             request.in_reply_to_turn if request.HasField("in_reply_to_turn") else None
         )
@@ -72,7 +69,6 @@ class WriteHandlers:
         return answer
 
     def Fork(self, request: api.ForkRequest, call: Call) -> api.ForkResponse:
-        """Begin a conversation as a copy of another one."""
         forked = self._conversations.fork(
             request.conversation_id,
             request.through_turn,
