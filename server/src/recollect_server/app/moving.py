@@ -70,7 +70,8 @@ class FolderPlace(FolderMark):
         if reason:
             self._lock.release()
             raise CannotStart(reason)
-        self._tokens = TokenLedger(data_dir)
+        ledger = TokenLedger(data_dir)
+        self.tokens, self.set_tokens, self.close = ledger.raw, ledger.fill, self._lock.release
 
     def names(self) -> list[str]:
         return spaces_in(self._data_dir)
@@ -91,14 +92,3 @@ class FolderPlace(FolderMark):
                 folder.keep()
         except OSError as error:
             raise cannot_use(self._data_dir, error, self._flag) from error
-
-    def tokens(self) -> list[bytes]:
-        """Return the lines of the ledger of tokens. Raises LogUnavailable."""
-        return self._tokens.raw()
-
-    def set_tokens(self, lines: list[bytes]) -> None:
-        """Replace the ledger of tokens. Raises LogUnavailable."""
-        self._tokens.fill(lines)
-
-    def close(self) -> None:
-        self._lock.release()

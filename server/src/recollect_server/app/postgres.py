@@ -3,7 +3,7 @@ needs the extra `postgres`.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -78,7 +78,11 @@ class PostgresStores:
         if reason := refusal(DatabaseMark(self._database), f"the database {settings.store}"):
             self._database.close()
             raise CannotStart(reason)
-        self._spaces = PostgresSpaces(self._database, self._data_dir)
+        self._spaces = spaces = PostgresSpaces(self._database, self._data_dir)
+        self.names, self.receipts = spaces.names, spaces.receipts
+        self.make, self.remove = spaces.make, spaces.remove
+        self.follow_removals = spaces.follow
+        self.expect_close = self._database.expect_close
         self._state = DatabaseState()
         # In a thread of its own: a health check must not wait for a database that is away.
         self._looks = Loop("database-look", self._look)
@@ -117,28 +121,6 @@ class PostgresStores:
         # The folder of one that another server deleted goes within a second.
         return store.root.is_dir() and not any(it.name == name for it in self._spaces.receipts())
 
-    def names(self) -> list[str]:
-        """Return the names of the spaces that have a log in the database, or were made. Raises
-        LogUnavailable.
-        """
-        return self._spaces.names()
-
-    def make(self, name: str) -> bool:
-        """Let a space be there without a log; return whether it is new. Raises LogUnavailable."""
-        return self._spaces.make(name)
-
-    def remove(self, name: str, now: int) -> SpaceReceipt:
-        """Delete a space. Raises LogUnavailable, OSError."""
-        return self._spaces.remove(name, now)
-
-    def receipts(self) -> list[SpaceReceipt]:
-        """Return the receipts of deleted spaces. Raises LogUnavailable."""
-        return self._spaces.receipts()
-
-    def follow_removals(self, close: Callable[[str, Callable[[], None]], None]) -> None:
-        """Remove what this server has of spaces that others deleted (see `PostgresSpaces`)."""
-        self._spaces.follow(close)
-
     def finish_removals(self, now: int) -> list[SpaceReceipt]:
         """End the deletes that were interrupted. Raises LogUnavailable, OSError."""
         del now  # the receipts have it
@@ -161,10 +143,6 @@ class PostgresStores:
     def awaited(self) -> list[str]:
         """Return the spaces where other replicas wait for this one."""
         return awaited_spaces(self._database)
-
-    def expect_close(self, seconds: float) -> None:
-        """Let calls wait for the database no longer than moments from so many seconds on."""
-        self._database.expect_close(seconds)
 
     def close(self) -> None:
         """Sign off, and close the connections."""
@@ -203,29 +181,21 @@ class DatabasePlace:
             self._database = Database(store.url, is_alone=True)
         self._mark = DatabaseMark(self._database)
         self._spaces = PostgresSpaces(self._database, Path())
+        self.names, self.is_made = self._spaces.names, self._spaces.is_made
         self._tokens = PostgresTokenLedger(self._database)
+        self.tokens, self.close = self._tokens.raw, self._database.close
         self.name = f"the database {store}"
         self.identity = f"the database {self._database.identity}"
         """Name of its contents."""
-
-    def names(self) -> list[str]:
-        """Return the names of the spaces that have a log, or were made."""
-        return self._spaces.names()
 
     def of(self, space: str) -> LogStore:
         """Return the store of a space, of which no local file is made."""
         return PostgresStore(self._database, space, Path(space))
 
-    def is_made(self, space: str) -> bool:
-        return self._spaces.is_made(space)
-
     def create(self, space: str, *, is_made: bool) -> None:
         """Make a space; without, it is there once it has a log."""
         if is_made:
             self._spaces.make(space)
-
-    def tokens(self) -> list[bytes]:
-        return self._tokens.raw()
 
     def set_tokens(self, lines: list[bytes]) -> None:
         self._tokens.fill(lines, is_anew=True)
@@ -237,9 +207,6 @@ class DatabasePlace:
     def set_mark(self, mark: MoveMark) -> None:
         with _stated():
             self._mark.set_mark(mark)
-
-    def close(self) -> None:
-        self._database.close()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from recollect_server.app.folder import CannotStart
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.ids import is_space_name
 from recollect_server.domain.live import Live
+from recollect_server.services.administration.spaces import SpaceStores
 from recollect_server.settings import Settings
 from recollect_server.settings.values import FOLDER, LogStoreName
 from recollect_server.storage.logs.folder import Check, FolderStore, foreign_in, spaces_in
@@ -25,15 +26,12 @@ from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger, TokenLines
 
 
-class Stores(Protocol):
-    """The log stores of all spaces."""
+class Stores(SpaceStores, Protocol):
+    """The log stores of all spaces, as `app` uses them."""
 
     @property
     def place(self) -> str:
         """Return where the logs are, for people."""
-
-    def of(self, space: str) -> LogStore:
-        """Return the store of a space."""
 
     def exists(self, space: str) -> bool:
         """Return whether there is a space of a name, or something else in its place. Raises
@@ -42,28 +40,6 @@ class Stores(Protocol):
 
     def check_name(self, space: str) -> None:
         """Raise InvalidField if something else than a space has the name."""
-
-    def folder_of(self, space: str) -> FolderStore:
-        """Return the folder of a space's logs. Raises NoBackupFolder if they are in none."""
-
-    def is_space(self, name: str) -> bool:
-        """Return whether there is a space of a name."""
-
-    def names(self) -> list[str]:
-        """Return the names of all spaces, in order."""
-
-    def make(self, name: str) -> bool:
-        """Make a space, durably; return whether it is new. Raises StorageUnavailable, OSError."""
-
-    def remove(self, name: str, now: int) -> SpaceReceipt:
-        """Delete a space with all its data, which nobody has open. Raises StorageUnavailable,
-        OSError.
-        """
-
-    def receipts(self) -> list[SpaceReceipt]:
-        """Return the receipts of deleted spaces, oldest first. Raises StorageUnavailable,
-        OSError.
-        """
 
     def finish_removals(self, now: int) -> list[SpaceReceipt]:
         """End the deletes of spaces that were interrupted. Raises StorageUnavailable, OSError."""

@@ -17,9 +17,6 @@ class Retaining(OpenedSpace, Protocol):
 
     retention: Retention
 
-    def follow(self) -> None:
-        """Take in what other processes wrote."""
-
 
 class RetentionAdministration:
     """The retention of all spaces. Safe to call from any thread."""

@@ -21,16 +21,6 @@ from recollect_server.storage.logs.store import LogStore
 _PATIENCE = 10.0  # seconds that a delete waits for the calls that use the space
 
 
-class Settling(OpenedSpace, Protocol):
-    """Protocol of an open space that can be looked at from outside."""
-
-    def follow(self) -> None:
-        """Take in what other processes wrote."""
-
-    def settle(self) -> None:
-        """Wait until its files have all that was acknowledged, or cannot take it now."""
-
-
 class SpaceStores(Protocol):
     """Protocol of the log stores of all spaces."""
 
@@ -92,7 +82,7 @@ class SpaceAdministration:
         self._clock = clock
         self._due = DueMarkers(data_dir)
         self._default = default
-        self._spaces: Spaces[Settling] = spaces
+        self._spaces: Spaces[OpenedSpace] = spaces
 
     def names(self, is_listed: Callable[[str], bool]) -> list[str]:
         """Return the names of the spaces that are listed, in order."""

@@ -30,6 +30,9 @@ class OpenedSpace(Protocol):
     def follow(self) -> None:
         """Take in what other processes wrote."""
 
+    def settle(self) -> None:
+        """Wait until its files have all that was acknowledged, or cannot take it now."""
+
     def suspend(self) -> bool:
         """Close its files and stay in memory. Return False if it is to be closed instead. Nobody
         uses it now.
