@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from recollect_server.domain.conversation import ModelUse
 from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
 from recollect_server.inference.language_model import ANTHROPIC_KEY, ModelUnavailable, WrongAnswer
@@ -42,6 +41,7 @@ class AnthropicEndpoint:
         self.model = ALIASES.get(model, model)
         self.part_tokens = part_tokens
         self._spending = spending
+        self.take_use = spending.take_use
         self._timeout = timeout
         self._client: Any = None
         self._opening = threading.Lock()  # guards `_client`
@@ -72,10 +72,6 @@ class AnthropicEndpoint:
             ),
         )
         return self._object_in(answer)
-
-    def take_use(self) -> ModelUse:
-        """Return what this thread's calls used since it asked last."""
-        return self._spending.take_use()
 
     def close(self) -> None:
         with self._opening:

@@ -90,6 +90,7 @@ class HostedModel:
         telemetry: Telemetry = UNMEASURED,
     ) -> None:
         self._endpoint = endpoint
+        self.take_use = endpoint.take_use
         self._telemetry = telemetry
         self._breaker = CircuitBreaker(backoff or Backoff(), now)
         self.writer, self.model = endpoint.writer, endpoint.model
@@ -138,10 +139,6 @@ class HostedModel:
                 partial(summary_from, most=most),
             )
         return with_tools(earlier, tools, most)
-
-    def take_use(self) -> ModelUse:
-        """Return what this thread's calls used since it asked last."""
-        return self._endpoint.take_use()
 
     def close(self) -> None:
         """Close the connections; a call that waits for its next try gives up."""

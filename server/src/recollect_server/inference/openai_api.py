@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from recollect_server.domain.conversation import ModelUse
 from recollect_server.inference.circuit_breaker import TryLater
 from recollect_server.inference.hosted import calling, hooks, timeouts
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable, WrongAnswer
@@ -60,6 +59,7 @@ class OpenAIEndpoint:
         self.place = url
         self.part_tokens = part_tokens
         self._spending = spending
+        self.take_use = spending.take_use
         self._timeout = timeout
         self._client: Any = None
         self._opening = threading.Lock()  # guards `_client`
@@ -85,10 +85,6 @@ class OpenAIEndpoint:
                 continue
             self._form = form, limit
             return self._object_in(answer, schema)
-
-    def take_use(self) -> ModelUse:
-        """Return what this thread's calls used since it asked last."""
-        return self._spending.take_use()
 
     def close(self) -> None:
         with self._opening:
