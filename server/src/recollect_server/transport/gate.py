@@ -10,7 +10,6 @@ with it and no part of it.
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 
 import grpc
@@ -27,6 +26,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.ids import SPACE_RULE, is_space_name
 from recollect_server.domain.principal import EVERY_SPACE, Principal, Scope
 from recollect_server.domain.tokens import Token
+from recollect_server.services.limits import Buckets, Rate
 from recollect_server.services.tokens import Tokens
 
 log = structlog.get_logger("recollect.gate")
@@ -310,53 +310,17 @@ class Refusals:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` answers the time now in seconds."""
         self._clock = clock
-        self._guard = threading.Lock()  # guards what follows; nothing slow happens under it
-        self._connections = _Buckets(10, 0.5)
-        self._hosts = _Buckets(100, 1.0)
+        self._connections = Buckets(Rate.of(0.5, 1000, 10))
+        self._hosts = Buckets(Rate.of(1, 1000, 100))
 
     def count(self, peer: str) -> None:
         """Count a wrong token. Raises LimitExceeded if the peer has to wait before the next one."""
         if not (host := _host_of(peer)):
             return
-        now = self._clock()
-        with self._guard:
-            seconds = max(self._connections.wait(peer, now), self._hosts.wait(host, now))
-            if not seconds:
-                self._connections.take(peer, now)
-                self._hosts.take(host, now)
-        if seconds:
-            raise LimitExceeded("refused_tokens", "peer", int(1000 * seconds) + 1)
-
-
-class _Buckets:
-    """Token buckets of the last peers: each holds `most` at once, and gets `rate` a second."""
-
-    MOST = 10_000
-
-    def __init__(self, most: int, rate: float) -> None:
-        self._most = most
-        self._rate = rate
-        # how many were left at which moment; a full bucket is not kept
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def wait(self, peer: str, now: float) -> float:
-        """Return in how many seconds one may be taken."""
-        return max(0.0, (1 - self._now(peer, now)) / self._rate)
-
-    def take(self, peer: str, now: float) -> None:
-        left = self._now(peer, now) - 1
-        self._left[peer] = (max(left, 0.0), now)
-        self._left.move_to_end(peer)
-        while len(self._left) > self.MOST:
-            self._left.popitem(last=False)
-
-    def _now(self, peer: str, now: float) -> float:
-        left, at = self._left.get(peer, (float(self._most), now))
-        left += self._rate * (now - at)
-        if left >= self._most:
-            self._left.pop(peer, None)
-            return float(self._most)
-        return left
+        now = round(1000 * self._clock())
+        # what a connection presents too fast is not charged to others of its host
+        if wait := self._connections.take(peer, now) or self._hosts.take(host, now):
+            raise LimitExceeded("refused_tokens", "peer", wait)
 
 
 def _host_of(peer: str) -> str:
