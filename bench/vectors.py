@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
-from recollect_server.inference.embedder import Embedder, quantised, unit
+from recollect_server.inference.embedder import Embedder, quantised
 from recollect_server.inference.weights import look, shipped
+from recollect_server.inference.word_codes import unit
 from recollect_server.storage.index import checking as index_checking
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.vectors import checking as vectors_checking

@@ -117,7 +117,7 @@ def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> "
         """prometheus-client's view of the metrics."""
 
         def collect(self) -> Iterator[Family]:
-            yield from (_counter(metric, samples) for metric, samples in metrics.counts())
+            yield from (family(metric, samples) for metric, samples in metrics.counts())
             for metric, children in metrics.histograms():
                 histogram = HistogramMetricFamily(
                     metric.name, metric.help, labels=list(metric.labels or ())
@@ -127,23 +127,14 @@ def metrics_page(metrics: Metrics, observed: Callable[[], Observed | None]) -> "
                 yield histogram
             if (parts := observed()) is not None:
                 for name, samples in parts.samples():
-                    yield (
-                        _counter(METRICS[name], samples)
-                        if METRICS[name].kind == "counter"
-                        else _gauge(METRICS[name], samples)
-                    )
+                    yield family(METRICS[name], samples)
 
-    def _counter(metric: Metric, samples: Sequence[Sample]) -> Family:
-        family = CounterMetricFamily(metric.name, metric.help, labels=list(metric.labels or ()))
+    def family(metric: Metric, samples: Sequence[Sample]) -> Family:
+        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        own = kind(metric.name, metric.help, labels=list(metric.labels or ()))
         for labels, value in samples:
-            family.add_metric(labels, value)
-        return family
-
-    def _gauge(metric: Metric, samples: Sequence[Sample]) -> Family:
-        family = GaugeMetricFamily(metric.name, metric.help, labels=list(metric.labels or ()))
-        for labels, value in samples:
-            family.add_metric(labels, value)
-        return family
+            own.add_metric(labels, value)
+        return own
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector())

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights, look
-from recollect_server.inference.word_codes import NO_CODES, Codes, QuestionPieces, WordCodes
+from recollect_server.inference.word_codes import NO_CODES, Codes, QuestionPieces, WordCodes, unit
 
 PIECE = 254
 """Word pieces that the model takes at once, beside its two marks. Trained at 128 and documented for
@@ -393,12 +393,6 @@ def _return_freed_memory() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the vectors scaled to length 1 along the last axis; zero stays zero."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
 
 
 def quantised(vectors: Vectors) -> NDArray[np.int8]:

@@ -92,7 +92,7 @@ class WordCodes:
         )
 
     def _values(self, states: NDArray[np.float32]) -> NDArray[np.float32]:
-        return _unit(_unit(_unit(states) - self._mean) @ self._directions)
+        return unit(unit(unit(states) - self._mean) @ self._directions)
 
 
 def joined(parts: Sequence[Codes], overlap: int) -> Codes:
@@ -106,6 +106,7 @@ def joined(parts: Sequence[Codes], overlap: int) -> Codes:
     ])  # fmt: skip
 
 
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the vectors scaled to length 1 along the last axis; zero stays zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)

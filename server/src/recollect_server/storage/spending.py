@@ -1,12 +1,11 @@
 """Cost of a day's model calls, for the whole server: `<data-dir>/spending.json`."""
 
-import os
 from pathlib import Path
 
 import orjson
 
 from recollect_server.domain.errors import StorageUnavailable
-from recollect_server.storage.logs.files import open_transcript, read_file
+from recollect_server.storage.logs.files import read_file, write_private
 
 NAME = "spending.json"
 
@@ -33,12 +32,8 @@ class SpendingFile:
     def write(self, day: str, calls: int, tokens: int, cost: float) -> None:
         """Keep the calls, tokens and US dollars of a day. Raises StorageUnavailable."""
         data = orjson.dumps({"day": day, "calls": calls, "tokens": tokens, "cost": cost})
-        temporary = self._path.with_name(f"{NAME}.new")
         try:
-            handle = open_transcript(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            temporary.replace(self._path)
+            write_private(self._path, data, sync=False)
         except OSError as error:
             raise StorageUnavailable(
                 f"the spending on the model cannot be kept: {error.strerror}"

@@ -4,7 +4,6 @@ limited.
 It is derived from nothing and replaced as a whole, without a sync: losing it costs a day's counts.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import orjson
 import structlog
 
-from recollect_server.storage.logs.files import open_transcript, read_file
+from recollect_server.storage.logs.files import read_file, write_private
 
 log = structlog.get_logger("recollect.usage")
 
@@ -72,12 +71,7 @@ class UsageFile:
             "bytes": _rows(usage.bytes),
             "refused": _rows(usage.refused),
         }
-        copy = self._path.with_name(f"{NAME}.new")
-        copy.unlink(missing_ok=True)
-        handle = open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        with os.fdopen(handle, "wb") as file:
-            file.write(orjson.dumps(fields))
-        copy.replace(self._path)
+        write_private(self._path, orjson.dumps(fields), sync=False)
 
 
 def _rows(counts: Mapping[Any, int]) -> list[tuple[Any, ...]]:

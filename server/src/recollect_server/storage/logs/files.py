@@ -92,18 +92,20 @@ def _sync_and_close(handle: int) -> None:
         os.close(handle)
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a small file that only its owner may read, whole or not at all, durably. Raises
-    OSError.
+def write_private(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a small file that only its owner may read, whole or not at all; durably, unless `sync`
+    is False. Raises OSError.
     """
     copy = path.with_name(path.name + COPY)
     copy.unlink(missing_ok=True)
     with os.fdopen(open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
     copy.rename(path)
-    sync_folder(path.absolute().parent)
+    if sync:
+        sync_folder(path.absolute().parent)
 
 
 def make_folder(folder: Path) -> None:

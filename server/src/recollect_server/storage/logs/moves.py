@@ -67,14 +67,8 @@ class FolderMark:
     def set_mark(self, mark: MoveMark) -> None:
         """Replace the file, durably. Raises OSError."""
         make_folder(self._path.parent)
-        new = self._path.with_name(f"{NAME}.new")
-        handle = open_transcript(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with os.fdopen(handle, "wb") as file:
-            file.write(orjson.dumps({"source": mark.source, "ended": mark.ended}) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
-        sync_folder(self._path.parent)
+        fields = {"source": mark.source, "ended": mark.ended}
+        write_private(self._path, orjson.dumps(fields) + b"\n")
 
 
 @dataclass(frozen=True, slots=True)
