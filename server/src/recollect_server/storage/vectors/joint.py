@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.storage.ranking import union
 from recollect_server.storage.vectors.scan import Cosines, Near, Scan, Scores
 
 
@@ -54,7 +55,7 @@ class JointScan:
         of each.
         """
         answers = [scan.best_of(numbers) for scan, _ in self._parts]
-        names = _union([names for names, _ in answers])
+        names = union(*(names for names, _ in answers))
         values = self._spread(names, answers)
         return names, np.fmax.reduce(values, axis=0)
 
@@ -72,7 +73,7 @@ class JointScan:
         is that of the model to which a conversation is nearest.
         """
         near = [scan.conversations(numbers) for scan, _ in self._parts]
-        names = _union([it.numbers for it in near])
+        names = union(*(it.numbers for it in near))
         best, mean, whitened = (
             self._spread(names, [(it.numbers, getattr(it, column)) for it in near])
             for column in ("best", "mean", "whitened")
@@ -98,12 +99,12 @@ class JointScan:
         most: int,
     ) -> Scores:
         """Return the best of what any scan chooses, by their common scores, best first."""
-        scores = score(_union([choose(scan).ids for scan, _ in self._parts]))
+        scores = score(union(*(choose(scan).ids for scan, _ in self._parts)))
         order = np.lexsort((scores.ids, -scores.cosines))[:most]
         return Scores(scores.ids[order], scores.cosines[order])
 
     def _mean(self, answers: Sequence[Scores]) -> Scores:
-        names = _union([it.ids for it in answers])
+        names = union(*(it.ids for it in answers))
         return Scores(names, _known_mean(self._spread(names, answers)))
 
     def _spread(
@@ -122,7 +123,3 @@ def _known_mean(values: Cosines) -> Cosines:
     present = ~np.isnan(values)
     mean: Cosines = np.where(present, values, 0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
     return mean
-
-
-def _union(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.unique(np.concatenate(parts))
