@@ -304,6 +304,15 @@ def test_connections_of_one_host_share_their_guesses() -> None:
     refusals.count("ipv4:1.2.3.4:99")
 
 
+def test_callers_of_the_page_of_metrics_are_slowed_too() -> None:
+    refusals = Refusals(lambda: 0.0)
+    for port in range(2, 12):
+        for _ in range(10):
+            refusals.count(f"1.2.3.4:{port}")  # as `transport.plain_http` names a peer
+    with pytest.raises(LimitExceeded):
+        refusals.count("1.2.3.4:99")
+
+
 def test_nobody_is_slowed_on_a_unix_socket() -> None:
     refusals = Refusals()
     for _ in range(1000):
