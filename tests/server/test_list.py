@@ -183,3 +183,4 @@ def test_a_token_that_was_altered_anywhere_is_refused(service: Service) -> None:
 def test_a_token_that_was_never_given_is_refused(service: Service, token: str) -> None:
     failure = failure_of(lambda: service.conversations.List(api.ListRequest(page_token=token)))
     assert (failure.code, failure.reason) == ("INVALID_ARGUMENT", "INVALID_PAGE_TOKEN")
+    assert failure.fields == ("page_token",)

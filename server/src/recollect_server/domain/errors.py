@@ -2,7 +2,7 @@
 
 RecollectError
 ├── InvalidField            a request's fields are wrong; each named
-├── InvalidPageToken
+│   └── InvalidPageToken    a page token is of no page of this question
 ├── ConversationNotFound
 │   └── ConversationDamaged it was there, and nothing of it can be read any more
 ├── NothingNamed            nothing else is there of that name
@@ -70,11 +70,12 @@ class InvalidField(RecollectError):
         return cls(Violation(field, description))
 
 
-class InvalidPageToken(RecollectError):
+class InvalidPageToken(InvalidField):
     """The token was not given out for this question."""
 
     def __init__(self) -> None:
-        super().__init__("page_token: not a token that this request gave out for the same filters")
+        text = "not a token that this request gave out for the same filters"
+        super().__init__(Violation("page_token", text))
 
 
 class ConversationNotFound(RecollectError):
