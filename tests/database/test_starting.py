@@ -114,6 +114,21 @@ def test_a_command_about_files_says_that_the_logs_are_in_a_database(
     )
 
 
+def test_verify_and_stats_are_left_to_the_server_that_runs_on_the_data_folder(
+    postgres: Postgres, start_server: Start, connect: Connect
+) -> None:
+    url = postgres.new_database()
+    server = start_server(store=url)
+    connect(server).create("web")
+    arguments = ("--store", url, "--data-dir", server.data_dir)
+    verified = run("verify", *arguments)
+    assert "default: 1 conversation, 0 messages, 0 external" in verified.stdout
+    assert "conversations" in run("stats", *arguments).stdout
+    server.stop()
+    stopped = run("stats", *arguments)
+    assert (stopped.exit_code, "ask the server that runs" in stopped.output) == (1, True)
+
+
 OLD = Path("/usr/lib/postgresql/15/bin")
 """Programs of a PostgreSQL that is too old, where Debian has installed them."""
 

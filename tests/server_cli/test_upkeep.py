@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from recollect import Client
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, answers, delete_index, transcript, user
@@ -43,14 +44,41 @@ def test_verify_changes_no_transcript_and_the_server_starts_after_it(
     assert answers(connect(again), QUERIES) == before
 
 
-@pytest.mark.parametrize("command", ["verify", "rebuild", "restore"])
+@pytest.mark.parametrize("command", ["rebuild", "restore"])
 def test_what_needs_the_folder_alone_is_refused_while_a_server_runs(
     server: RunningServer, filled: list[str], command: str, tmp_path: Path
 ) -> None:
     result = on(server, command, *([tmp_path] if command == "restore" else []))
     assert result.exit_code == 1
     assert "another server uses the data folder" in result.stderr
-    assert ("`recollect admin verify`" in result.stderr) == (command == "verify")
+
+
+def test_verify_is_carried_out_by_the_server_that_runs(
+    server: RunningServer, filled: list[str]
+) -> None:
+    with Client(server.target, space="bo") as client:
+        client.conversations.create("web")
+    result = on(server, "verify")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "bo: 1 conversation, 0 messages, 0 external communications, 0 problems.\n"
+        "default: 4 conversations, 24 messages, 0 external communications, 0 problems.\n",
+    )
+    with transcript(server, filled[0]).open("r+b") as file:
+        file.seek(40)
+        file.write(b"~")
+    damaged = on(server, "verify", "--space", "default")
+    assert (damaged.exit_code, damaged.stderr) == (1, "")
+    assert f"{filled[0]}: line 1 is damaged" in damaged.stdout
+    assert "bo:" not in damaged.stdout
+    asked = on(server, "verify", "--space", "nobody")
+    assert (asked.exit_code, "there is no space nobody" in asked.stderr) == (1, True)
+    token = on(server, "token", "create", "--kind", "admin", "--space", "*").stdout.strip()
+    denied = run("verify", "--data-dir", server.data_dir, env={"RECOLLECT_TOKEN": None})
+    assert denied.exit_code > 0
+    assert "needs one" in denied.stderr
+    admitted = run("verify", "--data-dir", server.data_dir, env={"RECOLLECT_TOKEN": token})
+    assert "bo: 1 conversation" in admitted.stdout
 
 
 @pytest.mark.parametrize("command", ["verify", "rebuild", "stats", "backup"])

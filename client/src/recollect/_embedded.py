@@ -44,7 +44,7 @@ class Embedded:
         try:
             starting = _locked(beside / "start", fcntl.LOCK_EX)  # of several clients one starts it
             try:
-                self.target = _address_of(folder) or _start(folder, beside)
+                self.target = address_of(folder) or _start(folder, beside)
             finally:
                 os.close(starting)
         except BaseException:
@@ -145,7 +145,7 @@ def _locked(path: Path, kind: int) -> int:
     return handle
 
 
-def _address_of(folder: Path) -> str | None:
+def address_of(folder: Path) -> str | None:
     """Return the address of the server that runs on a folder; None if none does. Raises
     Unavailable if something else uses the folder.
     """

@@ -46,6 +46,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SUGGESTIONS = 200
 _SHORT_ID = re.compile(r"[0-9A-Za-z]{4,25}")
 """The end of an id, which is random, where its beginning is a time."""
+TEXT = object()
+"""Object of the context of a command that prints text into a pipe too."""
 PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell's <(...) and `-` are called
 _MAX_TEXT = 16 << 20
 """Bytes of a file. The server takes messages of at most 16 MiB."""
@@ -164,7 +166,8 @@ def _with_shell(command: F, default_timeout: float, retry: RetryPolicy) -> F:
         try:
             with Client(address, timeout=timeout, retry=retry, **access) as client:
                 _complete_ids(client, values)
-                as_json = as_json or not sys.stdout.isatty()
+                prints_text = sys.stdout.isatty() or click.get_current_context().obj is TEXT
+                as_json = as_json or not prints_text
                 return command(Shell(client, address, space, as_json), **values)
         except RecollectError as error:
             sentence = exits.sentence_of(error, address)

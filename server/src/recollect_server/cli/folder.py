@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+from recollect import Unavailable
+from recollect._embedded import address_of
+from recollect.cli.options import TEXT
 
-from recollect_server.app import CannotStart, FolderInUse, FolderLock
+from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import printable, say, set_up_logs_of_a_command
 from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.services.upkeep.recovery import Progress
@@ -62,7 +65,8 @@ def folder_alone(settings: Settings) -> None:
     if settings.store != FOLDER:
         raise click.ClickException(
             f"this command is about logs in a folder, and --store is {settings.store}: copy a database"
-            " with pg_dump, and delete the folders postgres-* in the data folder to index it anew"
+            " with pg_dump, and delete the folders postgres-* in the data folder to index it anew;"
+            " verify and stats ask the server that runs on the data folder"
         )
 
 
@@ -81,19 +85,31 @@ def named(space: str, folders: dict[str, FolderStore], text: str) -> str:
     return f"space {space}: {text}" if len(folders) > 1 else text
 
 
+def leave_to_server(settings: Settings, command: click.Command, *arguments: str) -> None:
+    """Have the server that runs on the data folder carry out a command of `recollect admin`, with
+    the token and the certificates that the environment names, and end this command with its exit
+    code. Return if no server runs there.
+    """
+    try:
+        address = address_of(settings.data_dir) if settings.data_dir.is_dir() else None
+    except Unavailable as error:
+        raise click.ClickException(str(error)) from error
+    if address is not None:
+        line = [*arguments, "--address", address]
+        raise SystemExit(command.main(line, standalone_mode=False, obj=TEXT))
+
+
 @contextmanager
-def alone(settings: Settings, running: str = "") -> Iterator[None]:
-    """Lock the data folder against servers. End the command if one holds it; `running` is the
-    command that does the same by a running one. Logs go to standard error.
+def alone(settings: Settings) -> Iterator[None]:
+    """Lock the data folder against servers. End the command if one holds it. Logs go to standard
+    error.
     """
     folder_alone(settings)
     set_up_logs_of_a_command(settings)
     try:
         lock = FolderLock(settings.data_dir)
     except CannotStart as error:
-        is_running = running and isinstance(error, FolderInUse)
-        advice = f". A running server does it by `{running}`" if is_running else ""
-        raise click.ClickException(f"{error}{advice}") from error
+        raise click.ClickException(str(error)) from error
     try:
         yield
     finally:

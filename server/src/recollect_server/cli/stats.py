@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from recollect.cli.administration.upkeep import get_stats
 
-from recollect_server.cli.folder import folders_of, said_plainly
+from recollect_server.cli.folder import folders_of, leave_to_server, said_plainly
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.text import counted
 from recollect_server.domain.time import DAY, system_clock
@@ -19,6 +20,7 @@ from recollect_server.services.upkeep.statistics import (
     statistics_of,
 )
 from recollect_server.settings import Settings
+from recollect_server.settings.values import FOLDER
 from recollect_server.storage.index.notes import note_state_of
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.spending import SpendingFile
@@ -61,12 +63,15 @@ def _embedding(space: Statistics) -> str:
 @click.command()
 @with_settings(*OF_FOLDER)
 def stats(config: Path | None, **flags: Any) -> None:
-    """Print what is kept, whether a server runs or not: of all spaces, or of `--space`.
+    """Print what is kept, whether a server runs or not: of all spaces, or of `--space`. Over
+    PostgreSQL a server has to run, which is asked about its space as by `recollect admin stats`.
 
     Messages that a disk refused and the server holds in memory stand in its log alone:
     `messages_held`.
     """
     settings = load_settings(config, flags)
+    if settings.store != FOLDER:
+        leave_to_server(settings, get_stats, "--space", settings.space)
     folders = folders_of(settings, flags)
     if len(folders) > 1:
         click.echo(f"spaces: {len(folders)}")

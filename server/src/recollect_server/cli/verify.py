@@ -4,8 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import click
+from recollect.cli.administration.upkeep import verify as verify_live
 
-from recollect_server.cli.folder import alone, folders_of, list_problems, named, said_plainly, shown
+from recollect_server.cli.folder import (
+    alone,
+    folders_of,
+    leave_to_server,
+    list_problems,
+    named,
+    said_plainly,
+    shown,
+)
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.text import counted
 from recollect_server.services.upkeep.verification import verify as verify_all
@@ -14,8 +23,11 @@ from recollect_server.services.upkeep.verification import verify as verify_all
 @click.command()
 @with_settings(*OF_FOLDER)
 def verify(config: Path | None, **flags: Any) -> None:
-    """Compare the transcripts and the index of a stopped server, of all spaces or of `--space`.
-    Prints what is wrong; exits with 1 if anything is.
+    """Compare the transcripts and the index, of all spaces or of `--space`. Prints what is wrong;
+    exits with 1 if anything is.
+
+    A server that runs on the data folder does it, as `recollect admin verify` says, and over
+    PostgreSQL one has to run. It needs the token in RECOLLECT_TOKEN if it asks for one.
 
     Every line's checksum, whole batches, turn numbers; that each message and its words, each
     conversation and each request stand in the index as the transcript says; of third parties too.
@@ -23,10 +35,12 @@ def verify(config: Path | None, **flags: Any) -> None:
     line comes back from a backup.
     """
     settings = load_settings(config, flags)
+    space = flags.get("space")
+    leave_to_server(settings, verify_live, *(("--all",) if space is None else ("--space", space)))
     folders = folders_of(settings, flags)
     conversations = messages = communications = threads = 0
     problems: list[str] = []
-    with alone(settings, "recollect admin verify"), said_plainly():
+    with alone(settings), said_plainly():
         for space, folder in folders.items():
             done = verify_all(folder, shown("Verifying"))
             conversations += done.conversations
