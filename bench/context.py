@@ -27,7 +27,7 @@ from recollect_server.services.context.inquiry import ContextTask
 from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.own_tiers import Choosing, OwnTiers, room_of_warm
 from recollect_server.services.context.packing import Recalling
-from recollect_server.services.context.relevance import RelevanceWeights, words_of
+from recollect_server.services.context.relevance import words_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.upkeep.recovery import no_progress, recover
@@ -141,7 +141,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
     recovered = recover(logs, system_clock, no_progress)
     space = Space(logs, recovered.index, system_clock)
     tiers = Tiers(space, Holder(0))
-    choosing = Holder(Choosing(RelevanceWeights(), Recalling(), 300))
+    choosing = Holder(Choosing(Recalling(), 300))
     own = OwnTiers(space, choosing, tiers.left_memory, 8 << 20)
     budget = Budget().settled()
     figures = []
@@ -150,7 +150,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
         for number in range(calls):
             began = time.perf_counter()
             words = words_of(questions[number % len(questions)])
-            weighing = Weighing(words, system_clock(), RelevanceWeights(), {})
+            weighing = Weighing(words, system_clock(), {})
             task = ContextTask(conversation, "", "", weighing)
             newest = own.newest(conversation, {})
             hot = own.hot(task, newest, budget)

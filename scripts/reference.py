@@ -11,7 +11,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
@@ -171,9 +171,9 @@ def contract() -> None:
 def server_commands() -> None:
     """Print the help of every command of `recollect-server`."""
     from recollect_server.cli import commands
-    from recollect_server.settings import Settings
+    from recollect_server.settings import FORMER, Settings
 
-    _print_help(commands, "recollect-server", {*Settings.model_fields})
+    _print_help(commands, "recollect-server", {*Settings.model_fields}, FORMER)
 
 
 def client_commands() -> None:
@@ -361,10 +361,14 @@ def _print_message(message: _Message, heading: str) -> None:
             print(f"| `{field.name}` | {field.type} | {_cell(field.comment)} |")
 
 
-def _print_help(command: click.Command, name: str, hidden: set[str]) -> None:
-    """Print the help of a command and of those below it, without the flags of all settings."""
+def _print_help(
+    command: click.Command, name: str, hidden: set[str], former: Collection[str] = ()
+) -> None:
+    """Print the help of a command and of those below it, without the flags of all settings, and of
+    former ones.
+    """
     for title, context in _commands(command, name, None):
-        params = context.command.params
+        params = [it for it in context.command.params if it.name not in former]
         shown = [it for it in params if it.name not in hidden]
         has_settings = len(shown) < len(params)
         if not any(isinstance(it, click.Option) and it.hidden for it in params):

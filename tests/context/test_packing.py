@@ -37,9 +37,9 @@ from recollect_server.services.context.packing import (
     pack_warm,
 )
 from recollect_server.services.context.relevance import (
-    RelevanceWeights,
     evenly,
     overlap,
+    relevance_of,
     speaks_of_asker,
     words_of,
 )
@@ -418,14 +418,14 @@ def test_budgets_have_defaults(given_: Budget, settled: Budget) -> None:
 
 
 def test_relevance_is_half_recency_three_tenths_similarity_and_a_fifth_anchor() -> None:
-    weigh = RelevanceWeights().relevance
-    assert weigh(age=0, similarity=1, anchor=1) == pytest.approx(1)
-    assert weigh(age=0, similarity=0, anchor=0) == pytest.approx(0.5)
-    assert weigh(age=10 * DAY, similarity=0, anchor=0) == pytest.approx(0.5 * 2.718281828**-1)
-    assert weigh(age=10**15, similarity=1, anchor=0) == pytest.approx(0.3)
-    assert weigh(age=10**15, similarity=0, anchor=0.5) == pytest.approx(0.1)
-    assert weigh(age=-5, similarity=0, anchor=0) == pytest.approx(0.5)
-    assert RelevanceWeights(0, 0, 0).relevance(age=0, similarity=1, anchor=1) == 0
+    assert relevance_of(age=0, similarity=1, anchor=1) == pytest.approx(1)
+    assert relevance_of(age=0, similarity=0, anchor=0) == pytest.approx(0.5)
+    assert relevance_of(age=10 * DAY, similarity=0, anchor=0) == pytest.approx(
+        0.5 * 2.718281828**-1
+    )
+    assert relevance_of(age=10**15, similarity=1, anchor=0) == pytest.approx(0.3)
+    assert relevance_of(age=10**15, similarity=0, anchor=0.5) == pytest.approx(0.1)
+    assert relevance_of(age=-5, similarity=0, anchor=0) == pytest.approx(0.5)
 
 
 def test_overlap_is_the_share_of_the_words_that_say_something() -> None:

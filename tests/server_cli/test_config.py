@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from recollect_server.settings import Settings
+from recollect_server.settings import FORMER, Settings
 from recollect_server.settings.environment import take_secrets
 
 from tests.cases import each
@@ -167,6 +167,30 @@ def test_a_start_names_what_it_does_not_read(
         f"Note: recollect.yaml is not read: {named} is.",
         f"Note: data_dir in {named} do not count: a flag or the environment sets them.",
     ]
+
+
+def test_a_setting_that_is_a_constant_now_is_ignored_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECOLLECT_WRITE_THREADS", "9")
+    file = write(tmp_path / "named.yaml", recency_weight=0.1, threads=5)
+    (tmp_path / "file").write_text("")  # no folder: it ends before it serves
+    given = ("--config", file, "--abbreviation-rest", "1m", "--data-dir", tmp_path / "file")
+    lines = run("serve", *given).stderr.splitlines()
+    assert lines[:3] == [
+        f"Note: {name} ({source}) is no setting any more, ignored: take it out."
+        for name, source in {
+            "abbreviation_rest": "flag",
+            "recency_weight": "file",
+            "write_threads": "environment",
+        }.items()
+    ]
+    assert "cannot use the data folder" in lines[3]
+    printed = run("config", *given).stdout
+    assert "threads: 5\n" in printed
+    assert not FORMER & {line.partition(":")[0] for line in printed.splitlines()}
+    assert "--abbreviation-rest" not in run("serve", "--help").stdout
 
 
 def test_secrets_come_from_files_and_from_credentials(

@@ -259,8 +259,7 @@ type ContextMessage struct {
 	// words and 4 tokens.
 	Tokens int32 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	// Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth the
-	// confidence of an anchor that came from it (settings `recency_weight`, `similarity_weight`,
-	// `anchor_weight`).
+	// confidence of an anchor that came from it.
 	Relevance float64 `protobuf:"fixed64,4,opt,name=relevance,proto3" json:"relevance,omitempty"`
 	// Reason why it was chosen, in a few words.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`

@@ -48,7 +48,8 @@ const (
 	// INVALID_ARGUMENT. The bytes are not a message of the contract: a text is not UTF-8, or the
 	// encoding is broken. BadRequest names the field if it can be identified.
 	ErrorReason_ERROR_REASON_MALFORMED_REQUEST ErrorReason = 2
-	// INVALID_ARGUMENT. The page token is not from this RPC with the same filters.
+	// INVALID_ARGUMENT. The page token is not from this RPC with the same filters. BadRequest names
+	// `page_token`.
 	ErrorReason_ERROR_REASON_INVALID_PAGE_TOKEN ErrorReason = 3
 	// NOT_FOUND. The conversation does not exist, or was deleted. Metadata: `conversation_id`.
 	ErrorReason_ERROR_REASON_CONVERSATION_NOT_FOUND ErrorReason = 4

@@ -153,8 +153,7 @@ class ContextMessage:
     """
     relevance: float = 0.0
     """Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth
-    the confidence of an anchor that came from it (settings `recency_weight`,
-    `similarity_weight`, `anchor_weight`).
+    the confidence of an anchor that came from it.
     """
     reason: str = ""
     """Reason why it was chosen, in a few words."""

@@ -201,8 +201,7 @@ class ContextMessage(_message.Message):
     """
     relevance: _builtins.float
     """Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth the
-    confidence of an anchor that came from it (settings `recency_weight`, `similarity_weight`,
-    `anchor_weight`).
+    confidence of an anchor that came from it.
     """
     reason: _builtins.str
     """Reason why it was chosen, in a few words."""

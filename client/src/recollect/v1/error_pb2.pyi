@@ -33,7 +33,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     encoding is broken. BadRequest names the field if it can be identified.
     """
     ERROR_REASON_INVALID_PAGE_TOKEN: _ErrorReason.ValueType  # 3
-    """INVALID_ARGUMENT. The page token is not from this RPC with the same filters."""
+    """INVALID_ARGUMENT. The page token is not from this RPC with the same filters. BadRequest names
+    `page_token`.
+    """
     ERROR_REASON_CONVERSATION_NOT_FOUND: _ErrorReason.ValueType  # 4
     """NOT_FOUND. The conversation does not exist, or was deleted. Metadata: `conversation_id`."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 5
@@ -169,7 +171,9 @@ ERROR_REASON_MALFORMED_REQUEST: ErrorReason.ValueType  # 2
 encoding is broken. BadRequest names the field if it can be identified.
 """
 ERROR_REASON_INVALID_PAGE_TOKEN: ErrorReason.ValueType  # 3
-"""INVALID_ARGUMENT. The page token is not from this RPC with the same filters."""
+"""INVALID_ARGUMENT. The page token is not from this RPC with the same filters. BadRequest names
+`page_token`.
+"""
 ERROR_REASON_CONVERSATION_NOT_FOUND: ErrorReason.ValueType  # 4
 """NOT_FOUND. The conversation does not exist, or was deleted. Metadata: `conversation_id`."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 5

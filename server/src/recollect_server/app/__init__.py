@@ -559,7 +559,6 @@ def _server_options(live: Live[Settings], tokens: Tokens, telemetry: Telemetry) 
         tls=_tls_files(settings),
         refusal=lambda: "" if tokens.any() else _NOBODY_MAY_CALL.format(_flag(settings)),
         threads=settings.threads,
-        write_threads=settings.write_threads,
         search_threads=settings.search_threads,
         # Larger than what is allowed, so that what is a little too large is refused with the
         # field's name.

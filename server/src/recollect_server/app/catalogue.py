@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "capacity": (
         "Capacity",
         (
-            *("max_open_spaces", "max_suspended_spaces", "threads", "write_threads"),
+            *("max_open_spaces", "max_suspended_spaces", "threads"),
             *("search_threads", "search_timeout", "max_message_bytes", "max_batch_bytes"),
             *("max_conversation_messages", "max_conversation_bytes", "max_answer_bytes"),
         ),
@@ -53,9 +53,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Working context and recall",
         (
             *("max_working_turns", "max_working_tokens", "context_hot_turns"),
-            *("context_warm_turns", "context_conversation_share", "relevance_threshold"),
-            *("recall_limit", "excerpt_tokens", "recency_weight", "similarity_weight"),
-            *("anchor_weight", "recency_decay", "warm_for", "context_hot_tokens"),
+            *("context_warm_turns", "relevance_threshold", "recall_limit", "excerpt_tokens"),
+            *("warm_for", "context_hot_tokens"),
             *("context_warm_tokens", "context_cold_tokens", "context_tokens", "time_zone"),
         ),
     ),
@@ -73,8 +72,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("abbreviation_url", "abbreviation_threads", "abbreviation_timeout"),
             *("abbreviation_part_tokens", "abbreviation_daily_calls"),
             *("abbreviation_daily_tokens", "abbreviation_daily_cost", "abbreviation_input_price"),
-            *("abbreviation_output_price", "abbreviation_tries", "abbreviation_failures"),
-            *("abbreviation_rest", "redo_offline_notes", "compaction", "compaction_messages"),
+            *("abbreviation_output_price", "redo_offline_notes"),
+            *("compaction", "compaction_messages"),
             *("compaction_keep", "compaction_tokens", "compaction_model"),
         ),
     ),

@@ -42,7 +42,8 @@ NO_MEMORY = (
     "there is not enough memory, or there may be no more threads: "
     "raise the limit (ulimit -v, ulimit -u), or lower --threads"
 )
-_OTHER_THREADS = 40  # beside those of the calls: gRPC's, the jobs', the streams'
+# beside those of the calls: of writes, gRPC's, the jobs', the streams'
+_OTHER_THREADS = 43
 _OTHER_BYTES = 256 << 20  # address space that a start takes beside the stacks of its threads
 _USUAL_STACK = 8 << 20
 _ARENA_MAX = -8  # glibc's M_ARENA_MAX
@@ -62,9 +63,7 @@ def check_address_space(settings: Settings) -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     stack = _USUAL_STACK if stack == resource.RLIM_INFINITY else stack
-    required = (
-        settings.threads + settings.write_threads + settings.search_threads + _OTHER_THREADS
-    ) * stack + _OTHER_BYTES
+    required = (settings.threads + settings.search_threads + _OTHER_THREADS) * stack + _OTHER_BYTES
     try:
         mmap.mmap(-1, required).close()
     except (OSError, OverflowError) as error:

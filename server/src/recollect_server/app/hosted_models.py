@@ -49,17 +49,12 @@ def hosted_model(
         file.write(day, spent.calls, spent.tokens, spent.cost)
 
     spending = Spending(clock, budget, read, write, telemetry)
-    backoff = Backoff(
-        tries=settings.abbreviation_tries,
-        failures=settings.abbreviation_failures,
-        rest=settings.abbreviation_rest.total_seconds(),
-    )
     names = [settings.abbreviation_model]
     if settings.compaction and settings.compaction_model not in ("auto", names[0]):
         names.append(settings.compaction_model)
     try:
         model, *others = [
-            HostedModel(_endpoint(settings, chosen, it, spending), backoff, telemetry=telemetry)
+            HostedModel(_endpoint(settings, chosen, it, spending), Backoff(), telemetry=telemetry)
             for it in names
         ]
     except ModelUnavailable as error:

@@ -21,8 +21,7 @@ LIVE = frozenset(
     {
         *("max_conversation_messages", "max_conversation_bytes"),
         *("update_retention", "max_updates", "search_timeout", "slow_call", "log_level"),
-        *("max_working_turns", "max_working_tokens", "context_warm_turns", "recency_weight"),
-        *("similarity_weight", "anchor_weight", "recency_decay", "context_conversation_share"),
+        *("max_working_turns", "max_working_tokens", "context_warm_turns"),
         *("relevance_threshold", "recall_limit", "excerpt_tokens", "warm_for", "idle_timeout"),
         *("context_hot_tokens", "context_warm_tokens", "context_cold_tokens", "context_tokens"),
         "time_zone",

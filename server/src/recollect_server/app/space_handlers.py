@@ -13,7 +13,6 @@ from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.context.own import Window
 from recollect_server.services.context.own_tiers import Choosing
 from recollect_server.services.context.packing import Recalling
-from recollect_server.services.context.relevance import RelevanceWeights
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.external.external import External
@@ -148,15 +147,7 @@ def working_limits(settings: Settings) -> LoadLimits:
 
 def _choosing(settings: Settings) -> Choosing:
     """Return how contexts choose what they hold."""
-    weights = RelevanceWeights(
-        settings.recency_weight,
-        settings.similarity_weight,
-        settings.anchor_weight,
-        settings.recency_decay,
-    )
-    recalling = Recalling(
-        settings.relevance_threshold, settings.recall_limit, settings.context_conversation_share
-    )
+    recalling = Recalling(settings.relevance_threshold, settings.recall_limit)
     window = Window(settings.context_hot_turns, settings.context_warm_turns)
     budget = Budget(
         settings.context_hot_tokens,
@@ -164,4 +155,4 @@ def _choosing(settings: Settings) -> Choosing:
         settings.context_cold_tokens,
         settings.context_tokens,
     )
-    return Choosing(weights, recalling, settings.excerpt_tokens, window, budget)
+    return Choosing(recalling, settings.excerpt_tokens, window, budget)

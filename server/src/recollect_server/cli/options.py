@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from recollect_server.settings import Settings, WrongSettings
+from recollect_server.settings import FORMER, Settings, WrongSettings
 from recollect_server.settings.environment import take_secrets
 from recollect_server.settings.values import duration_text
 
@@ -41,6 +41,9 @@ def with_settings(*listed: str) -> Callable[[F], F]:
 
 
 def _with_settings(command: F, listed: tuple[str, ...]) -> F:
+    for name in FORMER:
+        flag = f"--{name.replace('_', '-')}"
+        command = click.option(flag, name, hidden=True)(command)
     for name, described in reversed(Settings.model_fields.items()):
         flag = f"--{name.replace('_', '-')}"
         default = (

@@ -11,7 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -50,6 +57,16 @@ from recollect_server.settings.values import (
     UpperBound,
 )
 
+FORMER = frozenset(
+    {
+        *("write_threads", "recency_weight", "similarity_weight", "anchor_weight"),
+        *("recency_decay", "context_conversation_share"),
+        *("abbreviation_tries", "abbreviation_failures", "abbreviation_rest"),
+    }
+)
+"""Settings of the version before, which are constants now. A start warns of them for one release,
+and the next one refuses them.
+"""
 _MOST_SHOWN = 60
 """Characters of a wrong value that are shown."""
 
@@ -215,9 +232,6 @@ class Settings(BaseSettings):
     threads: int = Field(
         32, ge=1, le=1000, description="concurrent calls, apart from writes and searches"
     )
-    write_threads: int = Field(
-        3, ge=1, le=100, description="concurrent writes: more would wait for each other"
-    )
     search_threads: int = Field(
         3, ge=1, le=100, description="concurrent searches and contexts: more would delay writes"
     )
@@ -329,13 +343,6 @@ class Settings(BaseSettings):
     abbreviation_output_price: float = Field(
         0.0, ge=0, description="US dollars for a million tokens that the model writes"
     )
-    abbreviation_tries: int = Field(
-        4, ge=1, le=20, description="attempts of a call that the model's server refuses"
-    )
-    abbreviation_failures: int = Field(
-        3, ge=1, description="failed calls in a row after which calls pause"
-    )
-    abbreviation_rest: Duration = Field(timedelta(minutes=2), description="length of that pause")
     redo_offline_notes: bool = Field(
         False,
         description="whether a model rewrites offline notes, oldest first, within half of the daily budget",
@@ -359,7 +366,7 @@ class Settings(BaseSettings):
         "auto",
         min_length=1,
         description="model that writes summaries, as abbreviation_model; auto: the same one. It has"
-        " its own tries and pauses, by the settings of abbreviation_tries to abbreviation_rest",
+        " its own tries and pauses",
     )
     context_hot_turns: int = Field(
         5, ge=1, le=50, description="newest turns in a context, kept in memory"
@@ -391,24 +398,6 @@ class Settings(BaseSettings):
     time_zone: str = Field(
         "UTC",
         description="IANA time zone of dates in questions and contexts, unless a call says",
-    )
-    recency_weight: float = Field(
-        0.5, ge=0, le=1, description="weight of recency in a context's relevance"
-    )
-    similarity_weight: float = Field(
-        0.3, ge=0, le=1, description="weight of similarity to the message"
-    )
-    anchor_weight: float = Field(
-        0.2, ge=0, le=1, description="weight of an anchor that came from the message"
-    )
-    recency_decay: float = Field(
-        0.1, ge=0, le=100, description="daily decay of recency: weight = exp(-rate x age in days)"
-    )
-    context_conversation_share: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="largest share of the recalled text for one other conversation before all had a turn",
     )
     relevance_threshold: float = Field(
         0.3,
@@ -498,6 +487,11 @@ class Settings(BaseSettings):
     )
     log_format: Literal["text", "json"] = Field("text", description="format of log lines")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in FORMER}
+
     @field_validator("compaction_keep")
     @classmethod
     def _keeps_fewer(cls, value: int, info: ValidationInfo) -> int:
@@ -557,7 +551,7 @@ class Settings(BaseSettings):
         config = config or _own_file(flags)
         if config is not None and not config.is_file():
             raise WrongSettings(f"{config}: there is no such file: name another with --config")
-        unknown = unknown_names(Settings.model_fields)
+        unknown = unknown_names(Settings.model_fields, FORMER)
         try:
             settings = _with_file(config)(**flags)
         except ValidationError as error:
@@ -603,7 +597,7 @@ def own_file(data_dir: Path) -> Path:
 
 def unread(settings: Settings) -> list[str]:
     """Return a sentence for each file of settings that somebody may have meant and that is not
-    read, and for what the file names that is set elsewhere.
+    read, for what the file names that is set elsewhere, and for what is no setting any more.
     """
     origin = settings.origin
     lines = []
@@ -611,11 +605,19 @@ def unread(settings: Settings) -> list[str]:
         if file.is_file() and not (origin.file and file.samefile(origin.file)):
             instead = f"{origin.file} is" if origin.file else "name it with --config"
             lines.append(f"{file} is not read: {instead}")
-    hidden = sorted(it for it in origin.in_file if origin.source(it) is not SettingSource.FILE)
+    hidden = sorted(
+        it for it in origin.in_file - FORMER if origin.source(it) is not SettingSource.FILE
+    )
     if hidden:
         lines.append(
             f"{', '.join(hidden)} in {origin.file} do not count: a flag or the environment sets them"
         )
+    sources = {name: origin.source(name) for name in sorted(FORMER)}
+    lines += [
+        f"{name} ({source}) is no setting any more, ignored: take it out"
+        for name, source in sources.items()
+        if source is not SettingSource.DEFAULT
+    ]
     return lines
 
 

@@ -62,16 +62,18 @@ def take_secrets() -> list[str]:
     return problems
 
 
-def unknown_names(settings: Collection[str]) -> list[str]:
-    """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting
-    nor known to be another's.
+def unknown_names(settings: Collection[str], former: Collection[str]) -> list[str]:
+    """Return a sentence for each `RECOLLECT_*` name in the environment that is neither a setting,
+    or was one, nor known to be another's.
     """
     lines = []
     for name, value in sorted(os.environ.items()):
         if not name.upper().startswith(PREFIX):
             continue
         rest = name[len(PREFIX) :]
-        if rest.lower() in settings or rest.upper() in _OTHERS or _is_from_kubernetes(rest, value):
+        if rest.lower() in settings or rest.lower() in former:
+            continue
+        if rest.upper() in _OTHERS or _is_from_kubernetes(rest, value):
             continue
         near = nearest_name(rest.lower(), settings)
         advice = (

@@ -81,12 +81,14 @@ _LARGE = {
 _USUAL_BYTES = 1 << 20  # of a request of any other method
 
 
+_WRITE_THREADS = 3
+
+
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     addresses: tuple[str, ...]
     """Each `host:port` (port 0: any free one) or `unix:PATH`."""
     threads: int
-    write_threads: int
     search_threads: int
     max_request_bytes: int
     reflection: bool
@@ -138,7 +140,7 @@ class Server:
         self._pool = CallPool(options.threads, "call", caller_of=gate.caller_of)
         # Few, for each of many would mostly wait for Python's lock; and their own, so that no slow
         # search is in their way.
-        self._writers = CallPool(options.write_threads, "write", caller_of=gate.caller_of)
+        self._writers = CallPool(_WRITE_THREADS, "write", caller_of=gate.caller_of)
         # Their own too: health checks are answered however many searches run.
         # Anybody may call it: few large requests at once.
         self._health_pool = CallPool(2, "health", ahead=16)

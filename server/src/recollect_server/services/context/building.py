@@ -173,8 +173,7 @@ class ContextBuilder:
         for anchor in anchors:
             place = (anchor.conversation_id, anchor.sequence)
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
-        words, weights = words_of(message[:_ASKED]), self._choosing.now.weights
-        return own.Weighing(words, self._space.clock(), weights, strengths, form, zone)
+        return own.Weighing(words_of(message[:_ASKED]), self._space.clock(), strengths, form, zone)
 
     def _with_past(
         self,

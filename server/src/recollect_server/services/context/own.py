@@ -10,7 +10,7 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.packing import HOT_TURNS, Preference
 from recollect_server.services.context.recent_turns import RecentTurns
-from recollect_server.services.context.relevance import RelevanceWeights, evenly, overlap
+from recollect_server.services.context.relevance import evenly, overlap, relevance_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.turns import Turns, turns_among, turns_of
@@ -37,7 +37,6 @@ class Weighing:
 
     words: frozenset[str]
     now: int
-    weights: RelevanceWeights
     strengths: dict[tuple[str, int], float]
     """Confidence of the anchors, by the message that they came from."""
     form: Form = field(default_factory=Form)
@@ -56,7 +55,7 @@ class Weighing:
         and its anchor.
         """
         strength = self.strengths.get((conversation_id, message.sequence), 0.0)
-        relevance = self.weights.relevance(
+        relevance = relevance_of(
             age=self.now - message.timestamp, similarity=similarity, anchor=strength
         )
         return Candidate(

@@ -31,7 +31,6 @@ from recollect_server.services.context.packing import (
     pack_warm,
 )
 from recollect_server.services.context.recent_turns import RecentTurns
-from recollect_server.services.context.relevance import RelevanceWeights
 from recollect_server.services.space.events import Appended, Reloaded, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
@@ -39,9 +38,8 @@ from recollect_server.services.space.state import ConversationState
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """The rules of choosing: weights of messages, limits of recall, numbers of turns."""
+    """The rules of choosing: limits of recall, numbers of turns."""
 
-    weights: RelevanceWeights
     recalling: Recalling
     excerpt_tokens: int
     """Tokens of a recalled message, at the most."""

@@ -15,7 +15,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.services.context.excerpts import excerpt
 from recollect_server.services.context.inquiry import Inquiry
 from recollect_server.services.context.packing import Turn
-from recollect_server.services.context.relevance import words_of
+from recollect_server.services.context.relevance import relevance_of, words_of
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
@@ -237,7 +237,7 @@ class RecalledTurns:
         )
         reason += ", and its conversation was in use lately" if warm else ""
         reason += ", and an anchor came from it" if strength else ""
-        relevance = weighing.weights.relevance(age=age, similarity=score, anchor=strength)
+        relevance = relevance_of(age=age, similarity=score, anchor=strength)
         return Candidate(
             conversation.id,
             shown,

@@ -5,7 +5,6 @@ anchor came from it.
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from recollect_server.domain.languages import (
     ASKER_WORDS,
@@ -32,25 +31,17 @@ _ASKER_SIGNS, _REFERENCE_SIGNS = (
 _ADDRESSED = re.compile("[给給跟对對帮幫教让讓陪请請诉訴]我")
 
 
-@dataclass(frozen=True, slots=True)
-class RelevanceWeights:
-    recency: float = 0.5
-    similarity: float = 0.3
-    anchor: float = 0.2
-    decay: float = 0.1
-    """Daily decay of recency: weight = exp(-decay x age in days)."""
+_RECENCY, _SIMILARITY, _ANCHOR = 0.5, 0.3, 0.2
+"""Weights of the three parts of relevance; their sum is 1."""
+_DECAY = 0.1  # of recency, a day: weight = exp(-decay x age in days)
 
-    def relevance(self, *, age: int, similarity: float, anchor: float) -> float:
-        """Return the weighted mean of recency (`age` in milliseconds), similarity and anchor
-        strength, each from 0 to 1.
-        """
-        total = self.recency + self.similarity + self.anchor
-        recency = math.exp(-self.decay * max(0, age) / DAY)
-        return (
-            (self.recency * recency + self.similarity * similarity + self.anchor * anchor) / total
-            if total
-            else 0.0
-        )
+
+def relevance_of(*, age: int, similarity: float, anchor: float) -> float:
+    """Return the weighted mean of recency (`age` in milliseconds), similarity and anchor strength,
+    each from 0 to 1.
+    """
+    recency = math.exp(-_DECAY * max(0, age) / DAY)
+    return _RECENCY * recency + _SIMILARITY * similarity + _ANCHOR * anchor
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -102,8 +102,7 @@ export type ContextMessage = Message<"recollect.v1.ContextMessage"> & {
 
   /**
    * Its relevance, from 0 to 1: half recency, three tenths similarity to the message, a fifth the
-   * confidence of an anchor that came from it (settings `recency_weight`, `similarity_weight`,
-   * `anchor_weight`).
+   * confidence of an anchor that came from it.
    *
    * @generated from field: double relevance = 4;
    */

@@ -57,7 +57,8 @@ export enum ErrorReason {
   MALFORMED_REQUEST = 2,
 
   /**
-   * INVALID_ARGUMENT. The page token is not from this RPC with the same filters.
+   * INVALID_ARGUMENT. The page token is not from this RPC with the same filters. BadRequest names
+   * `page_token`.
    *
    * @generated from enum value: ERROR_REASON_INVALID_PAGE_TOKEN = 3;
    */
