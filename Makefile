@@ -106,6 +106,7 @@ lint: $(VENV)/.tested
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/python scripts/unasync.py --check
 	$(VENV)/bin/python scripts/client_types.py --check
+	$(VENV)/bin/python scripts/client_methods.py --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/buf lint
@@ -121,6 +122,7 @@ format: $(VENV)/.tested
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/python scripts/client_types.py
+	$(VENV)/bin/python scripts/client_methods.py
 	$(VENV)/bin/python scripts/unasync.py
 	$(VENV)/bin/buf format --write
 

@@ -20,6 +20,7 @@ from google.protobuf.descriptor_pb2 import (
     EnumDescriptorProto,
     FieldDescriptorProto,
     FileDescriptorSet,
+    ServiceDescriptorProto,
 )
 from recollect.v1 import rule_pb2
 
@@ -250,9 +251,9 @@ _SCALARS = {
     FieldDescriptorProto.TYPE_DOUBLE: "float",
     FieldDescriptorProto.TYPE_FLOAT: "float",
 }
-_WELL_KNOWN = {"Timestamp": "datetime", "Duration": "timedelta", "Struct": "dict[str, Any]"}
+WELL_KNOWN = {"Timestamp": "datetime", "Duration": "timedelta", "Struct": "dict[str, Any]"}
 _DEFAULTS = {"str": '""', "bool": "False", "bytes": 'b""', "float": "0.0", "int": "0"}
-_HOMES = {name: module for module, names in MODULES.items() for name in names.split()}
+HOMES = {name: module for module, names in MODULES.items() for name in names.split()}
 _CLASSES = {message: name for name, (message, _) in ANSWERS.items()} | OTHER_NAMES
 
 
@@ -267,9 +268,11 @@ class Contract:
         self.messages: dict[str, DescriptorProto] = {}
         self.enums: dict[str, EnumDescriptorProto] = {}
         self.comments: dict[str, str] = {}
+        self.services: dict[str, ServiceDescriptorProto] = {}
         for file in FileDescriptorSet.FromString(image).file:
             if file.package != "recollect.v1":
                 continue
+            self.services |= {it.name: it for it in file.service}
             comments = {
                 tuple(it.path): it.leading_comments for it in file.source_code_info.location
             }
@@ -290,7 +293,7 @@ class Contract:
             value.name: f"{enum.name}.{_member(enum, value.name).upper()}"
             for enum in self.enums.values()
             for value in enum.value[1:]
-            if enum.name in _HOMES
+            if enum.name in HOMES
         }
 
     def module(self, name: str) -> str:
@@ -306,7 +309,7 @@ class Contract:
             )
         imports = "".join(
             f"from recollect._types.{module.replace('/', '.')} import {it}\n"
-            for it, module in [*_HOMES.items(), ("Message", "message")]
+            for it, module in [*HOMES.items(), ("Message", "message")]
             if module != name
         )
         text = (
@@ -317,20 +320,11 @@ class Contract:
             "from enum import StrEnum\n"
             f"from typing import Any\n\n{imports}\n\n" + "\n\n".join(parts)
         )
-        for command in (("check", "--fix", "--select", "I,F401", "--quiet"), ("format", "--quiet")):
-            ruff = [
-                sys.executable,
-                "-m",
-                "ruff",
-                *command,
-                "--stdin-filename",
-                f"{TARGET}/x.py",
-                "-",
-            ]
-            text = subprocess.run(
-                ruff, input=text, text=True, check=True, capture_output=True, cwd=ROOT
-            ).stdout
-        return text
+        return formatted(text, f"{TARGET}/x.py")
+
+    def class_of(self, message: str) -> str:
+        """Return the data class that a message is; empty if it is none."""
+        return _CLASSES.get(message, message if message in HOMES else "")
 
     def _enum(self, name: str) -> str:
         enum = self.enums[name]
@@ -381,7 +375,7 @@ class Contract:
         )
         if first is not None and (is_page or name == "CommunicationSearch"):
             lines.append(
-                f"\n    def __iter__(self) -> Iterator[{self._one(first)}]:\n        return iter(self.{first.name})\n\n"
+                f"\n    def __iter__(self) -> Iterator[{self.type_of(first)}]:\n        return iter(self.{first.name})\n\n"
                 f"    def __len__(self) -> int:\n        return len(self.{first.name})"
             )
         return "\n".join(lines) + "\n" + METHODS.get(name, "")
@@ -400,17 +394,17 @@ class Contract:
     def _members(self, message: DescriptorProto, oneof: str) -> list[str]:
         """Return the classes of the members of a oneof."""
         members = (
-            self._one(it)
+            self.type_of(it)
             for it in message.field
             if it.HasField("oneof_index")
             and not it.proto3_optional
             and message.oneof_decl[it.oneof_index].name == oneof
         )
-        return [it for it in members if it in _HOMES]
+        return [it for it in members if it in HOMES]
 
     def _type(self, field: FieldDescriptorProto, comment: str) -> str:
         """Return the type of a field; a message that may be unset may be None."""
-        one = self._one(field)
+        one = self.type_of(field)
         if field.label == FieldDescriptorProto.LABEL_REPEATED:
             if one.endswith("Entry"):
                 return "Mapping[str, float]"
@@ -418,10 +412,11 @@ class Contract:
         may_be_unset = field.type == FieldDescriptorProto.TYPE_MESSAGE and "nset" in comment
         return f"{one} | None" if field.proto3_optional or may_be_unset else one
 
-    def _one(self, field: FieldDescriptorProto) -> str:
+    def type_of(self, field: FieldDescriptorProto) -> str:
+        """Return the type of one value of a field."""
         name = field.type_name.rpartition(".")[2]
         if field.type_name.startswith(".google."):
-            return _WELL_KNOWN[name]
+            return WELL_KNOWN[name]
         return _CLASSES.get(name, name) or _SCALARS.get(field.type, "int")
 
     def _doc(self, comment: str, indent: str = "    ", example: str = "") -> str:
@@ -437,6 +432,16 @@ class Contract:
         whole = "\n\n".join([*wrapped, *([example] if example else [])])
         is_short = "\n" not in whole and len(whole) + len(indent) + 3 <= 100
         return textwrap.indent(whole + ("" if is_short else "\n") + '"""', indent)
+
+
+def formatted(text: str, name: str) -> str:
+    """Return the text of a module without unused imports, as ruff formats it."""
+    for command in (("check", "--fix", "--select", "I,F401", "--quiet"), ("format", "--quiet")):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
+        text = subprocess.run(
+            ruff, input=text, text=True, check=True, capture_output=True, cwd=ROOT
+        ).stdout
+    return text
 
 
 def _member(enum: EnumDescriptorProto, value: str) -> str:

@@ -27,7 +27,7 @@ SUBSTITUTIONS = [
     (r"Awaitable\[(None|object)\]", r"\1"),
     (r"import asyncio", "import time"),
     (r"asyncio\.sleep", "time.sleep"),
-    (r"recollect\._async\.", "recollect._sync."),
+    (r"recollect\._async", "recollect._sync"),
     (r"recollect\._backends\.tasks", "recollect._backends.threads"),
     (r"The client for asyncio", "The client that blocks"),
     (r"Tasks of one event loop", "Threads"),

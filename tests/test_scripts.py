@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import subprocess
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from datetime import date
@@ -13,8 +14,18 @@ from shutil import copy
 
 import pytest
 import yaml
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
-from scripts import check_circles, check_language, check_tests, install, packages, release
+from scripts import (
+    check_circles,
+    check_language,
+    check_tests,
+    client_methods,
+    client_types,
+    install,
+    packages,
+    release,
+)
 
 ROOT = Path(__file__).parents[1]
 TODAY = date(2026, 11, 22)
@@ -287,3 +298,17 @@ def test_an_installation_names_what_it_fetches_and_fails_as_pip_does(
     assert "Looking for" in printed.out
     assert "recollect-of-nobody" in printed.err
     assert "Fetched" not in printed.out
+
+
+def test_a_new_field_of_a_request_is_an_argument_and_a_new_call_has_to_be_described() -> None:
+    contract = client_types.Contract()
+    table = tomllib.loads(client_methods.TABLE.read_text())["admin"]
+    contract.messages["CreateSpaceRequest"].field.add(
+        name="purpose", number=9, type=FieldDescriptorProto.TYPE_STRING
+    )
+    text = client_methods.Service(contract, "admin", table).module()
+    assert "        name: str,\n        *,\n        purpose: str | None = None,\n" in text
+    assert "calls.CREATE_SPACE(name=name, purpose=purpose)" in text
+    contract.services["AdminService"].method.add(name="MoveSpace")
+    with pytest.raises(SystemExit, match="admin has no MoveSpace"):
+        client_methods.Service(contract, "admin", table)

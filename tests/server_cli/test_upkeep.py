@@ -71,8 +71,8 @@ def test_verify_is_carried_out_by_the_server_that_runs(
     assert (damaged.exit_code, damaged.stderr) == (1, "")
     assert f"{filled[0]}: line 1 is damaged" in damaged.stdout
     assert "bo:" not in damaged.stdout
-    asked = on(server, "verify", "--space", "nobody")
-    assert (asked.exit_code, "there is no space nobody" in asked.stderr) == (1, True)
+    unknown = on(server, "verify", "--space", "nobody")
+    assert (unknown.exit_code, "there is no space nobody" in unknown.stderr) == (1, True)
     token = on(server, "token", "create", "--kind", "admin", "--space", "*").stdout.strip()
     denied = run("verify", "--data-dir", server.data_dir, env={"RECOLLECT_TOKEN": None})
     assert denied.exit_code > 0

@@ -1,3 +1,4 @@
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.access`."""
 
 from recollect._async.invoker import Invoker
@@ -11,7 +12,11 @@ class Access:
     def __init__(self, invoker: Invoker) -> None:
         self._invoker = invoker
 
-    async def who_am_i(self, *, timeout: float | None = None) -> Caller:
+    async def who_am_i(
+        self,
+        *,
+        timeout: float | None = None,
+    ) -> Caller:
         """Return the caller as the server knows it: the kind of its token, its scopes, its space.
 
         >>> caller = await client.access.who_am_i()

@@ -1,3 +1,4 @@
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.admin`."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -12,7 +13,10 @@ from recollect._types.admin.retention import (
     RetentionReceiptPage,
     RetentionRuleList,
 )
-from recollect._types.admin.settings import ChangedSetting, SettingList
+from recollect._types.admin.settings import (
+    ChangedSetting,
+    SettingList,
+)
 from recollect._types.admin.spaces import (
     Backup,
     CreatedSpace,
@@ -21,9 +25,13 @@ from recollect._types.admin.spaces import (
     SpaceReceipt,
     SpaceReceiptPage,
 )
-from recollect._types.admin.stats import Stats
+from recollect._types.admin.stats import (
+    Stats,
+)
 from recollect._types.admin.tokens import NewToken, RotatedToken, Token, TokenPage
-from recollect._types.admin.verifications import Verification
+from recollect._types.admin.verifications import (
+    Verification,
+)
 
 
 class Admin:
@@ -37,7 +45,11 @@ class Admin:
     def __init__(self, invoker: Invoker) -> None:
         self._invoker = invoker
 
-    async def list_settings(self, *, timeout: float | None = None) -> SettingList:
+    async def list_settings(
+        self,
+        *,
+        timeout: float | None = None,
+    ) -> SettingList:
         """Return all settings with their sources, defaults and ranges.
 
         >>> for setting in (await client.admin.list_settings()).settings:
@@ -86,16 +98,23 @@ class Admin:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> SpacePage:
-        """Return one page of `list_spaces`: the first, or with `page_token` the one after
-        another, with the same filters.
+        """Return one page of `list_spaces`: the first, or with `page_token` the one after another,
+        with the same filters.
 
         >>> page = await client.admin.list_spaces_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.admin.list_spaces_page(page_size=20, page_token=token)
         """
         return await self._invoker.run(
             calls.LIST_SPACES(query=query, page_size=page_size, page_token=page_token), timeout
         )
 
-    async def create_space(self, name: str, *, timeout: float | None = None) -> CreatedSpace:
+    async def create_space(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+    ) -> CreatedSpace:
         """Make a space, unless there is one.
 
         >>> made = await client.admin.create_space("ada")
@@ -103,7 +122,12 @@ class Admin:
         """
         return await self._invoker.run(calls.CREATE_SPACE(name=name), timeout)
 
-    async def delete_space(self, name: str, *, timeout: float | None = None) -> SpaceReceipt:
+    async def delete_space(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+    ) -> SpaceReceipt:
         """Delete a space with all its data, for good. Its tokens stay: revoke them too.
 
         >>> receipt = await client.admin.delete_space("ada")
@@ -136,13 +160,18 @@ class Admin:
         another.
 
         >>> page = await client.admin.list_space_receipts_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.admin.list_space_receipts_page(page_size=20, page_token=token)
         """
         return await self._invoker.run(
             calls.LIST_SPACE_RECEIPTS(page_size=page_size, page_token=page_token), timeout
         )
 
     async def verify(
-        self, *, space: str | None = None, timeout: float | None = None
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
     ) -> Verification:
         """Begin to compare the logs of a space with its index and vectors, while it is served, and
         return at once. One that waits or is under way is returned instead.
@@ -152,7 +181,10 @@ class Admin:
         return await self._invoker.run(calls.VERIFY(space=space), timeout)
 
     async def get_verification(
-        self, *, space: str | None = None, timeout: float | None = None
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
     ) -> Verification | None:
         """Return the newest verification of a space since the server started; `None` if there was
         none.
@@ -187,10 +219,12 @@ class Admin:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> TokenPage:
-        """Return one page of `list_tokens`: the first, or with `page_token` the one after
-        another, with the same filters.
+        """Return one page of `list_tokens`: the first, or with `page_token` the one after another,
+        with the same filters.
 
         >>> page = await client.admin.list_tokens_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.admin.list_tokens_page(page_size=20, page_token=token)
         """
         return await self._invoker.run(
             calls.LIST_TOKENS(
@@ -218,19 +252,26 @@ class Admin:
         >>> created = await client.admin.create_token("reader", note="the page on the wall")
         >>> print(created.token.id, created.secret)
         """
-        call = calls.CREATE_TOKEN(
-            kind=kind,
-            scopes=scopes,
-            spaces=spaces,
-            conversation_id=conversation_id,
-            channel=channel,
-            expire_time=expire_time,
-            limits=limits,
-            note=note,
+        return await self._invoker.run(
+            calls.CREATE_TOKEN(
+                kind=kind,
+                scopes=scopes,
+                spaces=spaces,
+                conversation_id=conversation_id,
+                channel=channel,
+                expire_time=expire_time,
+                limits=limits,
+                note=note,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
-    async def revoke_token(self, token_id: str, *, timeout: float | None = None) -> Token:
+    async def revoke_token(
+        self,
+        token_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> Token:
         """Revoke a token. Its open streams end within a second.
 
         >>> await client.admin.revoke_token(created.token.id)
@@ -254,7 +295,12 @@ class Admin:
             calls.ROTATE_TOKEN(token_id=token_id, expire_time=expire_time, overlap=overlap), timeout
         )
 
-    async def backup(self, *, name: str | None = None, timeout: float | None = None) -> Backup:
+    async def backup(
+        self,
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+    ) -> Backup:
         """Have the server copy its spaces into a new folder of its setting `backup_dir`. Give it a
         `timeout` that suits what is kept.
 
@@ -264,7 +310,10 @@ class Admin:
         return await self._invoker.run(calls.BACKUP(name=name), timeout)
 
     async def list_jobs(
-        self, *, space: str | None = None, timeout: float | None = None
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
     ) -> tuple[Job, ...]:
         """Return the background jobs of a space, with their failures by conversation.
 
@@ -273,7 +322,12 @@ class Admin:
         """
         return await self._invoker.run(calls.LIST_JOBS(space=space), timeout)
 
-    async def get_stats(self, *, space: str | None = None, timeout: float | None = None) -> Stats:
+    async def get_stats(
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
+    ) -> Stats:
         """Return what a space holds and what is left to do there.
 
         >>> stats = await client.admin.get_stats()
@@ -282,7 +336,10 @@ class Admin:
         return await self._invoker.run(calls.GET_STATS(space=space), timeout)
 
     async def list_retention_rules(
-        self, *, space: str | None = None, timeout: float | None = None
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
     ) -> RetentionRuleList:
         """Return the rules of retention about a space.
 
@@ -316,8 +373,8 @@ class Admin:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[RetentionReceipt]:
-        """Iterate over all that rules deleted in a space, the newest first, page by page.
-        `timeout` bounds each page.
+        """Iterate over all that rules deleted in a space, the newest first, page by page. `timeout`
+        bounds each page.
 
         >>> async for it in client.admin.list_retention_receipts():
         ...     print(it.time, it.conversation.conversation_id, it.conversation.rule)
@@ -338,6 +395,8 @@ class Admin:
         after another, with the same filters.
 
         >>> page = await client.admin.list_retention_receipts_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.admin.list_retention_receipts_page(page_size=20, page_token=token)
         """
         return await self._invoker.run(
             calls.LIST_RETENTION_RECEIPTS(space=space, page_size=page_size, page_token=page_token),

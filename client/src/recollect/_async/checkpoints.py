@@ -1,9 +1,10 @@
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.checkpoints`."""
 
 from collections.abc import AsyncIterator, Iterable
 
 from recollect._async.invoker import Invoker
-from recollect._shared import calls
+from recollect._shared import answers, calls
 from recollect._types.checkpoint import (
     CheckpointRecord,
     CheckpointRecordPage,
@@ -42,14 +43,18 @@ class Checkpoints:
         return await self._invoker.run(
             calls.PUT_RECORDS(
                 thread_id=thread_id,
-                records=[calls.PutRecord(it, it.keep_existing) for it in records],
+                records=[answers.PutRecord(it, it.keep_existing) for it in records],
                 request_id=request_id,
             ),
             timeout,
         )
 
     async def get_records(
-        self, thread_id: str, keys: Iterable[str], *, timeout: float | None = None
+        self,
+        thread_id: str,
+        keys: Iterable[str],
+        *,
+        timeout: float | None = None,
     ) -> FoundCheckpointRecords:
         """Return the records of these keys that the thread has. A large answer is cut: ask again
         for the keys behind `keys_answered`.
@@ -74,18 +79,24 @@ class Checkpoints:
         >>> page = await client.checkpoints.list_records("run-1", prefix="step/", descending=True)
         >>> print([record.key for record in page.records])
         """
-        call = calls.LIST_RECORDS(
-            thread_id=thread_id,
-            prefix=prefix,
-            after_key=after_key,
-            descending=descending,
-            keys_only=keys_only,
-            limit=limit,
+        return await self._invoker.run(
+            calls.LIST_RECORDS(
+                thread_id=thread_id,
+                prefix=prefix,
+                after_key=after_key,
+                descending=descending,
+                keys_only=keys_only,
+                limit=limit,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def remove_records(
-        self, thread_id: str, keys: Iterable[str], *, timeout: float | None = None
+        self,
+        thread_id: str,
+        keys: Iterable[str],
+        *,
+        timeout: float | None = None,
     ) -> RemovedCheckpointRecords:
         """Remove records for good, their values from every file of the service.
 
@@ -96,7 +107,10 @@ class Checkpoints:
         )
 
     def list_threads(
-        self, *, page_size: int | None = None, timeout: float | None = None
+        self,
+        *,
+        page_size: int | None = None,
+        timeout: float | None = None,
     ) -> AsyncIterator[CheckpointThread]:
         """Iterate over all threads, page by page. `timeout` bounds each page.
 
@@ -115,12 +129,19 @@ class Checkpoints:
         """Return one page of `list_threads`: the first, or with `page_token` the one after another.
 
         >>> page = await client.checkpoints.list_threads_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.checkpoints.list_threads_page(page_size=20, page_token=token)
         """
         return await self._invoker.run(
             calls.LIST_THREADS(page_size=page_size, page_token=page_token), timeout
         )
 
-    async def delete_thread(self, thread_id: str, *, timeout: float | None = None) -> int:
+    async def delete_thread(
+        self,
+        thread_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> int:
         """Delete a thread for good, to its last byte, and return how many bytes that were; 0 if
         there is no such thread.
 

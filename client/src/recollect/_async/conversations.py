@@ -1,3 +1,4 @@
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.conversations`."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -6,7 +7,7 @@ from typing import Any
 
 from recollect._async.invoker import Invoker
 from recollect._async.watch import Watch
-from recollect._shared import calls
+from recollect._shared import answers, calls
 from recollect._types.conversation import (
     AnchorDisposition,
     AppendedTurn,
@@ -21,7 +22,9 @@ from recollect._types.conversation import (
     RegeneratedNotes,
 )
 from recollect._types.message import Message
-from recollect._types.update import Update
+from recollect._types.update import (
+    Update,
+)
 
 
 class Conversations:
@@ -67,20 +70,27 @@ class Conversations:
         >>> conversation = await client.conversations.create("web", messages=messages)
         >>> conversation = await client.conversations.create("web", participants=["alex"])
         """
-        call = calls.CREATE(
-            channel=channel,
-            participants=participants,
-            party=party,
-            model=model,
-            create_time=create_time,
-            messages=messages,
-            pinned=pinned,
-            conversation_id=conversation_id,
-            request_id=request_id,
+        return await self._invoker.run(
+            calls.CREATE(
+                channel=channel,
+                participants=participants,
+                party=party,
+                model=model,
+                request_id=request_id,
+                create_time=create_time,
+                messages=messages,
+                pinned=pinned,
+                conversation_id=conversation_id,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
-    async def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
+    async def get(
+        self,
+        conversation_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> Conversation:
         """Return a conversation without its messages.
 
         >>> conversation = await client.conversations.get(conversation_id)
@@ -92,7 +102,6 @@ class Conversations:
         *,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
-        participants: Iterable[str] | None = None,
         party: Party | None = None,
         pinned: bool | None = None,
         updated_after: datetime | None = None,
@@ -100,6 +109,7 @@ class Conversations:
         query: str | None = None,
         notes_failed: bool | None = None,
         archived: ArchiveFilter | None = None,
+        participants: Iterable[str] | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[Conversation]:
@@ -107,27 +117,29 @@ class Conversations:
         by page.
 
         `participants` are names, or any address of a person, which finds all of that person.
-        `query` is looked for in the name; `notes_failed` chooses those whose notes the server
-        could not write. Archived ones are left out unless `archived` asks for them. `page_size`
-        (50; at most 500) is the number asked for at a time, and `timeout` bounds each page.
+        `query` is looked for in the name; `notes_failed` chooses those whose notes the server could
+        not write. Archived ones are left out unless `archived` asks for them. `page_size` (50; at
+        most 500) is the number asked for at a time, and `timeout` bounds each page.
 
         >>> async for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.name)
         """
-        call = calls.LIST(
-            page_size=page_size,
-            channels=channels,
-            topics=topics,
-            participants=participants,
-            party=party,
-            pinned=pinned,
-            updated_after=updated_after,
-            updated_before=updated_before,
-            query=query,
-            notes_failed=notes_failed,
-            archived=archived,
+        return self._invoker.iterate(
+            calls.LIST(
+                page_size=page_size,
+                channels=channels,
+                topics=topics,
+                party=party,
+                pinned=pinned,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                query=query,
+                notes_failed=notes_failed,
+                archived=archived,
+                participants=participants,
+            ),
+            timeout,
         )
-        return self._invoker.iterate(call, timeout)
 
     async def list_page(
         self,
@@ -135,7 +147,6 @@ class Conversations:
         page_token: str | None = None,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
-        participants: Iterable[str] | None = None,
         party: Party | None = None,
         pinned: bool | None = None,
         updated_after: datetime | None = None,
@@ -143,6 +154,7 @@ class Conversations:
         query: str | None = None,
         notes_failed: bool | None = None,
         archived: ArchiveFilter | None = None,
+        participants: Iterable[str] | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> ConversationPage:
@@ -153,21 +165,23 @@ class Conversations:
         >>> token = page.next_page_token
         >>> page = await client.conversations.list_page(page_size=20, page_token=token)
         """
-        call = calls.LIST(
-            page_size=page_size,
-            page_token=page_token,
-            channels=channels,
-            topics=topics,
-            participants=participants,
-            party=party,
-            pinned=pinned,
-            updated_after=updated_after,
-            updated_before=updated_before,
-            query=query,
-            notes_failed=notes_failed,
-            archived=archived,
+        return await self._invoker.run(
+            calls.LIST(
+                page_size=page_size,
+                page_token=page_token,
+                channels=channels,
+                topics=topics,
+                party=party,
+                pinned=pinned,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                query=query,
+                notes_failed=notes_failed,
+                archived=archived,
+                participants=participants,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def load(
         self,
@@ -191,15 +205,17 @@ class Conversations:
 
         >>> context = await client.conversations.load(channel="web", max_turns=10)
         """
-        call = calls.LOAD(
-            conversation_id=conversation_id,
-            channel=channel,
-            max_turns=max_turns,
-            max_tokens=max_tokens,
-            before_turn=before_turn,
-            before_sequence=before_sequence,
+        return await self._invoker.run(
+            calls.LOAD(
+                conversation_id=conversation_id,
+                channel=channel,
+                max_turns=max_turns,
+                max_tokens=max_tokens,
+                before_turn=before_turn,
+                before_sequence=before_sequence,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def append_turn(
         self,
@@ -207,8 +223,8 @@ class Conversations:
         messages: Iterable[Message],
         *,
         expected_turn: int | None = None,
-        in_reply_to_turn: int | None = None,
         draft_id: str | None = None,
+        in_reply_to_turn: int | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> AppendedTurn:
@@ -222,15 +238,17 @@ class Conversations:
         >>> messages = [Message.user("Is the disk full?"), Message.assistant("Yes: 97 %.")]
         >>> stored = await client.conversations.append_turn(conversation_id, messages)
         """
-        call = calls.APPEND_TURN(
-            conversation_id=conversation_id,
-            messages=messages,
-            expected_turn=expected_turn,
-            in_reply_to_turn=in_reply_to_turn,
-            draft_id=draft_id,
-            request_id=request_id,
+        return await self._invoker.run(
+            calls.APPEND_TURN(
+                conversation_id=conversation_id,
+                messages=messages,
+                request_id=request_id,
+                expected_turn=expected_turn,
+                draft_id=draft_id,
+                in_reply_to_turn=in_reply_to_turn,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     def watch(
         self,
@@ -264,7 +282,7 @@ class Conversations:
                 channels=channels,
                 cursor=cursor,
                 max_turns=max_turns,
-                max_batch=calls.BATCH,
+                max_batch=answers.BATCH,
                 load_channel=load_channel,
                 load_conversation_id=load_conversation_id,
                 list_channels=list_channels,
@@ -317,13 +335,15 @@ class Conversations:
 
         >>> context = await client.conversations.switch(old.id, new.id)
         """
-        call = calls.SWITCH(
-            from_conversation_id=from_conversation_id,
-            to_conversation_id=to_conversation_id,
-            max_turns=max_turns,
-            request_id=request_id,
+        return await self._invoker.run(
+            calls.SWITCH(
+                from_conversation_id=from_conversation_id,
+                to_conversation_id=to_conversation_id,
+                max_turns=max_turns,
+                request_id=request_id,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def rename(
         self,
@@ -345,16 +365,18 @@ class Conversations:
 
         >>> await client.conversations.rename(conversation_id, "Server Monitoring")
         """
-        call = calls.RENAME(
-            conversation_id=conversation_id,
-            title=title,
-            automatic=automatic,
-            topics=topics,
-            writer=writer,
-            writer_model=writer_model,
-            request_id=request_id,
+        return await self._invoker.run(
+            calls.RENAME(
+                conversation_id=conversation_id,
+                title=title,
+                request_id=request_id,
+                automatic=automatic,
+                topics=topics,
+                writer=writer,
+                writer_model=writer_model,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def set_model(
         self,
@@ -388,10 +410,12 @@ class Conversations:
         >>> fork = await client.conversations.fork(conversation_id, through_turn=3)
         >>> fork.origin
         """
-        call = calls.FORK(
-            conversation_id=conversation_id, through_turn=through_turn, request_id=request_id
+        return await self._invoker.run(
+            calls.FORK(
+                conversation_id=conversation_id, through_turn=through_turn, request_id=request_id
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def set_topics(
         self,
@@ -406,10 +430,10 @@ class Conversations:
 
         >>> await client.conversations.set_topics(conversation_id, ["disk", "servers"])
         """
-        call = calls.SET_TOPICS(
-            conversation_id=conversation_id, topics=topics, request_id=request_id
+        return await self._invoker.run(
+            calls.SET_TOPICS(conversation_id=conversation_id, topics=topics, request_id=request_id),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def archive(
         self,
@@ -424,10 +448,12 @@ class Conversations:
 
         >>> await client.conversations.archive(conversation_id)
         """
-        call = calls.ARCHIVE(
-            conversation_id=conversation_id, unarchive=unarchive, request_id=request_id
+        return await self._invoker.run(
+            calls.ARCHIVE(
+                conversation_id=conversation_id, unarchive=unarchive, request_id=request_id
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def update_metadata(
         self,
@@ -442,10 +468,12 @@ class Conversations:
         >>> metadata = {"sdk_session": "s-1", "task": None}
         >>> await client.conversations.update_metadata(conversation_id, metadata)
         """
-        call = calls.UPDATE_METADATA(
-            conversation_id=conversation_id, metadata=metadata, request_id=request_id
+        return await self._invoker.run(
+            calls.UPDATE_METADATA(
+                conversation_id=conversation_id, metadata=metadata, request_id=request_id
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def record_compression(
         self,
@@ -464,13 +492,15 @@ class Conversations:
         >>> summary = "Alex set up monitoring. The disk fills every week."
         >>> await client.conversations.record_compression(conversation_id, 12, summary)
         """
-        call = calls.RECORD_COMPRESSION(
-            conversation_id=conversation_id,
-            compressed_through=compressed_through,
-            summary=summary,
-            request_id=request_id,
+        return await self._invoker.run(
+            calls.RECORD_COMPRESSION(
+                conversation_id=conversation_id,
+                compressed_through=compressed_through,
+                summary=summary,
+                request_id=request_id,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def record_abbreviation(
         self,
@@ -493,15 +523,17 @@ class Conversations:
         >>> topics = ["logging", "backup"]
         >>> await client.conversations.record_abbreviation(conversation_id, notes, topics=topics)
         """
-        call = calls.RECORD_ABBREVIATION(
-            conversation_id=conversation_id,
-            text=text,
-            topics=topics,
-            writer=writer,
-            writer_model=writer_model,
-            request_id=request_id,
+        return await self._invoker.run(
+            calls.RECORD_ABBREVIATION(
+                conversation_id=conversation_id,
+                text=text,
+                request_id=request_id,
+                topics=topics,
+                writer=writer,
+                writer_model=writer_model,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def regenerate_notes(
         self,
@@ -512,7 +544,7 @@ class Conversations:
         writers: Iterable[str] | None = None,
         updated_after: datetime | None = None,
         updated_before: datetime | None = None,
-        all: bool = False,  # noqa: A002 - the contract's name
+        all: bool = False,  # noqa: A002 - the contract says so
         dry_run: bool = False,
         request_id: str | None = None,
         timeout: float | None = None,
@@ -528,18 +560,20 @@ class Conversations:
         >>> answer = await client.conversations.regenerate_notes(writers=writers, dry_run=True)
         >>> print(answer.queued)
         """
-        call = calls.REGENERATE_NOTES(
-            conversation_id=conversation_id,
-            channels=channels,
-            topics=topics,
-            writers=writers,
-            updated_after=updated_after,
-            updated_before=updated_before,
-            all=all,
-            dry_run=dry_run,
-            request_id=request_id,
+        return await self._invoker.run(
+            calls.REGENERATE_NOTES(
+                conversation_id=conversation_id,
+                channels=channels,
+                topics=topics,
+                writers=writers,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                all=all,
+                dry_run=dry_run,
+                request_id=request_id,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def delete(
         self,
@@ -563,7 +597,7 @@ class Conversations:
         """
         return await self._invoker.run(
             calls.DELETE(
-                conversation_id=conversation_id, anchors=anchors, force=force, request_id=request_id
+                conversation_id=conversation_id, request_id=request_id, anchors=anchors, force=force
             ),
             timeout,
         )
@@ -601,7 +635,6 @@ class Conversations:
         conversation_ids: Iterable[str] | None = None,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
-        participants: Iterable[str] | None = None,
         updated_after: datetime | None = None,
         updated_before: datetime | None = None,
         archived: ArchiveFilter | None = None,
@@ -609,31 +642,34 @@ class Conversations:
         force: bool = False,
         dry_run: bool = False,
         limit: int | None = None,
+        participants: Iterable[str] | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> DeletedConversations:
         """Delete the conversations that match all filters, the longest unchanged first, as `delete`
         does, and return a receipt. At least one filter must be given.
 
-        `participants` are names, or any address of a person, which finds all of that person.
-        Those that `delete` would refuse are left and named. `dry_run` deletes nothing, and answers
-        what would be deleted.
+        `participants` are names, or any address of a person, which finds all of that person. Those
+        that `delete` would refuse are left and named. `dry_run` deletes nothing, and answers what
+        would be deleted.
 
         >>> before = datetime.now(UTC) - timedelta(days=365)
         >>> receipt = await client.conversations.delete_many(updated_before=before, dry_run=True)
         """
-        call = calls.DELETE_MANY(
-            conversation_ids=conversation_ids,
-            channels=channels,
-            topics=topics,
-            participants=participants,
-            updated_after=updated_after,
-            updated_before=updated_before,
-            archived=archived,
-            anchors=anchors,
-            force=force,
-            dry_run=dry_run,
-            limit=limit,
-            request_id=request_id,
+        return await self._invoker.run(
+            calls.DELETE_MANY(
+                conversation_ids=conversation_ids,
+                channels=channels,
+                topics=topics,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                archived=archived,
+                anchors=anchors,
+                force=force,
+                dry_run=dry_run,
+                limit=limit,
+                request_id=request_id,
+                participants=participants,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)

@@ -1,3 +1,4 @@
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.insight`."""
 
 from collections.abc import AsyncIterator, Iterable
@@ -15,7 +16,9 @@ from recollect._types.insight import (
     UsageGroup,
     UsageReport,
 )
-from recollect._types.recall import DateRange
+from recollect._types.recall import (
+    DateRange,
+)
 
 
 class Insight:
@@ -47,14 +50,16 @@ class Insight:
         >>> for row in report.rows:
         ...     print(row.bucket_start.date(), row.group, row.activity.cost)
         """
-        call = calls.USAGE(
-            date_range=date_range,
-            time_zone=time_zone,
-            bucket=bucket,
-            group_by=group_by,
-            max_groups=max_groups,
+        return await self._invoker.run(
+            calls.USAGE(
+                date_range=date_range,
+                time_zone=time_zone,
+                bucket=bucket,
+                group_by=group_by,
+                max_groups=max_groups,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def topics_over_time(
         self,
@@ -71,10 +76,12 @@ class Insight:
         >>> for series in report.topics:
         ...     print(series.topic, series.messages)
         """
-        call = calls.TOPICS_OVER_TIME(
-            date_range=date_range, time_zone=time_zone, bucket=bucket, max_topics=max_topics
+        return await self._invoker.run(
+            calls.TOPICS_OVER_TIME(
+                date_range=date_range, time_zone=time_zone, bucket=bucket, max_topics=max_topics
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def channel_activity(
         self,
@@ -89,8 +96,10 @@ class Insight:
         >>> for channel in await client.insight.channel_activity(time_zone="Europe/Berlin"):
         ...     print(channel.channel, max(channel.hours, key=lambda hour: hour.messages))
         """
-        call = calls.CHANNEL_ACTIVITY(date_range=date_range, time_zone=time_zone, channels=channels)
-        return await self._invoker.run(call, timeout)
+        return await self._invoker.run(
+            calls.CHANNEL_ACTIVITY(date_range=date_range, time_zone=time_zone, channels=channels),
+            timeout,
+        )
 
     async def busiest_conversations(
         self,
@@ -106,13 +115,18 @@ class Insight:
         >>> for busy in await client.insight.busiest_conversations(limit=5):
         ...     print(busy.conversation.name, busy.activity.messages)
         """
-        call = calls.BUSIEST_CONVERSATIONS(
-            date_range=date_range, time_zone=time_zone, channels=channels, limit=limit
+        return await self._invoker.run(
+            calls.BUSIEST_CONVERSATIONS(
+                date_range=date_range, time_zone=time_zone, channels=channels, limit=limit
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def facets(
-        self, *, max_values: int | None = None, timeout: float | None = None
+        self,
+        *,
+        max_values: int | None = None,
+        timeout: float | None = None,
     ) -> Facets:
         """Return how many conversations each channel, topic, model and participant has.
 
@@ -144,10 +158,13 @@ class Insight:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> TopicPage:
-        """Return one page of topics. `page_token` is `next_page_token` of another, with the same
-        filters.
+        """Return one page of `list_topics`: the first, or with `page_token` the one after another,
+        with the same filters.
 
         >>> page = await client.insight.list_topics_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.insight.list_topics_page(page_size=20, page_token=token)
         """
-        call = calls.LIST_TOPICS(query=query, page_size=page_size, page_token=page_token)
-        return await self._invoker.run(call, timeout)
+        return await self._invoker.run(
+            calls.LIST_TOPICS(query=query, page_size=page_size, page_token=page_token), timeout
+        )

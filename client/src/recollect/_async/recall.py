@@ -1,11 +1,12 @@
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.recall`."""
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 
+from recollect._async import beyond
 from recollect._async.invoker import Invoker
 from recollect._shared import calls
-from recollect._shared.history import FetchedPages
 from recollect._types.context import (
     Anchor,
     AnchorSource,
@@ -15,7 +16,13 @@ from recollect._types.context import (
     TierTransition,
     TierTransitionPage,
 )
-from recollect._types.recall import DateRange, FetchedContext, RecentOrder, SearchAnswer, TurnRange
+from recollect._types.recall import (
+    DateRange,
+    FetchedContext,
+    RecentOrder,
+    SearchAnswer,
+    TurnRange,
+)
 from recollect._types.recent import RecentPage
 
 
@@ -39,9 +46,9 @@ class Recall:
         conversation_id: str | None = None,
         topics: Iterable[str] | None = None,
         participants: Iterable[str] | None = None,
+        explain: bool = False,
         min_score: float | None = None,
         time_zone: str | None = None,
-        explain: bool = False,
         timeout: float | None = None,
     ) -> SearchAnswer:
         """Return the conversations and the messages that answer a question best. Every given filter
@@ -60,19 +67,21 @@ class Recall:
         >>> for hit in answer.hits:
         ...     print(hit.date, hit.snippet)
         """
-        call = calls.SEARCH(
-            query=query,
-            limit=limit,
-            channel=channel,
-            date_range=date_range,
-            conversation_id=conversation_id,
-            topics=topics,
-            participants=participants,
-            min_score=min_score,
-            time_zone=time_zone,
-            explain=explain,
+        return await self._invoker.run(
+            calls.SEARCH(
+                query=query,
+                limit=limit,
+                channel=channel,
+                date_range=date_range,
+                conversation_id=conversation_id,
+                topics=topics,
+                participants=participants,
+                explain=explain,
+                min_score=min_score,
+                time_zone=time_zone,
+            ),
+            timeout,
         )
-        return await self._invoker.run(call, timeout)
 
     async def fetch_context(
         self,
@@ -91,16 +100,13 @@ class Recall:
         >>> turns = (max(hit.turn_number - 1, 1), hit.turn_number + 1)
         >>> context = await client.recall.fetch_context(hit.conversation_id, turns)
         """
-        pages = FetchedPages(turn_range, after_sequence, timeout)
-        while True:
-            call = calls.FETCH_CONTEXT(
-                conversation_id=conversation_id,
-                turn_range=pages.turn_range,
-                after_sequence=pages.after_sequence,
-            )
-            context = pages.joined(await self._invoker.run(call, pages.time_left()))
-            if pages.done:
-                return context
+        return await beyond.fetch_context(
+            self._invoker,
+            timeout,
+            conversation_id=conversation_id,
+            turn_range=turn_range,
+            after_sequence=after_sequence,
+        )
 
     async def recent(
         self,
@@ -130,11 +136,11 @@ class Recall:
         message: str | None = None,
         *,
         budget: ContextBudget | int | None = None,
-        format: ContextFormat | None = None,  # noqa: A002 - the contract's word
-        query: str | None = None,
-        time_zone: str | None = None,
+        format: ContextFormat | None = None,  # noqa: A002 - the contract says so
         include_group: bool = False,
         explain: bool = False,
+        query: str | None = None,
+        time_zone: str | None = None,
         timeout: float | None = None,
     ) -> BuiltContext:
         """Build the model's input for an answer to `message`, or to the one that the conversation
@@ -143,10 +149,9 @@ class Recall:
         A number as `budget` is the total in tokens (4400), estimated at four bytes each; it bounds
         `rendered`. `format` says what `rendered` is; without one the answer has the parts alone.
         `query` is looked for instead of the message. `time_zone` is that of the dates in it and in
-        `rendered`, as for `search`.
-        `include_group` adds what other members wrote in the conversation's group, marked untrusted.
-        `explain` names in `dropped` what else was near to the message and scored too low to be
-        recalled.
+        `rendered`, as for `search`. `include_group` adds what other members wrote in the
+        conversation's group, marked untrusted. `explain` names in `dropped` what else was near to
+        the message and scored too low to be recalled.
 
         >>> form = ContextFormat.ANTHROPIC_MESSAGES
         >>> context = await client.recall.build_context(conversation.id, question, format=form)
@@ -156,12 +161,12 @@ class Recall:
             calls.BUILD_CONTEXT(
                 conversation_id=conversation_id,
                 message=message,
-                query=query,
-                time_zone=time_zone,
                 budget=budget,
                 format=format,
                 include_group=include_group,
                 explain=explain,
+                query=query,
+                time_zone=time_zone,
             ),
             timeout,
         )
@@ -178,19 +183,9 @@ class Recall:
         >>> for anchor in await client.recall.list_anchors():
         ...     print(anchor.key, anchor.value)
         """
-        anchors, token = await self._invoker.run(
-            calls.LIST_ANCHORS(key=key, include_superseded=include_superseded, page_token=""),
-            timeout,
+        return await beyond.list_anchors(
+            self._invoker, timeout, key=key, include_superseded=include_superseded
         )
-        while token:
-            more, token = await self._invoker.run(
-                calls.LIST_ANCHORS(
-                    key=key, include_superseded=include_superseded, page_token=token
-                ),
-                timeout,
-            )
-            anchors += more
-        return anchors
 
     async def set_anchor(
         self,
@@ -216,7 +211,11 @@ class Recall:
         )
 
     async def delete_anchor(
-        self, key: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        key: str,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> tuple[Anchor, ...]:
         """Delete an anchor with all values that it superseded, for good, and return them.
 
@@ -237,8 +236,10 @@ class Recall:
         >>> async for move in client.recall.list_tier_transitions(conversation.id):
         ...     print(move.from_tier, move.to_tier, move.reason)
         """
-        call = calls.LIST_TIER_TRANSITIONS(conversation_id=conversation_id, page_size=page_size)
-        return self._invoker.iterate(call, timeout)
+        return self._invoker.iterate(
+            calls.LIST_TIER_TRANSITIONS(conversation_id=conversation_id, page_size=page_size),
+            timeout,
+        )
 
     async def list_tier_transitions_page(
         self,
@@ -248,10 +249,12 @@ class Recall:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> TierTransitionPage:
-        """Return one page of these moves. `page_token` is `next_page_token` of another, with the
-        same filter.
+        """Return one page of `list_tier_transitions`: the first, or with `page_token` the one after
+        another, with the same filters.
 
         >>> page = await client.recall.list_tier_transitions_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = await client.recall.list_tier_transitions_page(page_size=20, page_token=token)
         """
         return await self._invoker.run(
             calls.LIST_TIER_TRANSITIONS(

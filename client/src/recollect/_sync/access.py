@@ -1,4 +1,5 @@
 # Generated from recollect/_async/access.py by scripts/unasync.py: edit that one.
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.access`."""
 
 from recollect._shared import calls
@@ -12,7 +13,11 @@ class Access:
     def __init__(self, invoker: Invoker) -> None:
         self._invoker = invoker
 
-    def who_am_i(self, *, timeout: float | None = None) -> Caller:
+    def who_am_i(
+        self,
+        *,
+        timeout: float | None = None,
+    ) -> Caller:
         """Return the caller as the server knows it: the kind of its token, its scopes, its space.
 
         >>> caller = client.access.who_am_i()

@@ -1,4 +1,5 @@
 # Generated from recollect/_async/admin.py by scripts/unasync.py: edit that one.
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.admin`."""
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,10 @@ from recollect._types.admin.retention import (
     RetentionReceiptPage,
     RetentionRuleList,
 )
-from recollect._types.admin.settings import ChangedSetting, SettingList
+from recollect._types.admin.settings import (
+    ChangedSetting,
+    SettingList,
+)
 from recollect._types.admin.spaces import (
     Backup,
     CreatedSpace,
@@ -22,9 +26,13 @@ from recollect._types.admin.spaces import (
     SpaceReceipt,
     SpaceReceiptPage,
 )
-from recollect._types.admin.stats import Stats
+from recollect._types.admin.stats import (
+    Stats,
+)
 from recollect._types.admin.tokens import NewToken, RotatedToken, Token, TokenPage
-from recollect._types.admin.verifications import Verification
+from recollect._types.admin.verifications import (
+    Verification,
+)
 
 
 class Admin:
@@ -38,7 +46,11 @@ class Admin:
     def __init__(self, invoker: Invoker) -> None:
         self._invoker = invoker
 
-    def list_settings(self, *, timeout: float | None = None) -> SettingList:
+    def list_settings(
+        self,
+        *,
+        timeout: float | None = None,
+    ) -> SettingList:
         """Return all settings with their sources, defaults and ranges.
 
         >>> for setting in (client.admin.list_settings()).settings:
@@ -85,16 +97,23 @@ class Admin:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> SpacePage:
-        """Return one page of `list_spaces`: the first, or with `page_token` the one after
-        another, with the same filters.
+        """Return one page of `list_spaces`: the first, or with `page_token` the one after another,
+        with the same filters.
 
         >>> page = client.admin.list_spaces_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.admin.list_spaces_page(page_size=20, page_token=token)
         """
         return self._invoker.run(
             calls.LIST_SPACES(query=query, page_size=page_size, page_token=page_token), timeout
         )
 
-    def create_space(self, name: str, *, timeout: float | None = None) -> CreatedSpace:
+    def create_space(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+    ) -> CreatedSpace:
         """Make a space, unless there is one.
 
         >>> made = client.admin.create_space("ada")
@@ -102,7 +121,12 @@ class Admin:
         """
         return self._invoker.run(calls.CREATE_SPACE(name=name), timeout)
 
-    def delete_space(self, name: str, *, timeout: float | None = None) -> SpaceReceipt:
+    def delete_space(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+    ) -> SpaceReceipt:
         """Delete a space with all its data, for good. Its tokens stay: revoke them too.
 
         >>> receipt = client.admin.delete_space("ada")
@@ -135,12 +159,19 @@ class Admin:
         another.
 
         >>> page = client.admin.list_space_receipts_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.admin.list_space_receipts_page(page_size=20, page_token=token)
         """
         return self._invoker.run(
             calls.LIST_SPACE_RECEIPTS(page_size=page_size, page_token=page_token), timeout
         )
 
-    def verify(self, *, space: str | None = None, timeout: float | None = None) -> Verification:
+    def verify(
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
+    ) -> Verification:
         """Begin to compare the logs of a space with its index and vectors, while it is served, and
         return at once. One that waits or is under way is returned instead.
 
@@ -149,7 +180,10 @@ class Admin:
         return self._invoker.run(calls.VERIFY(space=space), timeout)
 
     def get_verification(
-        self, *, space: str | None = None, timeout: float | None = None
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
     ) -> Verification | None:
         """Return the newest verification of a space since the server started; `None` if there was
         none.
@@ -184,10 +218,12 @@ class Admin:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> TokenPage:
-        """Return one page of `list_tokens`: the first, or with `page_token` the one after
-        another, with the same filters.
+        """Return one page of `list_tokens`: the first, or with `page_token` the one after another,
+        with the same filters.
 
         >>> page = client.admin.list_tokens_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.admin.list_tokens_page(page_size=20, page_token=token)
         """
         return self._invoker.run(
             calls.LIST_TOKENS(
@@ -215,19 +251,26 @@ class Admin:
         >>> created = client.admin.create_token("reader", note="the page on the wall")
         >>> print(created.token.id, created.secret)
         """
-        call = calls.CREATE_TOKEN(
-            kind=kind,
-            scopes=scopes,
-            spaces=spaces,
-            conversation_id=conversation_id,
-            channel=channel,
-            expire_time=expire_time,
-            limits=limits,
-            note=note,
+        return self._invoker.run(
+            calls.CREATE_TOKEN(
+                kind=kind,
+                scopes=scopes,
+                spaces=spaces,
+                conversation_id=conversation_id,
+                channel=channel,
+                expire_time=expire_time,
+                limits=limits,
+                note=note,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
-    def revoke_token(self, token_id: str, *, timeout: float | None = None) -> Token:
+    def revoke_token(
+        self,
+        token_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> Token:
         """Revoke a token. Its open streams end within a second.
 
         >>> client.admin.revoke_token(created.token.id)
@@ -251,7 +294,12 @@ class Admin:
             calls.ROTATE_TOKEN(token_id=token_id, expire_time=expire_time, overlap=overlap), timeout
         )
 
-    def backup(self, *, name: str | None = None, timeout: float | None = None) -> Backup:
+    def backup(
+        self,
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+    ) -> Backup:
         """Have the server copy its spaces into a new folder of its setting `backup_dir`. Give it a
         `timeout` that suits what is kept.
 
@@ -261,7 +309,10 @@ class Admin:
         return self._invoker.run(calls.BACKUP(name=name), timeout)
 
     def list_jobs(
-        self, *, space: str | None = None, timeout: float | None = None
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
     ) -> tuple[Job, ...]:
         """Return the background jobs of a space, with their failures by conversation.
 
@@ -270,7 +321,12 @@ class Admin:
         """
         return self._invoker.run(calls.LIST_JOBS(space=space), timeout)
 
-    def get_stats(self, *, space: str | None = None, timeout: float | None = None) -> Stats:
+    def get_stats(
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
+    ) -> Stats:
         """Return what a space holds and what is left to do there.
 
         >>> stats = client.admin.get_stats()
@@ -279,7 +335,10 @@ class Admin:
         return self._invoker.run(calls.GET_STATS(space=space), timeout)
 
     def list_retention_rules(
-        self, *, space: str | None = None, timeout: float | None = None
+        self,
+        *,
+        space: str | None = None,
+        timeout: float | None = None,
     ) -> RetentionRuleList:
         """Return the rules of retention about a space.
 
@@ -313,8 +372,8 @@ class Admin:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[RetentionReceipt]:
-        """Iterate over all that rules deleted in a space, the newest first, page by page.
-        `timeout` bounds each page.
+        """Iterate over all that rules deleted in a space, the newest first, page by page. `timeout`
+        bounds each page.
 
         >>> for it in client.admin.list_retention_receipts():
         ...     print(it.time, it.conversation.conversation_id, it.conversation.rule)
@@ -335,6 +394,8 @@ class Admin:
         after another, with the same filters.
 
         >>> page = client.admin.list_retention_receipts_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.admin.list_retention_receipts_page(page_size=20, page_token=token)
         """
         return self._invoker.run(
             calls.LIST_RETENTION_RECEIPTS(space=space, page_size=page_size, page_token=page_token),

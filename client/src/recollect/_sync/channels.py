@@ -1,4 +1,5 @@
 # Generated from recollect/_async/channels.py by scripts/unasync.py: edit that one.
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.channels`."""
 
 from collections.abc import Iterable
@@ -6,7 +7,12 @@ from datetime import datetime
 
 from recollect._shared import calls
 from recollect._sync.invoker import Invoker
-from recollect._types.channel import CommandReply, Origin, OwnerIdentity, Received
+from recollect._types.channel import (
+    CommandReply,
+    Origin,
+    OwnerIdentity,
+    Received,
+)
 from recollect._types.message_parts import Attachment
 
 
@@ -50,17 +56,19 @@ class Channels:
         >>> if isinstance(received.outcome, StoredInConversation):
         ...     print(received.outcome.conversation.id)
         """
-        call = calls.RECEIVE(
-            channel=channel,
-            provider_message_id=provider_message_id,
-            text=text,
-            sender=sender,
-            attachments=attachments,
-            time=time,
-            sender_name=sender_name,
-            origin=origin,
+        return self._invoker.run(
+            calls.RECEIVE(
+                channel=channel,
+                provider_message_id=provider_message_id,
+                sender=sender,
+                text=text,
+                attachments=attachments,
+                time=time,
+                origin=origin,
+                sender_name=sender_name,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def run_command(
         self,
@@ -123,7 +131,11 @@ class Channels:
         )
 
     def list_owner_identities(
-        self, *, channel: str | None = None, person: str | None = None, timeout: float | None = None
+        self,
+        *,
+        channel: str | None = None,
+        person: str | None = None,
+        timeout: float | None = None,
     ) -> tuple[OwnerIdentity, ...]:
         """Return the owner's addresses, by channel, then address.
 

@@ -1,9 +1,10 @@
 # Generated from recollect/_async/checkpoints.py by scripts/unasync.py: edit that one.
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.checkpoints`."""
 
 from collections.abc import Iterable, Iterator
 
-from recollect._shared import calls
+from recollect._shared import answers, calls
 from recollect._sync.invoker import Invoker
 from recollect._types.checkpoint import (
     CheckpointRecord,
@@ -43,14 +44,18 @@ class Checkpoints:
         return self._invoker.run(
             calls.PUT_RECORDS(
                 thread_id=thread_id,
-                records=[calls.PutRecord(it, it.keep_existing) for it in records],
+                records=[answers.PutRecord(it, it.keep_existing) for it in records],
                 request_id=request_id,
             ),
             timeout,
         )
 
     def get_records(
-        self, thread_id: str, keys: Iterable[str], *, timeout: float | None = None
+        self,
+        thread_id: str,
+        keys: Iterable[str],
+        *,
+        timeout: float | None = None,
     ) -> FoundCheckpointRecords:
         """Return the records of these keys that the thread has. A large answer is cut: ask again
         for the keys behind `keys_answered`.
@@ -75,18 +80,24 @@ class Checkpoints:
         >>> page = client.checkpoints.list_records("run-1", prefix="step/", descending=True)
         >>> print([record.key for record in page.records])
         """
-        call = calls.LIST_RECORDS(
-            thread_id=thread_id,
-            prefix=prefix,
-            after_key=after_key,
-            descending=descending,
-            keys_only=keys_only,
-            limit=limit,
+        return self._invoker.run(
+            calls.LIST_RECORDS(
+                thread_id=thread_id,
+                prefix=prefix,
+                after_key=after_key,
+                descending=descending,
+                keys_only=keys_only,
+                limit=limit,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def remove_records(
-        self, thread_id: str, keys: Iterable[str], *, timeout: float | None = None
+        self,
+        thread_id: str,
+        keys: Iterable[str],
+        *,
+        timeout: float | None = None,
     ) -> RemovedCheckpointRecords:
         """Remove records for good, their values from every file of the service.
 
@@ -95,7 +106,10 @@ class Checkpoints:
         return self._invoker.run(calls.REMOVE_RECORDS(thread_id=thread_id, keys=keys), timeout)
 
     def list_threads(
-        self, *, page_size: int | None = None, timeout: float | None = None
+        self,
+        *,
+        page_size: int | None = None,
+        timeout: float | None = None,
     ) -> Iterator[CheckpointThread]:
         """Iterate over all threads, page by page. `timeout` bounds each page.
 
@@ -114,12 +128,19 @@ class Checkpoints:
         """Return one page of `list_threads`: the first, or with `page_token` the one after another.
 
         >>> page = client.checkpoints.list_threads_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.checkpoints.list_threads_page(page_size=20, page_token=token)
         """
         return self._invoker.run(
             calls.LIST_THREADS(page_size=page_size, page_token=page_token), timeout
         )
 
-    def delete_thread(self, thread_id: str, *, timeout: float | None = None) -> int:
+    def delete_thread(
+        self,
+        thread_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> int:
         """Delete a thread for good, to its last byte, and return how many bytes that were; 0 if
         there is no such thread.
 

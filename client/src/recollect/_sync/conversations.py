@@ -1,11 +1,12 @@
 # Generated from recollect/_async/conversations.py by scripts/unasync.py: edit that one.
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.conversations`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from recollect._shared import calls
+from recollect._shared import answers, calls
 from recollect._sync.invoker import Invoker
 from recollect._sync.watch import Watch
 from recollect._types.conversation import (
@@ -22,7 +23,9 @@ from recollect._types.conversation import (
     RegeneratedNotes,
 )
 from recollect._types.message import Message
-from recollect._types.update import Update
+from recollect._types.update import (
+    Update,
+)
 
 
 class Conversations:
@@ -68,20 +71,27 @@ class Conversations:
         >>> conversation = client.conversations.create("web", messages=messages)
         >>> conversation = client.conversations.create("web", participants=["alex"])
         """
-        call = calls.CREATE(
-            channel=channel,
-            participants=participants,
-            party=party,
-            model=model,
-            create_time=create_time,
-            messages=messages,
-            pinned=pinned,
-            conversation_id=conversation_id,
-            request_id=request_id,
+        return self._invoker.run(
+            calls.CREATE(
+                channel=channel,
+                participants=participants,
+                party=party,
+                model=model,
+                request_id=request_id,
+                create_time=create_time,
+                messages=messages,
+                pinned=pinned,
+                conversation_id=conversation_id,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
-    def get(self, conversation_id: str, *, timeout: float | None = None) -> Conversation:
+    def get(
+        self,
+        conversation_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> Conversation:
         """Return a conversation without its messages.
 
         >>> conversation = client.conversations.get(conversation_id)
@@ -93,7 +103,6 @@ class Conversations:
         *,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
-        participants: Iterable[str] | None = None,
         party: Party | None = None,
         pinned: bool | None = None,
         updated_after: datetime | None = None,
@@ -101,6 +110,7 @@ class Conversations:
         query: str | None = None,
         notes_failed: bool | None = None,
         archived: ArchiveFilter | None = None,
+        participants: Iterable[str] | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[Conversation]:
@@ -108,27 +118,29 @@ class Conversations:
         by page.
 
         `participants` are names, or any address of a person, which finds all of that person.
-        `query` is looked for in the name; `notes_failed` chooses those whose notes the server
-        could not write. Archived ones are left out unless `archived` asks for them. `page_size`
-        (50; at most 500) is the number asked for at a time, and `timeout` bounds each page.
+        `query` is looked for in the name; `notes_failed` chooses those whose notes the server could
+        not write. Archived ones are left out unless `archived` asks for them. `page_size` (50; at
+        most 500) is the number asked for at a time, and `timeout` bounds each page.
 
         >>> for conversation in client.conversations.list(channels=["web"]):
         ...     print(conversation.name)
         """
-        call = calls.LIST(
-            page_size=page_size,
-            channels=channels,
-            topics=topics,
-            participants=participants,
-            party=party,
-            pinned=pinned,
-            updated_after=updated_after,
-            updated_before=updated_before,
-            query=query,
-            notes_failed=notes_failed,
-            archived=archived,
+        return self._invoker.iterate(
+            calls.LIST(
+                page_size=page_size,
+                channels=channels,
+                topics=topics,
+                party=party,
+                pinned=pinned,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                query=query,
+                notes_failed=notes_failed,
+                archived=archived,
+                participants=participants,
+            ),
+            timeout,
         )
-        return self._invoker.iterate(call, timeout)
 
     def list_page(
         self,
@@ -136,7 +148,6 @@ class Conversations:
         page_token: str | None = None,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
-        participants: Iterable[str] | None = None,
         party: Party | None = None,
         pinned: bool | None = None,
         updated_after: datetime | None = None,
@@ -144,6 +155,7 @@ class Conversations:
         query: str | None = None,
         notes_failed: bool | None = None,
         archived: ArchiveFilter | None = None,
+        participants: Iterable[str] | None = None,
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> ConversationPage:
@@ -154,21 +166,23 @@ class Conversations:
         >>> token = page.next_page_token
         >>> page = client.conversations.list_page(page_size=20, page_token=token)
         """
-        call = calls.LIST(
-            page_size=page_size,
-            page_token=page_token,
-            channels=channels,
-            topics=topics,
-            participants=participants,
-            party=party,
-            pinned=pinned,
-            updated_after=updated_after,
-            updated_before=updated_before,
-            query=query,
-            notes_failed=notes_failed,
-            archived=archived,
+        return self._invoker.run(
+            calls.LIST(
+                page_size=page_size,
+                page_token=page_token,
+                channels=channels,
+                topics=topics,
+                party=party,
+                pinned=pinned,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                query=query,
+                notes_failed=notes_failed,
+                archived=archived,
+                participants=participants,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def load(
         self,
@@ -192,15 +206,17 @@ class Conversations:
 
         >>> context = client.conversations.load(channel="web", max_turns=10)
         """
-        call = calls.LOAD(
-            conversation_id=conversation_id,
-            channel=channel,
-            max_turns=max_turns,
-            max_tokens=max_tokens,
-            before_turn=before_turn,
-            before_sequence=before_sequence,
+        return self._invoker.run(
+            calls.LOAD(
+                conversation_id=conversation_id,
+                channel=channel,
+                max_turns=max_turns,
+                max_tokens=max_tokens,
+                before_turn=before_turn,
+                before_sequence=before_sequence,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def append_turn(
         self,
@@ -208,8 +224,8 @@ class Conversations:
         messages: Iterable[Message],
         *,
         expected_turn: int | None = None,
-        in_reply_to_turn: int | None = None,
         draft_id: str | None = None,
+        in_reply_to_turn: int | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> AppendedTurn:
@@ -223,15 +239,17 @@ class Conversations:
         >>> messages = [Message.user("Is the disk full?"), Message.assistant("Yes: 97 %.")]
         >>> stored = client.conversations.append_turn(conversation_id, messages)
         """
-        call = calls.APPEND_TURN(
-            conversation_id=conversation_id,
-            messages=messages,
-            expected_turn=expected_turn,
-            in_reply_to_turn=in_reply_to_turn,
-            draft_id=draft_id,
-            request_id=request_id,
+        return self._invoker.run(
+            calls.APPEND_TURN(
+                conversation_id=conversation_id,
+                messages=messages,
+                request_id=request_id,
+                expected_turn=expected_turn,
+                draft_id=draft_id,
+                in_reply_to_turn=in_reply_to_turn,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def watch(
         self,
@@ -265,7 +283,7 @@ class Conversations:
                 channels=channels,
                 cursor=cursor,
                 max_turns=max_turns,
-                max_batch=calls.BATCH,
+                max_batch=answers.BATCH,
                 load_channel=load_channel,
                 load_conversation_id=load_conversation_id,
                 list_channels=list_channels,
@@ -318,13 +336,15 @@ class Conversations:
 
         >>> context = client.conversations.switch(old.id, new.id)
         """
-        call = calls.SWITCH(
-            from_conversation_id=from_conversation_id,
-            to_conversation_id=to_conversation_id,
-            max_turns=max_turns,
-            request_id=request_id,
+        return self._invoker.run(
+            calls.SWITCH(
+                from_conversation_id=from_conversation_id,
+                to_conversation_id=to_conversation_id,
+                max_turns=max_turns,
+                request_id=request_id,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def rename(
         self,
@@ -346,16 +366,18 @@ class Conversations:
 
         >>> client.conversations.rename(conversation_id, "Server Monitoring")
         """
-        call = calls.RENAME(
-            conversation_id=conversation_id,
-            title=title,
-            automatic=automatic,
-            topics=topics,
-            writer=writer,
-            writer_model=writer_model,
-            request_id=request_id,
+        return self._invoker.run(
+            calls.RENAME(
+                conversation_id=conversation_id,
+                title=title,
+                request_id=request_id,
+                automatic=automatic,
+                topics=topics,
+                writer=writer,
+                writer_model=writer_model,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def set_model(
         self,
@@ -389,10 +411,12 @@ class Conversations:
         >>> fork = client.conversations.fork(conversation_id, through_turn=3)
         >>> fork.origin
         """
-        call = calls.FORK(
-            conversation_id=conversation_id, through_turn=through_turn, request_id=request_id
+        return self._invoker.run(
+            calls.FORK(
+                conversation_id=conversation_id, through_turn=through_turn, request_id=request_id
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def set_topics(
         self,
@@ -407,10 +431,10 @@ class Conversations:
 
         >>> client.conversations.set_topics(conversation_id, ["disk", "servers"])
         """
-        call = calls.SET_TOPICS(
-            conversation_id=conversation_id, topics=topics, request_id=request_id
+        return self._invoker.run(
+            calls.SET_TOPICS(conversation_id=conversation_id, topics=topics, request_id=request_id),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def archive(
         self,
@@ -425,10 +449,12 @@ class Conversations:
 
         >>> client.conversations.archive(conversation_id)
         """
-        call = calls.ARCHIVE(
-            conversation_id=conversation_id, unarchive=unarchive, request_id=request_id
+        return self._invoker.run(
+            calls.ARCHIVE(
+                conversation_id=conversation_id, unarchive=unarchive, request_id=request_id
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def update_metadata(
         self,
@@ -443,10 +469,12 @@ class Conversations:
         >>> metadata = {"sdk_session": "s-1", "task": None}
         >>> client.conversations.update_metadata(conversation_id, metadata)
         """
-        call = calls.UPDATE_METADATA(
-            conversation_id=conversation_id, metadata=metadata, request_id=request_id
+        return self._invoker.run(
+            calls.UPDATE_METADATA(
+                conversation_id=conversation_id, metadata=metadata, request_id=request_id
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def record_compression(
         self,
@@ -465,13 +493,15 @@ class Conversations:
         >>> summary = "Alex set up monitoring. The disk fills every week."
         >>> client.conversations.record_compression(conversation_id, 12, summary)
         """
-        call = calls.RECORD_COMPRESSION(
-            conversation_id=conversation_id,
-            compressed_through=compressed_through,
-            summary=summary,
-            request_id=request_id,
+        return self._invoker.run(
+            calls.RECORD_COMPRESSION(
+                conversation_id=conversation_id,
+                compressed_through=compressed_through,
+                summary=summary,
+                request_id=request_id,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def record_abbreviation(
         self,
@@ -494,15 +524,17 @@ class Conversations:
         >>> topics = ["logging", "backup"]
         >>> client.conversations.record_abbreviation(conversation_id, notes, topics=topics)
         """
-        call = calls.RECORD_ABBREVIATION(
-            conversation_id=conversation_id,
-            text=text,
-            topics=topics,
-            writer=writer,
-            writer_model=writer_model,
-            request_id=request_id,
+        return self._invoker.run(
+            calls.RECORD_ABBREVIATION(
+                conversation_id=conversation_id,
+                text=text,
+                request_id=request_id,
+                topics=topics,
+                writer=writer,
+                writer_model=writer_model,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def regenerate_notes(
         self,
@@ -513,7 +545,7 @@ class Conversations:
         writers: Iterable[str] | None = None,
         updated_after: datetime | None = None,
         updated_before: datetime | None = None,
-        all: bool = False,  # noqa: A002 - the contract's name
+        all: bool = False,  # noqa: A002 - the contract says so
         dry_run: bool = False,
         request_id: str | None = None,
         timeout: float | None = None,
@@ -529,18 +561,20 @@ class Conversations:
         >>> answer = client.conversations.regenerate_notes(writers=writers, dry_run=True)
         >>> print(answer.queued)
         """
-        call = calls.REGENERATE_NOTES(
-            conversation_id=conversation_id,
-            channels=channels,
-            topics=topics,
-            writers=writers,
-            updated_after=updated_after,
-            updated_before=updated_before,
-            all=all,
-            dry_run=dry_run,
-            request_id=request_id,
+        return self._invoker.run(
+            calls.REGENERATE_NOTES(
+                conversation_id=conversation_id,
+                channels=channels,
+                topics=topics,
+                writers=writers,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                all=all,
+                dry_run=dry_run,
+                request_id=request_id,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def delete(
         self,
@@ -564,7 +598,7 @@ class Conversations:
         """
         return self._invoker.run(
             calls.DELETE(
-                conversation_id=conversation_id, anchors=anchors, force=force, request_id=request_id
+                conversation_id=conversation_id, request_id=request_id, anchors=anchors, force=force
             ),
             timeout,
         )
@@ -602,7 +636,6 @@ class Conversations:
         conversation_ids: Iterable[str] | None = None,
         channels: Iterable[str] | None = None,
         topics: Iterable[str] | None = None,
-        participants: Iterable[str] | None = None,
         updated_after: datetime | None = None,
         updated_before: datetime | None = None,
         archived: ArchiveFilter | None = None,
@@ -610,31 +643,34 @@ class Conversations:
         force: bool = False,
         dry_run: bool = False,
         limit: int | None = None,
+        participants: Iterable[str] | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> DeletedConversations:
         """Delete the conversations that match all filters, the longest unchanged first, as `delete`
         does, and return a receipt. At least one filter must be given.
 
-        `participants` are names, or any address of a person, which finds all of that person.
-        Those that `delete` would refuse are left and named. `dry_run` deletes nothing, and answers
-        what would be deleted.
+        `participants` are names, or any address of a person, which finds all of that person. Those
+        that `delete` would refuse are left and named. `dry_run` deletes nothing, and answers what
+        would be deleted.
 
         >>> before = datetime.now(UTC) - timedelta(days=365)
         >>> receipt = client.conversations.delete_many(updated_before=before, dry_run=True)
         """
-        call = calls.DELETE_MANY(
-            conversation_ids=conversation_ids,
-            channels=channels,
-            topics=topics,
-            participants=participants,
-            updated_after=updated_after,
-            updated_before=updated_before,
-            archived=archived,
-            anchors=anchors,
-            force=force,
-            dry_run=dry_run,
-            limit=limit,
-            request_id=request_id,
+        return self._invoker.run(
+            calls.DELETE_MANY(
+                conversation_ids=conversation_ids,
+                channels=channels,
+                topics=topics,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                archived=archived,
+                anchors=anchors,
+                force=force,
+                dry_run=dry_run,
+                limit=limit,
+                request_id=request_id,
+                participants=participants,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)

@@ -1,4 +1,5 @@
 # Generated from recollect/_async/external.py by scripts/unasync.py: edit that one.
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.external`."""
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,9 @@ from recollect._types.external import (
     RecordedReply,
     Trust,
 )
-from recollect._types.recall import DateRange
+from recollect._types.recall import (
+    DateRange,
+)
 
 
 class External:
@@ -49,13 +52,15 @@ class External:
         >>> for communication in open_ones:
         ...     print(communication.party, communication.open_escalations)
         """
-        call = calls.LIST_COMMUNICATIONS(
-            page_size=page_size,
-            party=party,
-            trust=trust,
-            open_escalations_only=open_escalations_only,
+        return self._invoker.iterate(
+            calls.LIST_COMMUNICATIONS(
+                page_size=page_size,
+                party=party,
+                trust=trust,
+                open_escalations_only=open_escalations_only,
+            ),
+            timeout,
         )
-        return self._invoker.iterate(call, timeout)
 
     def list_communications_page(
         self,
@@ -71,22 +76,26 @@ class External:
         another, with the same filters.
 
         >>> page = client.external.list_communications_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.external.list_communications_page(page_size=20, page_token=token)
         """
-        call = calls.LIST_COMMUNICATIONS(
-            page_size=page_size,
-            page_token=page_token,
-            party=party,
-            trust=trust,
-            open_escalations_only=open_escalations_only,
+        return self._invoker.run(
+            calls.LIST_COMMUNICATIONS(
+                page_size=page_size,
+                page_token=page_token,
+                party=party,
+                trust=trust,
+                open_escalations_only=open_escalations_only,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def get_communication(
         self,
         communication_id: str,
         *,
-        page_size: int | None = None,
         page_token: str | None = None,
+        page_size: int | None = None,
         timeout: float | None = None,
     ) -> LoadedCommunication:
         """Return a communication with a page of its messages, newest first; with `page_token` the
@@ -121,16 +130,18 @@ class External:
 
         >>> found = client.external.search_communications("invoice", trust=Trust.KNOWN)
         """
-        call = calls.SEARCH_COMMUNICATIONS(
-            query=query,
-            limit=limit,
-            party=party,
-            channel=channel,
-            trust=trust,
-            date_range=date_range,
-            communication_id=communication_id,
+        return self._invoker.run(
+            calls.SEARCH_COMMUNICATIONS(
+                query=query,
+                limit=limit,
+                party=party,
+                channel=channel,
+                trust=trust,
+                date_range=date_range,
+                communication_id=communication_id,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def register_contact(
         self,
@@ -201,7 +212,7 @@ class External:
         """
         return self._invoker.run(
             calls.RECORD_REPLY(
-                communication_id=communication_id, text=text, scope=scope, request_id=request_id
+                communication_id=communication_id, text=text, request_id=request_id, scope=scope
             ),
             timeout,
         )
@@ -219,12 +230,14 @@ class External:
         >>> for escalation in client.external.list_escalations():
         ...     print(escalation.question)
         """
-        call = calls.LIST_ESCALATIONS(
-            page_size=page_size,
-            communication_id=communication_id,
-            include_resolved=include_resolved,
+        return self._invoker.iterate(
+            calls.LIST_ESCALATIONS(
+                page_size=page_size,
+                communication_id=communication_id,
+                include_resolved=include_resolved,
+            ),
+            timeout,
         )
-        return self._invoker.iterate(call, timeout)
 
     def list_escalations_page(
         self,
@@ -239,14 +252,18 @@ class External:
         another, with the same filters.
 
         >>> page = client.external.list_escalations_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.external.list_escalations_page(page_size=20, page_token=token)
         """
-        call = calls.LIST_ESCALATIONS(
-            page_size=page_size,
-            page_token=page_token,
-            communication_id=communication_id,
-            include_resolved=include_resolved,
+        return self._invoker.run(
+            calls.LIST_ESCALATIONS(
+                page_size=page_size,
+                page_token=page_token,
+                communication_id=communication_id,
+                include_resolved=include_resolved,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def resolve_escalation(
         self,
@@ -268,7 +285,11 @@ class External:
             timeout,
         )
 
-    def watch(self, *, cursor: str | None = None) -> Watch[CommunicationUpdate]:
+    def watch(
+        self,
+        *,
+        cursor: str | None = None,
+    ) -> Watch[CommunicationUpdate]:
         """Stream live updates for a panel: first the newest communications, then every change, in
         order.
 

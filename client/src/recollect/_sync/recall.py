@@ -1,11 +1,12 @@
 # Generated from recollect/_async/recall.py by scripts/unasync.py: edit that one.
+# Generated from proto and scripts/client_methods.toml by scripts/client_methods.py.
 """`client.recall`."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from recollect._shared import calls
-from recollect._shared.history import FetchedPages
+from recollect._sync import beyond
 from recollect._sync.invoker import Invoker
 from recollect._types.context import (
     Anchor,
@@ -16,7 +17,13 @@ from recollect._types.context import (
     TierTransition,
     TierTransitionPage,
 )
-from recollect._types.recall import DateRange, FetchedContext, RecentOrder, SearchAnswer, TurnRange
+from recollect._types.recall import (
+    DateRange,
+    FetchedContext,
+    RecentOrder,
+    SearchAnswer,
+    TurnRange,
+)
 from recollect._types.recent import RecentPage
 
 
@@ -40,9 +47,9 @@ class Recall:
         conversation_id: str | None = None,
         topics: Iterable[str] | None = None,
         participants: Iterable[str] | None = None,
+        explain: bool = False,
         min_score: float | None = None,
         time_zone: str | None = None,
-        explain: bool = False,
         timeout: float | None = None,
     ) -> SearchAnswer:
         """Return the conversations and the messages that answer a question best. Every given filter
@@ -61,19 +68,21 @@ class Recall:
         >>> for hit in answer.hits:
         ...     print(hit.date, hit.snippet)
         """
-        call = calls.SEARCH(
-            query=query,
-            limit=limit,
-            channel=channel,
-            date_range=date_range,
-            conversation_id=conversation_id,
-            topics=topics,
-            participants=participants,
-            min_score=min_score,
-            time_zone=time_zone,
-            explain=explain,
+        return self._invoker.run(
+            calls.SEARCH(
+                query=query,
+                limit=limit,
+                channel=channel,
+                date_range=date_range,
+                conversation_id=conversation_id,
+                topics=topics,
+                participants=participants,
+                explain=explain,
+                min_score=min_score,
+                time_zone=time_zone,
+            ),
+            timeout,
         )
-        return self._invoker.run(call, timeout)
 
     def fetch_context(
         self,
@@ -92,16 +101,13 @@ class Recall:
         >>> turns = (max(hit.turn_number - 1, 1), hit.turn_number + 1)
         >>> context = client.recall.fetch_context(hit.conversation_id, turns)
         """
-        pages = FetchedPages(turn_range, after_sequence, timeout)
-        while True:
-            call = calls.FETCH_CONTEXT(
-                conversation_id=conversation_id,
-                turn_range=pages.turn_range,
-                after_sequence=pages.after_sequence,
-            )
-            context = pages.joined(self._invoker.run(call, pages.time_left()))
-            if pages.done:
-                return context
+        return beyond.fetch_context(
+            self._invoker,
+            timeout,
+            conversation_id=conversation_id,
+            turn_range=turn_range,
+            after_sequence=after_sequence,
+        )
 
     def recent(
         self,
@@ -131,11 +137,11 @@ class Recall:
         message: str | None = None,
         *,
         budget: ContextBudget | int | None = None,
-        format: ContextFormat | None = None,  # noqa: A002 - the contract's word
-        query: str | None = None,
-        time_zone: str | None = None,
+        format: ContextFormat | None = None,  # noqa: A002 - the contract says so
         include_group: bool = False,
         explain: bool = False,
+        query: str | None = None,
+        time_zone: str | None = None,
         timeout: float | None = None,
     ) -> BuiltContext:
         """Build the model's input for an answer to `message`, or to the one that the conversation
@@ -144,10 +150,9 @@ class Recall:
         A number as `budget` is the total in tokens (4400), estimated at four bytes each; it bounds
         `rendered`. `format` says what `rendered` is; without one the answer has the parts alone.
         `query` is looked for instead of the message. `time_zone` is that of the dates in it and in
-        `rendered`, as for `search`.
-        `include_group` adds what other members wrote in the conversation's group, marked untrusted.
-        `explain` names in `dropped` what else was near to the message and scored too low to be
-        recalled.
+        `rendered`, as for `search`. `include_group` adds what other members wrote in the
+        conversation's group, marked untrusted. `explain` names in `dropped` what else was near to
+        the message and scored too low to be recalled.
 
         >>> form = ContextFormat.ANTHROPIC_MESSAGES
         >>> context = client.recall.build_context(conversation.id, question, format=form)
@@ -157,12 +162,12 @@ class Recall:
             calls.BUILD_CONTEXT(
                 conversation_id=conversation_id,
                 message=message,
-                query=query,
-                time_zone=time_zone,
                 budget=budget,
                 format=format,
                 include_group=include_group,
                 explain=explain,
+                query=query,
+                time_zone=time_zone,
             ),
             timeout,
         )
@@ -179,19 +184,9 @@ class Recall:
         >>> for anchor in client.recall.list_anchors():
         ...     print(anchor.key, anchor.value)
         """
-        anchors, token = self._invoker.run(
-            calls.LIST_ANCHORS(key=key, include_superseded=include_superseded, page_token=""),
-            timeout,
+        return beyond.list_anchors(
+            self._invoker, timeout, key=key, include_superseded=include_superseded
         )
-        while token:
-            more, token = self._invoker.run(
-                calls.LIST_ANCHORS(
-                    key=key, include_superseded=include_superseded, page_token=token
-                ),
-                timeout,
-            )
-            anchors += more
-        return anchors
 
     def set_anchor(
         self,
@@ -217,7 +212,11 @@ class Recall:
         )
 
     def delete_anchor(
-        self, key: str, *, request_id: str | None = None, timeout: float | None = None
+        self,
+        key: str,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
     ) -> tuple[Anchor, ...]:
         """Delete an anchor with all values that it superseded, for good, and return them.
 
@@ -238,8 +237,10 @@ class Recall:
         >>> for move in client.recall.list_tier_transitions(conversation.id):
         ...     print(move.from_tier, move.to_tier, move.reason)
         """
-        call = calls.LIST_TIER_TRANSITIONS(conversation_id=conversation_id, page_size=page_size)
-        return self._invoker.iterate(call, timeout)
+        return self._invoker.iterate(
+            calls.LIST_TIER_TRANSITIONS(conversation_id=conversation_id, page_size=page_size),
+            timeout,
+        )
 
     def list_tier_transitions_page(
         self,
@@ -249,10 +250,12 @@ class Recall:
         page_size: int | None = None,
         timeout: float | None = None,
     ) -> TierTransitionPage:
-        """Return one page of these moves. `page_token` is `next_page_token` of another, with the
-        same filter.
+        """Return one page of `list_tier_transitions`: the first, or with `page_token` the one after
+        another, with the same filters.
 
         >>> page = client.recall.list_tier_transitions_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.recall.list_tier_transitions_page(page_size=20, page_token=token)
         """
         return self._invoker.run(
             calls.LIST_TIER_TRANSITIONS(
