@@ -8,7 +8,7 @@ import pytest
 
 from bench.sizing import SPACES, Measured, fullest, main, sizes, table
 
-PAGE = Path(__file__).parents[2] / "docs/operations/scale.md"
+PAGE = Path(__file__).parents[2] / "docs/operations/deployment.md"
 
 
 def test_the_page_has_the_table_of_the_simulation() -> None:

@@ -66,7 +66,7 @@ def test_the_settings_of_a_service_can_be(name: str, load: Load) -> None:
 
 def test_the_guide_tunes_the_server_by_settings_that_there_are_with_their_defaults() -> None:
     [file] = services()["server"]["env_file"]
-    guide = (DEPLOY.parent / "docs" / "operations" / "scale.md").read_text()
+    guide = (DEPLOY.parent / "docs" / "operations" / "deployment.md").read_text()
     assert (file["required"], f"`{file['path']}`" in guide) == (False, True)
     named = re.findall(r"`RECOLLECT_([A-Z_]+)` \((\w+)\)", guide)
     assert len(named) > 5
