@@ -32,7 +32,6 @@ from bench.small_talk import SMALL_TALK
 
 _TALK = Path(__file__).with_name("assistant.txt")
 _TURNS = 160
-_MINUTE = 60_000
 _BEGIN = 1_772_409_600_000  # 2 March 2026
 _EMPTY = "I don't know that. You have not said so."
 _REPLIES = ("Noted.", "I see. Tell me when there is news about it.", "Good to know, I'll keep it.")

@@ -122,18 +122,6 @@ def own_sentences(content: str, *, is_mail: bool = False) -> list[str]:
     return [sentence.replace(_DOT, ".") for sentence in sentences(marked)]
 
 
-def is_letter(content: str) -> bool:
-    """Return whether a message is a letter as a whole, with no word of its sender before it."""
-    text = _CODE.sub("", content)
-    if _SALUTATION.match(text):
-        return True
-    mark = _OTHERS_FROM_HERE.search(text)
-    own = text[: mark.start()] if mark else text
-    if not own.strip():
-        return mark is not None and mark.group().lstrip()[:1] not in ("#", "-", "=", "_")
-    return _is_signed(own)
-
-
 def _is_signed(text: str) -> bool:
     """Return whether a text ends as letters do: with a formula alone on its line, or before a name,
     and hardly anything after it.

@@ -2,8 +2,6 @@
 was checked before.
 
 Conversions for one service alone are in `convert_channel`, `convert_external` and `convert_recall`.
-
-What one service alone has is in `convert_channel`, `convert_external` and `convert_recall`.
 """
 
 from collections.abc import Iterable

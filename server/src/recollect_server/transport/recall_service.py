@@ -27,11 +27,7 @@ from recollect_server.transport.convert_recall import (
 from recollect_server.transport.handling import Call, deadline_of
 from recollect_server.transport.pages import CursorSeal, page_size
 
-_MAX_QUERY = 64 * 1024
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100
-_MAX_RANGE = 200
-_MAX_MESSAGE = 1 << 20
-_MAX_VALUE = 1000
 _RECALLING = 0.8
 """Share of a caller's time that recall may take: the rest of a context still reaches it."""
 

@@ -9,11 +9,6 @@ from recollect_server.services.conversations import Conversations
 from recollect_server.transport.convert import conversation_to, optional_milliseconds, writer_of
 from recollect_server.transport.handling import Call
 
-_MAX_TITLE = 80
-_MAX_SUMMARY = 1 << 20
-_MAX_ABBREVIATION = 16 * 1024
-_MAX_WRITERS = 8
-
 
 class NoteHandlers:
     def __init__(self, conversations: Conversations, notes: ConversationNotes) -> None:

@@ -21,8 +21,6 @@ from recollect_server.transport.convert import (
 from recollect_server.transport.handling import Call
 from recollect_server.transport.pages import CursorSeal, page_size
 
-_MAX_QUERY = 256
-
 
 class ReadHandlers:
     def __init__(
