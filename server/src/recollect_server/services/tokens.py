@@ -46,6 +46,11 @@ class Tokens:
         """Why the ledger could not be read last; empty: it could."""
         self._read()
 
+    @property
+    def has_any(self) -> bool:
+        """True if a token was ever created here, as of the last look at the ledger."""
+        return self._any
+
     def any(self, *, surely: bool = False) -> bool:
         """Return True if a token was ever created here, also one that ended since.
 

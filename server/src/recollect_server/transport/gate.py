@@ -166,7 +166,7 @@ class Gate:
         """Return what tells a caller from others before a call is admitted: the id of its token, or
         its connection where no token is needed; None for one that has no valid token.
         """
-        if not self._needs_token():
+        if not (self._token_required or self._tokens.has_any):
             return peer()
         values = [value for key, value in metadata or () if key == TOKEN_KEY]
         match = _BEARER.fullmatch(values[0]) if values and isinstance(values[0], str) else None

@@ -60,6 +60,7 @@ class Checks:
 
 
 Check = Callable[[Checks, str, Any], None]
+"""Checks a value; gets its path."""
 
 
 def _place(described: Descriptor | None, path: str) -> tuple[int, ...]:
@@ -81,6 +82,10 @@ def rule_of(of: FieldDescriptor) -> rule_pb2.Rule:
 def rules_of(described: Descriptor) -> Check | None:
     """Return the check of the fields of a type; None if none has a rule."""
     checks = {it.number: one for it in described.fields if (one := _of_field(it)) is not None}
+    # The path of what stands in a message of ours, but for lists, which name their entries.
+    names = {
+        it.number: it.name + "." * (_is_ours(it) and not it.is_repeated) for it in described.fields
+    }
     required = [(it.name, checks[it.number]) for it in described.fields if _is_required(it)]
     spans = [(first, it.name) for it in described.fields if (first := rule_of(it).after)]
     if not checks:
@@ -89,10 +94,10 @@ def rules_of(described: Descriptor) -> Check | None:
     def check(to: Checks, path: str, value: Any) -> None:
         for it, part in value.ListFields():
             if (rule := checks.get(it.number)) is not None:
-                rule(to, path, part)
+                rule(to, path + names[it.number], part)
         for name, missing in required:
             if not (part := getattr(value, name)):
-                missing(to, path, part)
+                missing(to, path + name, part)
         for first, last in spans:
             if value.HasField(first) and value.HasField(last):
                 begin, end = getattr(value, first), getattr(value, last)
@@ -112,19 +117,17 @@ def _is_required(of: FieldDescriptor) -> bool:
 
 
 def _of_field(of: FieldDescriptor) -> Check | None:
-    """Return the check of a field, which gets the path of its message; None if it has no rule."""
-    rule, name = rule_of(of), of.name
+    """Return the check of a field; None if it has no rule."""
+    rule = rule_of(of)
     one, dot = _of_value(of, rule), "." if _is_ours(of) else ""
     if not of.is_repeated:
-        named = name + dot
-        return one and (lambda to, path, value: one(to, path + named, value))
+        return one
     if one is None and rule == rule_pb2.Rule():
         return None
     least, most, unique = rule.min_items, rule.max_items or sys.maxsize, rule.unique
     allowed = f"{least} to {most}" if least else f"at most {most}"
 
     def check_list(to: Checks, path: str, values: Sequence[Any]) -> None:
-        path += name
         if not least <= len(values) <= most:
             to.refuse(path, f"has {len(values)} entries; {allowed} are allowed")
             if dot:

@@ -10,7 +10,7 @@ write that the index refused. Whether it says what the logs say is looked at in 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import structlog
@@ -220,7 +220,7 @@ class Logs(ABC, Generic[State]):
         """
         lines, data = encoded(entries_of(contents, request, draft_id), *end, name)
         if request:
-            claim = replace(claim, request=request_claim(request.id))
+            claim = Claim(request_claim(request.id), claim.places)
         try:
             return lines, self.store.append(name, end, data, claim)
         except LogTaken:

@@ -190,7 +190,7 @@ class Space:
         self._subscribers.add(kind, handler)
 
     def _appended(self, event: Appended) -> None:
-        if any(isinstance(content, AnchorSet) for content in contents_of(event.lines)):
+        if AnchorSet in map(type, contents_of(event.lines)):
             self.anchors.changed()
         self.requests.follow(event.conversation_id, event.lines)
 
@@ -406,7 +406,7 @@ class Space:
     def _check_capacity(
         self, conversation_id: str, count: int, size: int, contents: Sequence[Content]
     ) -> None:
-        added = sum(isinstance(it, Message) for it in contents)
+        added = [*map(type, contents)].count(Message)
         if limit := self._capacity.now.exceeded(count, size, added):
             raise ConversationFull(conversation_id, limit)
 

@@ -9,6 +9,7 @@ import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from recollect_server.domain.time import from_text, to_text
@@ -53,7 +54,7 @@ def number(most: int = MAX_NUMBER) -> Value:
 
 def one_of(kind: type[StrEnum]) -> Value:
     """Return the form of a value of an enumeration."""
-    return Value(lambda value, _: kind(value), lambda value: value.value)
+    return Value(lambda value, _: kind(value), attrgetter("_value_"))
 
 
 def _bytes(value: Any, member: str) -> bytes:

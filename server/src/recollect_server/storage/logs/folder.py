@@ -79,6 +79,7 @@ class FolderStore:
         """
         self._check_data = check
         self._identity: tuple[int, int] | None = None  # of the space's folder
+        self._space = str(root.parent)
         self.root = root
         """Folder of the conversations, where the index and the vectors are kept too."""
         self.sharing: Sharing | None = None
@@ -100,9 +101,8 @@ class FolderStore:
         this process has written to.
         """
         self._check_data()
-        folder = self.root.parent
         try:
-            status = folder.stat()
+            status = os.stat(self._space)  # noqa: PTH116 - every append asks
         except FileNotFoundError:
             identity = None
         else:
@@ -112,7 +112,7 @@ class FolderStore:
         elif identity != self._identity:
             raise OSError(
                 errno.ESTALE,
-                f"the folder {folder} of the space was moved, removed or replaced under this"
+                f"the folder {self._space} of the space was moved, removed or replaced under this"
                 " server: put it back, or start the server again",
             )
 
