@@ -1,6 +1,6 @@
 """Conversations as a whole on the page: topics, the archive, and the space that they are in."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -213,6 +213,61 @@ def test_an_answer_from_before_a_new_title_or_a_deletion_brings_nothing_back(
         page.evaluate("new Promise(requestAnimationFrame)")
     assert page.locator("main >> text=was deleted").count() == 1
     assert "About Held two" not in page.content()
+    assert page.locator(f"#row-{deleted}").count() == 0
+    page.close()
+
+
+def test_an_answer_from_before_an_update_does_not_undo_it(stage: Stage, window: Browsing) -> None:
+    renamed, archived, other, deleted = (
+        conversation(stage.client, f"Late {it}") for it in range(4)
+    )
+    page = window.tab("/?named=late")
+    page.wait_for_selector(".live-live", state="attached")
+    here = stage.client.conversations
+
+    def overtake(
+        it: str, method: str, change: Callable[[], None], update: Callable[[], None]
+    ) -> None:
+        held: list[Any] = []
+        page.route(f"**/*.ConversationService/{method}", lambda call: held.append(call))
+        page.focus(f"#row-{it}")
+        change()
+        until(lambda: held or page.wait_for_timeout(20))
+        answer = held[0].fetch()
+        update()
+        with page.expect_event("requestfinished", lambda it: it.url.endswith(method)):
+            held[0].fulfill(response=answer)
+        for _ in range(3):
+            page.evaluate("new Promise(requestAnimationFrame)")
+
+    def type_over(key: str, text: str) -> None:
+        page.keyboard.press(key)
+        page.wait_for_selector(".row input:focus")
+        page.keyboard.type(text)
+        page.keyboard.press("Enter")
+
+    def rename_again() -> None:
+        here.rename(renamed, "Late, and named again")
+        # Its own row is a field until the answer comes.
+        here.rename(other, "Late, and last")
+        page.wait_for_selector(f"#row-{other} >> text=Late, and last")
+
+    overtake(renamed, "Rename", lambda: type_over("F2", "Late by hand"), rename_again)
+    assert page.inner_text(f"#row-{renamed} bdi") == "Late, and named again"
+
+    def take_out() -> None:
+        here.archive(archived, unarchive=True)
+        here.rename(archived, "Late, and back")
+        page.wait_for_selector(f"#row-{archived} >> text=Late, and back")
+
+    overtake(archived, "Archive", lambda: page.keyboard.press("a"), take_out)
+    assert page.locator(f"#row-{archived}").count() == 1
+
+    def delete() -> None:
+        here.delete(deleted)
+        page.wait_for_selector(f"[data-row='{deleted}']", state="detached")
+
+    overtake(deleted, "SetTopics", lambda: type_over("t", "boats"), delete)
     assert page.locator(f"#row-{deleted}").count() == 0
     page.close()
 

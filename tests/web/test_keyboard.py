@@ -265,6 +265,64 @@ def test_everything_works_by_keyboard(stage: Stage, window: Browsing) -> None:
     page.close()
 
 
+_OPENED = """([key, field]) => new Promise((resolve) => {
+  const observer = new MutationObserver(() => {
+    const it = document.querySelector(field);
+    if (!it) return;
+    observer.disconnect();
+    resolve(document.activeElement === it);
+  });
+  observer.observe(document.body, { childList: true, subtree: true });
+  const from = document.activeElement;
+  if (key === "click") from.click();
+  else from.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+})"""
+"""Whether a field has the focus as it comes into the page, before any other key can be pressed."""
+
+
+def test_a_field_that_a_key_opens_takes_the_next_letter(stage: Stage, window: Browsing) -> None:
+    it = stage.conversation("Typed at once", "one")
+    page = window.tab(f"/c/{it}?details=1", ".message")
+    page.wait_for_selector(f"#row-{it}")
+    for start, key, field in (
+        (f"#row-{it}", "F2", ".row input"),
+        (f"#row-{it}", "t", ".row input"),
+        (f"#row-{it}", "f", ".find input"),
+        ("h1 [aria-label=Rename]", "click", ".view-title input"),
+        (".details [aria-label='Edit topics']", "click", ".topics-form input"),
+    ):
+        page.focus(start)
+        assert page.evaluate(_OPENED, [key, field]), (start, key)
+        page.keyboard.press("Escape")
+        page.wait_for_selector(field, state="detached")
+    page.close()
+
+
+def test_a_row_under_the_keyboard_may_move_or_be_written_in(stage: Stage, window: Browsing) -> None:
+    edited, *others = (stage.conversation(f"Moves {it}", "one") for it in range(5))
+    page = window.tab("/?named=moves")
+    page.wait_for_selector(f"#row-{edited}")
+    page.wait_for_selector(".live-live", state="attached")
+    page.focus(f"#row-{edited}")
+    stage.client.conversations.append_turn(edited, [Message.user("again")])
+    wait(page, f"document.querySelector('{ROW}').id === 'row-{edited}'")
+    assert page.evaluate("document.activeElement.id") == f"row-{edited}"
+    stage.client.conversations.append_turn(others[0], [Message.user("again")])
+    wait(page, f"document.querySelector('{ROW}').id === 'row-{others[0]}'")
+    page.keyboard.press("F2")
+    page.wait_for_selector(".row input:focus")
+    page.keyboard.type("Half ")
+    stage.client.conversations.append_turn(edited, [Message.user("and again")])
+    stage.client.conversations.rename(others[0], "Moves, and all saw it")
+    page.wait_for_selector("text=Moves, and all saw it")
+    page.keyboard.type("a name")
+    assert page.input_value(".row input") == "Half a name"
+    page.keyboard.press("Escape")
+    wait(page, f"document.querySelector('{ROW}').id === 'row-{edited}'")
+    wait(page, f"document.activeElement.id === 'row-{edited}'")
+    page.close()
+
+
 def test_the_palette_goes_to_names_views_commands_and_what_was_said(
     window: Browsing, ids: dict[str, str]
 ) -> None:

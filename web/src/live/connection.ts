@@ -1,7 +1,7 @@
 // A tab's side of the live updates.
-import { fromBinary } from "@bufbuild/protobuf";
+import { create, fromBinary } from "@bufbuild/protobuf";
 import { signal } from "@preact/signals";
-import { UpdateSchema, type Update } from "@recollect/client";
+import { UpdateSchema, type Conversation, type Update } from "@recollect/client";
 import { sharedName } from "../api/space";
 import { Hub } from "./hub";
 import type { FromHub, HubStatus, ToHub } from "./messages";
@@ -14,7 +14,7 @@ export const generation = signal(0);
 /** The number of connections of the stream. Each brings every unfinished answer from its beginning. */
 export const connections = signal(0);
 
-type Listener = (update: Update) => void;
+type Listener = (update: Update) => unknown;
 const listeners = new Set<Listener>();
 let send: (message: ToHub) => void = () => undefined;
 let cursor = "";
@@ -23,6 +23,27 @@ let cursor = "";
 export function listen(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
+}
+
+/** Wait for a change, and take in the conversation that it answers with, as if an update brought it.
+ *
+ * The answer may be older than an update that came meanwhile. Then it is left out: the update of the
+ * change itself comes behind, or came before.
+ */
+export async function change<T extends { conversation?: Conversation }>(call: Promise<T>): Promise<T> {
+  const told = new Set<string>();
+  const end = listen(({ conversationId, kind }) => kind.case !== "messageDelta" && told.add(conversationId));
+  try {
+    const answer = await call;
+    const { conversation } = answer;
+    if (conversation && !told.has(conversation.id)) {
+      const kind = { case: "conversationUpdated" as const, value: { conversation } };
+      pass(create(UpdateSchema, { conversationId: conversation.id, kind }));
+    }
+    return answer;
+  } finally {
+    end();
+  }
 }
 
 /** Try to connect at once. */
@@ -95,11 +116,12 @@ function take(message: FromHub): void {
       break;
     case "updates":
       cursor = message.cursor;
-      for (const bytes of message.updates) {
-        const update = fromBinary(UpdateSchema, bytes);
-        for (const listener of [...listeners]) listener(update);
-      }
+      for (const bytes of message.updates) pass(fromBinary(UpdateSchema, bytes));
   }
+}
+
+function pass(update: Update): void {
+  for (const listener of [...listeners]) listener(update);
 }
 
 interface TrustedTypes {

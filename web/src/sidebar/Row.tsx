@@ -4,12 +4,13 @@ import { useState } from "preact/hooks";
 import { conversations as calls } from "../api/calls";
 import { violationOf } from "../api/errors";
 import { may } from "../api/session";
-import { useFocus } from "../ui/focus";
+import { change } from "../live/connection";
 import { link } from "../router";
 import { chosen } from "../state/chosen";
-import { setTopics, upsert, writing } from "../state/conversations";
+import { setTopics, writing } from "../state/conversations";
 import { isUnread } from "../state/unread";
 import { t } from "../texts";
+import { useFocus } from "../ui/focus";
 import { channelIcon, Icon, type IconName } from "../ui/Icon";
 import { channelName, oneLine, unitsOf } from "../ui/text";
 import { fullTime, shortTime } from "../ui/time";
@@ -120,8 +121,7 @@ export function isReadOnly(conversation: Conversation): boolean {
 export function RenameForm({ conversation, onEnd }: { conversation: Conversation; onEnd: () => void }) {
   const save = async (title: string) => {
     if (!title.trim() || title === conversation.title) return;
-    const answer = await calls.rename({ conversationId: conversation.id, title });
-    upsert(answer.conversation!);
+    await change(calls.rename({ conversationId: conversation.id, title }));
   };
   return <LineForm label={t.sidebar.renameLabel} submit={t.sidebar.rename} value={conversation.title} longest={80} save={save} onEnd={onEnd} />;
 }
@@ -145,7 +145,7 @@ interface LineFormProps {
 function LineForm({ label, submit, value, longest, save, onEnd }: LineFormProps) {
   const [text, setText] = useState(value);
   const [problem, setProblem] = useState<string>();
-  const input = useFocus<HTMLInputElement>();
+  const input = useFocus();
   const run = async (event: Event) => {
     event.preventDefault();
     try {
@@ -166,7 +166,7 @@ function LineForm({ label, submit, value, longest, save, onEnd }: LineFormProps)
     >
       <input
         ref={input} aria-label={label} placeholder={label} value={text} maxLength={unitsOf(longest)} aria-invalid={!!problem}
-        dir="auto" onInput={(event) => setText(event.currentTarget.value)} onFocus={(event) => event.currentTarget.select()}
+        dir="auto" onInput={(event) => setText(event.currentTarget.value)}
       />
       <button class="quiet" aria-label={submit}><Icon name="check" /></button>
       <button class="quiet" type="button" aria-label={t.app.close} onClick={onEnd}><Icon name="close" /></button>

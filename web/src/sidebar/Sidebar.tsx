@@ -34,7 +34,13 @@ export function Sidebar() {
   const [problem, setProblem] = useState<string>();
   const choice = chosen.shown.value;
   const virtual = useRef<Virtual | null>(null);
-  const lines = withHeadings(items);
+  // The list holds still while a row is edited: who types would see the row go, and keys with it.
+  const still = useRef<string[] | undefined>();
+  const isEditing = items.some((it) => it.id === editing?.id);
+  still.current = isEditing ? still.current ?? items.map((it) => it.id) : undefined;
+  const byId = new Map(items.map((it) => [it.id, it]));
+  const standing = still.current?.flatMap((id) => byId.get(id) ?? []) ?? items;
+  const lines = withHeadings(standing);
   const selected = route.value.path.match(/^\/c\/([^/]+)/)?.[1];
   const managed = menu && items.find((it) => it.id === menu.id);
   const tabStop = [focused, selected].find((id) => id && items.some((it) => it.id === id)) ?? items[0]?.id;

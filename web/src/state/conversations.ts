@@ -4,7 +4,7 @@ import { batch, effect, signal } from "@preact/signals";
 import { ArchiveFilter, RecollectError, type Conversation, type Update } from "@recollect/client";
 import { conversations as calls } from "../api/calls";
 import { isCancelled, violationOf } from "../api/errors";
-import { connections, generation, listen } from "../live/connection";
+import { change, connections, generation, listen } from "../live/connection";
 import { route } from "../router";
 import { t } from "../texts";
 import { chosen } from "./chosen";
@@ -117,7 +117,7 @@ async function loadPage(isFirst: boolean): Promise<void> {
   }
 }
 
-/** Take in a conversation as it is now: from an update, or from the answer to a change. */
+/** Take in a conversation as it is now. */
 export function upsert(conversation: Conversation): void {
   const { items, ...rest } = list.peek();
   const others = items.filter((it) => it.id !== conversation.id);
@@ -127,9 +127,8 @@ export function upsert(conversation: Conversation): void {
 
 /** Archive a conversation or take it out of the archive, and offer to undo that. */
 export async function archive(conversation: Conversation, isOn: boolean): Promise<Conversation> {
-  const answer = await calls.archive({ conversationId: conversation.id, unarchive: !isOn });
+  const answer = await change(calls.archive({ conversationId: conversation.id, unarchive: !isOn }));
   const now = answer.conversation!;
-  upsert(now);
   const name = oneLine(now.name) || t.sidebar.unnamed;
   const undo = { text: t.sidebar.undo, run: () => archive(now, !isOn) };
   tell({ text: isOn ? t.sidebar.archivedNow(name) : t.sidebar.unarchivedNow(name), action: undo });
@@ -140,12 +139,12 @@ export async function archive(conversation: Conversation, isOn: boolean): Promis
 export async function changeTopics(conversation: Conversation, names: readonly string[]): Promise<Conversation> {
   const labels = names.map((it) => it.trim().toLowerCase().replace(/[\s_]+/g, "-"));
   const topics = [...new Set(labels.filter(Boolean))];
-  const answer = await calls.setTopics({ conversationId: conversation.id, topics }).catch((error: unknown) => {
+  const call = calls.setTopics({ conversationId: conversation.id, topics });
+  const answer = await change(call).catch((error: unknown) => {
     // The rule speaks of one topic, and leaves out which field it is about.
     const isRule = error instanceof RecollectError && error.violations.length > 0;
     throw isRule ? new Error(t.sidebar.topicWrong(violationOf(error))) : error;
   });
-  upsert(answer.conversation!);
   return answer.conversation!;
 }
 

@@ -1,6 +1,6 @@
 // A dialog over the page: it opens when it is shown, and closes by Escape and by its cross.
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { t } from "../texts";
 import { Icon } from "./Icon";
 
@@ -13,7 +13,7 @@ interface Props {
 
 export function Dialog({ title, class: name = "", onClose, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useLayoutEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} class={`dialog ${name}`} aria-labelledby="dialog-title" onClose={onClose}>
       <header role="none">

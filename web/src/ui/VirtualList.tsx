@@ -49,6 +49,12 @@ export function VirtualList(props: Props) {
   const [virtual] = useState<Virtual>(() => new Virtualizer<HTMLElement, HTMLElement>(options));
   virtual.setOptions(options);
   if (virtualRef) virtualRef.current = virtual;
+  // A browser takes the focus from an element that moves, and keys would go nowhere.
+  const focused = scroller.current?.contains(document.activeElement) ? document.activeElement as HTMLElement : null;
+  useLayoutEffect(() => {
+    if (!focused || document.activeElement !== document.body) return;
+    (focused.isConnected ? focused : scroller.current)?.focus({ preventScroll: true });
+  });
   useLayoutEffect(() => virtual._didMount(), []);
   useLayoutEffect(() => virtual._willUpdate());
   const items = virtual.getVirtualItems();

@@ -1,11 +1,11 @@
 // Writing into a conversation, as the user, from the web.
 import { Role, type Conversation } from "@recollect/client";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { conversations as calls, newRequestId } from "../../api/calls";
 import { describe } from "../../api/errors";
-import { connections } from "../../live/connection";
+import { change, connections } from "../../live/connection";
 import { navigate } from "../../router";
-import { begun, NEW, unsent, upsert } from "../../state/conversations";
+import { begun, NEW, unsent } from "../../state/conversations";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
 import { completions, isCommand, reply, run } from "./commands";
@@ -20,7 +20,7 @@ export function Composer({ conversation }: { conversation?: Conversation }) {
   // A try that failed may have been stored: the same text again is the same request.
   const request = useRef({ text: "", id: "" });
   const area = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // Who begins a conversation writes next; elsewhere each letter would be a shortcut.
     if (begun.id === conversationId) area.current?.focus();
     begun.id = "";
@@ -42,10 +42,9 @@ export function Composer({ conversation }: { conversation?: Conversation }) {
   };
   /** Begin the conversation, and go to it. */
   const begin = async (messages: { role: Role; content: string }[]): Promise<string> => {
-    const now = (await calls.create({ channel: "web", messages, requestId: request.current.id })).conversation!;
-    upsert(now);
-    begun.id = now.id;
-    return now.id;
+    const answer = await change(calls.create({ channel: "web", messages, requestId: request.current.id }));
+    begun.id = answer.conversation!.id;
+    return begun.id;
   };
   const send = async () => {
     if (!text.trim()) return;

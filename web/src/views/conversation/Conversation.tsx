@@ -13,6 +13,7 @@ import { draftsOf } from "../../state/drafts";
 import { markSeen } from "../../state/unread";
 import { t } from "../../texts";
 import { channelIcon, Icon } from "../../ui/Icon";
+import { useOpening } from "../../ui/focus";
 import { Menu } from "../../ui/Menu";
 import { Empty, Failure, Loading } from "../../ui/States";
 import { channelName } from "../../ui/text";
@@ -97,12 +98,7 @@ function leave(conversation: Conversation | undefined): void {
 function Opened({ id }: { id: string }) {
   const begun = useMemo(() => takePrepared(id), [id]);
   const transcript = useMemo(() => begun?.transcript ?? new Transcript(id), [id]);
-  const [isRenaming, setRenaming] = useState(false);
-  const pencil = useRef<HTMLButtonElement>(null);
-  const endRenaming = () => {
-    setRenaming(false);
-    requestAnimationFrame(() => pencil.current?.focus()); // where it came from
-  };
+  const { isOpen: isRenaming, setOpen: setRenaming, button: pencil } = useOpening();
   const [isFinding, setFinding] = useState(false);
   const [menu, setMenu] = useState<HTMLElement>();
   useEffect(() => (may(Scope.RECALL) ? onKey("f", () => setFinding(true)) : undefined), []);
@@ -148,7 +144,7 @@ function Opened({ id }: { id: string }) {
         <a class="quiet back" href={link("/")} aria-label={t.app.back}><Icon name="back" /></a>
         <div class="view-title">
           {isRenaming ? (
-            <RenameForm conversation={conversation} onEnd={endRenaming} />
+            <RenameForm conversation={conversation} onEnd={() => setRenaming(false)} />
           ) : (
             <h1>
               <bdi>{nameOf(conversation)}</bdi>
@@ -215,7 +211,7 @@ function Opened({ id }: { id: string }) {
             <p class="composer-note"><Icon name="lock" />{t.conversation.mayNotWrite}</p>
           )}
         </div>
-        {isPanelOpen && <Details conversation={conversation} onChange={(it) => transcript.know(it)} />}
+        {isPanelOpen && <Details conversation={conversation} />}
       </div>
     </div>
   );

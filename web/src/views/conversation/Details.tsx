@@ -1,9 +1,9 @@
 // What stands beside a transcript: notes, anchors, and the context that an agent would get.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import {
   ContextFormat, ContextTier, Scope, type Anchor, type BuildContextResponse, type ContextMessage, type Conversation,
 } from "@recollect/client";
-import { focusOn } from "../../ui/focus";
+import { focusOn, useOpening } from "../../ui/focus";
 import { recall } from "../../api/calls";
 import { describe, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
@@ -21,17 +21,15 @@ const d = t.conversation.details;
 
 interface Props {
   conversation: Conversation;
-  /** Called with the conversation as a change left it. */
-  onChange: (conversation: Conversation) => void;
 }
 
-export function Details({ conversation, onChange }: Props) {
+export function Details({ conversation }: Props) {
   return (
     <aside class="details" id="details" aria-label={t.conversation.panel} onKeyDown={(event) => event.key === "Escape" && close()}>
       <button class="quiet details-close" aria-label={t.app.close} onClick={close}><Icon name="close" /></button>
       <Notes conversation={conversation} />
-      <Topics conversation={conversation} onChange={onChange} />
-      {may(Scope.CONVERSATIONS_MANAGE) && <InList conversation={conversation} onChange={onChange} />}
+      <Topics conversation={conversation} />
+      {may(Scope.CONVERSATIONS_MANAGE) && <InList conversation={conversation} />}
       {may(Scope.RECALL) && <Anchors conversationId={conversation.id} />}
       {may(Scope.RECALL) && <Context conversationId={conversation.id} />}
     </aside>
@@ -75,32 +73,22 @@ function Notes({ conversation }: { conversation: Conversation }) {
   );
 }
 
-function Topics({ conversation, onChange }: Props) {
+function Topics({ conversation }: Props) {
   const { topics, topicsByHand, splitSuggestion: split } = conversation;
-  const [isEditing, setEditing] = useState(false);
+  const { isOpen: isEditing, setOpen: setEditing, button } = useOpening();
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
   const input = useRef<HTMLInputElement>(null);
-  const button = useRef<HTMLButtonElement>(null);
-  useEffect(() => input.current?.focus(), [isEditing]);
+  useLayoutEffect(() => input.current?.focus(), [isEditing]);
   const open = () => {
     setText(topics.join(", "));
     setProblem("");
     setEditing(true);
   };
-  const close = () => {
-    setEditing(false);
-    requestAnimationFrame(() => button.current?.focus()); // where it came from
-  };
+  const close = () => setEditing(false);
   const save = (event: Event) => {
     event.preventDefault();
-    setTopics(conversation, text).then(
-      (changed) => {
-        onChange(changed);
-        close();
-      },
-      (error: unknown) => setProblem(violationOf(error)),
-    );
+    setTopics(conversation, text).then(close, (error: unknown) => setProblem(violationOf(error)));
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== "Escape") return;
@@ -142,12 +130,12 @@ function Topics({ conversation, onChange }: Props) {
 }
 
 /** Whether the list shows it, and whether searches do. */
-function InList({ conversation, onChange }: Props) {
+function InList({ conversation }: Props) {
   const [problem, setProblem] = useState("");
   const { archived, unindexed } = conversation;
   const change = () => {
     setProblem("");
-    archive(conversation, !archived).then(onChange, (error: unknown) => setProblem(describe(error)));
+    archive(conversation, !archived).catch((error: unknown) => setProblem(describe(error)));
   };
   return (
     <section>

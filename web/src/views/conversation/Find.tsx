@@ -17,7 +17,7 @@ export function Find({ conversationId, onClose }: { conversationId: string; onCl
   const [hits, setHits] = useState<SearchHit[]>();
   const [at, setAt] = useState(0);
   const [problem, setProblem] = useState("");
-  const input = useFocus<HTMLInputElement>();
+  const input = useFocus();
   const go = (to: number, among = hits) => {
     const hit = among?.[to];
     if (!hit) return;

@@ -7,8 +7,9 @@ import { ask } from "../../actions/asked";
 import { conversations } from "../../api/calls";
 import { describe } from "../../api/errors";
 import { may, onlyConversation } from "../../api/session";
+import { change } from "../../live/connection";
 import { navigate, permalink } from "../../router";
-import { begun, upsert } from "../../state/conversations";
+import { begun } from "../../state/conversations";
 import { t } from "../../texts";
 import { Copy } from "../../ui/Copy";
 import { Icon, type IconName } from "../../ui/Icon";
@@ -100,8 +101,7 @@ function Action({ icon, text, run }: { icon: IconName; text: string; run: () => 
 /** Begin a copy of a conversation up to a turn, and go there. */
 async function fork(conversationId: string, throughTurn: number): Promise<void> {
   try {
-    const { conversation } = await conversations.fork({ conversationId, throughTurn });
-    upsert(conversation!);
+    const { conversation } = await change(conversations.fork({ conversationId, throughTurn }));
     begun.id = conversation!.id;
     navigate(`/c/${conversation!.id}`);
     const back = async () => navigate(`/c/${conversationId}`, { turn: String(throughTurn) });

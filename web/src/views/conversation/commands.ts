@@ -2,8 +2,9 @@
 import { signal } from "@preact/signals";
 import { ChannelService, type Conversation } from "@recollect/client";
 import { client, newRequestId } from "../../api/calls";
+import { change } from "../../live/connection";
 import { navigate, route } from "../../router";
-import { begun, upsert } from "../../state/conversations";
+import { begun } from "../../state/conversations";
 import { t } from "../../texts";
 
 const channels = client.of(ChannelService);
@@ -28,9 +29,8 @@ export function completions(text: string): [string, string][] {
 
 /** Run a command, and go to the conversation that it leads to. */
 export async function run(conversationId: string, text: string): Promise<void> {
-  const answer = await channels.runCommand({ conversationId, text: text.trim(), requestId: newRequestId() });
+  const answer = await change(channels.runCommand({ conversationId, text: text.trim(), requestId: newRequestId() }));
   const now: Conversation = answer.conversation!;
-  upsert(now);
   reply.value = { conversationId: now.id, text: answer.reply };
   if (route.value.path === `/c/${now.id}`) return;
   begun.id = now.id;

@@ -50,11 +50,6 @@ export class Transcript {
 
   constructor(readonly id: string) {}
 
-  /** Take in the conversation as the answer to a change has it. */
-  know(conversation: Conversation): void {
-    this.shown.value = { ...this.shown.peek(), conversation: this.change(() => conversation) };
-  }
-
   /** Stop what is under way. */
   close(): void {
     this.abort.abort();

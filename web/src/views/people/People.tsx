@@ -1,6 +1,6 @@
 // Third parties: who wrote, how far each is trusted, what they ask the owner, and what was replied.
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import {
   Direction, type Escalation, type ExternalCommunication, ExternalCommunicationService, type ExternalMessage, Scope, Trust,
 } from "@recollect/client";
@@ -9,6 +9,7 @@ import { isMissing, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
 import { link, route, setQuery } from "../../router";
 import { t } from "../../texts";
+import { useOpening } from "../../ui/focus";
 import { channelIcon, Icon } from "../../ui/Icon";
 import { usePolled } from "../../ui/polling";
 import { Empty, Failure, Loading } from "../../ui/States";
@@ -218,22 +219,18 @@ function useChange(onDone: () => void) {
 }
 
 function TrustOf({ communication, onChange }: { communication: ExternalCommunication; onChange: () => void }) {
-  const [isOpen, setOpen] = useState(false);
+  const { isOpen, setOpen, button } = useOpening();
   const [trust, setTrust] = useState(communication.trust);
   const [scopes, setScopes] = useState("");
   const change = useChange(onChange);
   const form = useRef<HTMLFormElement>(null);
-  const button = useRef<HTMLButtonElement>(null);
-  useEffect(() => form.current?.querySelector<HTMLElement>("input:checked")?.focus(), [isOpen]);
+  useLayoutEffect(() => form.current?.querySelector<HTMLElement>("input:checked")?.focus(), [isOpen]);
   const open = () => {
     setTrust(communication.trust);
     setScopes(communication.scopes.join(" "));
     setOpen(true);
   };
-  const close = () => {
-    setOpen(false);
-    requestAnimationFrame(() => button.current?.focus()); // where it came from
-  };
+  const close = () => setOpen(false);
   const names = communication.scopes.length ? communication.scopes.map(oneLine).join(", ") : t.people.anything;
   if (!isOpen) {
     return (

@@ -1,7 +1,7 @@
 // Search over all conversations, by words and by meaning. The address holds the question and its
 // filters, so that a search can be kept as a bookmark and gone back to.
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type FacetsResponse, InsightService, Scope, type SearchResponse } from "@recollect/client";
 import { client, recall } from "../../api/calls";
 import { isCancelled } from "../../api/errors";
@@ -37,7 +37,7 @@ export default function SearchView() {
   const address = ["q", ...FILTERS].map((it) => query.get(it) ?? "").join("\n");
 
   useEffect(() => setText(question), [question]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!question) input.current?.focus();
   }, []);
   useEffect(() => {
