@@ -277,7 +277,7 @@ _OPENED = """([key, field]) => new Promise((resolve) => {
   if (key === "click") from.click();
   else from.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
 })"""
-"""Whether a field has the focus as it comes into the page, before any other key can be pressed."""
+"""Script that tells if a field has the focus as it appears, before any other key is pressed."""
 
 
 def test_a_field_that_a_key_opens_takes_the_next_letter(stage: Stage, window: Browsing) -> None:
