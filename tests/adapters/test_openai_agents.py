@@ -18,6 +18,7 @@ from agents.memory import OpenAIResponsesCompactionSession, Session, SessionSett
 from agents.testing import ScriptedModel, assistant_message, function_call
 from openai import AsyncOpenAI
 from recollect import AsyncClient, Client, Message, Role, ToolCall
+from recollect._async.invoker import Invoker
 from recollect.adapters.files import Files
 from recollect.adapters.items import items_of
 from recollect.adapters.openai_agents import RecollectSession
@@ -283,6 +284,61 @@ async def test_a_session_that_deletes_what_is_cleared_keeps_nothing_of_it(
         assert await session.get_items() == []
     assert [it.message_count for it in client.conversations.list()] == [0]
     assert not client.recall.search("zeppelins").hits
+
+
+async def test_a_turn_is_a_call_to_read_and_one_to_add(
+    memory: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    run = Invoker.run
+
+    async def counted(self: Invoker, call: Any, timeout: float | None) -> Any:
+        made.append(call.method.path.rpartition("/")[2])
+        return await run(self, call, timeout)
+
+    monkeypatch.setattr(Invoker, "run", counted)
+    session = RecollectSession("alex", memory)
+    items: list[Any] = [{"role": it, "content": "Hi."} for it in ("user", "assistant")] * 30
+    await session.add_items(items)
+    assert made == ["List", "Create", "AppendTurn"]
+    for it in (session, RecollectSession("alex", memory)):
+        made.clear()
+        assert await it.get_items(20) == items[-20:]
+        await it.add_items(items[:2])
+        assert made == [*["List"] * (it is not session), "Load", "AppendTurn"]
+
+
+@pytest.mark.parametrize("delete_cleared", [False, True])
+async def test_a_session_goes_on_in_what_another_one_begins_by_clearing(
+    server: Any, delete_cleared: bool
+) -> None:
+    items: list[Any] = [{"role": "user", "content": f"{number}"} for number in range(3)]
+    async with AsyncClient(server.target) as one, AsyncClient(server.target) as other:
+        mine = RecollectSession("alex", one)
+        theirs = RecollectSession("alex", other, delete_cleared=delete_cleared)
+        for _ in range(2):
+            await mine.add_items(items[:2])
+            await theirs.clear_session()
+            assert await mine.get_items() == []
+            await mine.add_items(items[:2])
+            await theirs.clear_session()
+            await mine.add_items(items[2:])
+            assert await theirs.get_items() == await mine.get_items(5) == items[2:]
+            assert await mine.pop_item() == items[2]
+            assert await theirs.pop_item() is None
+
+
+async def test_a_session_goes_on_whose_clearing_was_cut_short(memory: AsyncClient) -> None:
+    session = RecollectSession("alex", memory)
+    await session.add_items(ITEMS[:2])
+    cut = RecollectSession("alex", memory)
+    begin, cut._begin = cut._begin, cast(Any, None)  # it ends here
+    with pytest.raises(TypeError):
+        await cut.clear_session()
+    cut._begin = begin
+    assert await session.get_items() == []
+    await session.add_items(ITEMS[:1])
+    assert await cut.get_items() == await session.get_items() == ITEMS[:1]
 
 
 async def test_what_is_taken_back_by_two_at_once_is_taken_back_once(server: Any) -> None:

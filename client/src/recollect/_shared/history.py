@@ -11,6 +11,7 @@ from recollect._types.recall import FetchedContext, TurnRange
 from recollect.errors import ResourceExhausted
 
 MAX_TURNS = 1000
+_BEYOND = 2**31 - 1  # no conversation has so many turns
 _MAX_TOKENS = 2_000_000  # about 8 MB of text
 _FETCHED_BYTES = 8 << 20  # that are read before the caller is asked whether to go on
 
@@ -32,13 +33,16 @@ class History:
     with `too_large`.
     """
 
-    def __init__(self, conversation: Conversation) -> None:
-        self.before_turn = conversation.turn_count + 1
+    def __init__(self, conversation: Conversation | None = None) -> None:
+        """Begin at the end of a conversation as it was seen; by default as it is when the first
+        page is loaded.
+        """
+        self.before_turn = _BEYOND if conversation is None else conversation.turn_count + 1
         self.before_sequence: int | None = (
             None  # within a turn that is larger than an answer may be
         )
         self.max_turns = MAX_TURNS
-        self.more = conversation.message_count > 0
+        self.more = conversation is None or conversation.message_count > 0
         self.damaged_lines = 0
         self._pages: list[tuple[Message, ...]] = []
 
@@ -55,6 +59,8 @@ class History:
     def received(self, page: LoadedConversation) -> None:
         """Add a page that was received."""
         self.damaged_lines += page.damaged_lines
+        if page.conversation is not None:
+            self.before_turn = min(self.before_turn, page.conversation.turn_count + 1)
         self.before_sequence = page.cut_before_sequence or None
         if page.cut_before_sequence:
             self._pages.append(page.messages)
@@ -89,20 +95,23 @@ class History:
 
 def read_history(
     load: Callable[..., LoadedConversation],
-    conversation: Conversation,
+    conversation: Conversation | str,
     *,
     turns: int = MAX_TURNS,
     enough: Callable[[History], bool] = lambda _: False,
 ) -> History:
-    """Return all messages of a conversation, read by the `load` of a client that blocks; or its
-    last ones, until there are `enough`: then a page has so many `turns`. Raises
-    RecollectError.
+    """Return all messages of a conversation, or of the one with this id, read by the `load` of a
+    client that blocks; or its last ones, until there are `enough`: then a page has so many `turns`.
+    Raises RecollectError.
     """
-    history = History(conversation)
+    if isinstance(conversation, str):
+        history, conversation_id = History(), conversation
+    else:
+        history, conversation_id = History(conversation), conversation.id
     history.max_turns = min(turns, MAX_TURNS)
     while history.more and not enough(history):
         try:
-            page = load(conversation.id, **history.request)
+            page = load(conversation_id, **history.request)
         except ResourceExhausted:
             if not history.too_large():
                 raise

@@ -17,8 +17,10 @@ What it maps, and what not:
 - A session is a conversation of the channel `agents`, of the group that has the session's id.
 - A transcript only grows. `pop_item` therefore writes a line that takes the item back: the session
   does not have it any more, the transcript and the search do.
-- `clear_session` begins a new conversation of that group, which is the session from then on. The
-  old one stays, and is found, unless the session was opened with `delete_cleared=True`.
+- `clear_session` begins a new conversation of that group, which is the session from then on, and
+  marks the old one in its metadata: a session that has it open goes on in the new one. The old one
+  stays, and is found, unless the session was opened with `delete_cleared=True`. Items that another
+  process adds at that moment may stand in both.
 - A compacting session (`OpenAIResponsesCompactionSession`) replaces items by a line that takes them
   back. What others append meanwhile stays: the SDK then replaces nothing. A later answer to a
   turn that was compacted counts as compacted too.
@@ -47,6 +49,7 @@ from recollect import (
     InvalidArgument,
     LoadedConversation,
     Message,
+    NotFound,
     Party,
     ResourceExhausted,
 )
@@ -72,6 +75,8 @@ CHANNEL = "agents"
 _PAGE = 10  # turns of the first page, where few items are wanted
 _BEGINNING: Place = (0, 0, 0)
 _NO_ID = "(a session without an id)"
+_CLEARED = "agentsCleared"
+"""In the metadata of a conversation: the session goes on in another one."""
 
 _Placed = tuple[Place, Item]
 
@@ -103,7 +108,8 @@ class RecollectSession(SessionABC):
         self._client = asynchronous(client)
         self._channel = channel
         self._delete_cleared = delete_cleared
-        self._conversation_id = ""
+        self._conversation_id = ""  # once it is known; a call on it tells if it was cleared since
+        self._is_fixed = False
         self._end: _End | None = None
 
     @classmethod
@@ -116,7 +122,7 @@ class RecollectSession(SessionABC):
     ) -> Self:
         """Return the session of an existing conversation, which any program may have begun."""
         session = cls(conversation_id, client, session_settings=session_settings)
-        session._conversation_id = conversation_id
+        session._conversation_id, session._is_fixed = conversation_id, True
         return session
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -124,11 +130,9 @@ class RecollectSession(SessionABC):
         `session_settings` say. Raises RecollectError.
         """
         limit = resolve_session_limit(limit, self.session_settings)
-        conversation = await self._current()
-        if conversation is None or (limit is not None and limit <= 0):
+        end = None if limit is not None and limit <= 0 else await self._latest(limit)
+        if end is None:
             return []
-        end = _End(conversation, None if limit is None else max(limit, _PAGE))
-        await self._read(end, limit)
         items = end.items if limit is None else end.items[-limit:]
         return [_theirs(it) for it in items]
 
@@ -138,31 +142,33 @@ class RecollectSession(SessionABC):
         """
         if not items:
             return
-        conversation = await self._current() or await self._begin(1)
         groups = [_Group(cast(Item, dict(item))) for item in items]
         for batch in batches([group.messages for group in groups]):
-            await self._add(conversation.id, batch, groups)
+            await self._add(batch, groups)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the latest item back and return it; None if there is none. Raises RecollectError."""
-        while (conversation := await self._current()) is not None:
+        while True:
             end, self._end = self._end, None
-            if end is None or not end.is_of(conversation):
-                end = _End(conversation, _PAGE)
+            if end is not None:
+                now = await self._current()
+                end = end if now is not None and end.is_of(now) else None
+            end = end or await self._latest(1)
+            if end is None:
+                return None
             await self._read(end, 1)
             if not end.items:
-                break
+                return None
             (_, sequence, index), item = end.items.pop()
             stored = await self._client.conversations.append_turn(
-                conversation.id,
+                end.conversation_id,
                 [taken_back(sequence, index)],
-                request_id=_request_id("pop", conversation.id, sequence, index),
+                request_id=_request_id("pop", end.conversation_id, sequence, index),
             )
             if not stored.duplicate:  # else another task or process took this one
                 if end.appended(stored):
                     self._end = end
                 return cast(TResponseInputItem, item)
-        return None
 
     async def clear_session(self) -> None:
         """Begin anew: the session has no items from now on. Earlier items stay in their
@@ -171,9 +177,10 @@ class RecollectSession(SessionABC):
         conversation = await self._current()
         if conversation is None or not conversation.message_count:
             return
-        if self._conversation_id:
+        if self._is_fixed:
             await self._client.conversations.append_turn(conversation.id, [cleared()])
             return
+        await self._client.conversations.update_metadata(conversation.id, {_CLEARED: True})
         await self._begin(_generation(conversation) + 1)
         if self._delete_cleared:
             await self._client.conversations.delete(
@@ -222,11 +229,9 @@ class RecollectSession(SessionABC):
         """
         if type(self).get_items is not RecollectSession.get_items:
             return None  # a subclass shows other items than are stored
-        conversation = await self._current()
-        if conversation is None or limit <= 0:
+        end = await self._latest(limit + 1) if limit > 0 else None
+        if end is None:
             return None
-        end = _End(conversation, limit + 1)
-        await self._read(end, limit + 1)
         latest = end.items[-limit:]
 
         async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
@@ -251,7 +256,7 @@ class RecollectSession(SessionABC):
             lines = [[compacted(*span)] for span in spans]
             self._end = None
             for batch in batches([*(group.messages for group in groups), *lines]):
-                await self._add(current.id, batch, groups)
+                await self._append(current.id, batch, groups)
             return True
 
         items = [_theirs(it) for it in latest]
@@ -263,9 +268,9 @@ class RecollectSession(SessionABC):
         return Party(group_id=self.session_id, thread_id=thread_id)
 
     async def _current(self) -> Conversation | None:
-        """Return the session's current conversation; None before its first item."""
+        """Return the session's conversation as it is now; None before its first item."""
         calls = self._client.conversations
-        if self._conversation_id:
+        if self._is_fixed:
             return await calls.get(self._conversation_id)
         candidates = [
             it
@@ -273,19 +278,58 @@ class RecollectSession(SessionABC):
                 channels=[self._channel], party=self._party(), archived=ArchiveFilter.ALL
             )
         ]
-        return max(candidates, key=_generation, default=None)
+        newest = max(candidates, key=_generation, default=None)
+        if newest is not None and _CLEARED in newest.metadata:
+            return await self._begin(_generation(newest) + 1)
+        self._conversation_id = newest.id if newest is not None else ""
+        return newest
 
     async def _begin(self, generation: int) -> Conversation:
         """Create the conversation of this generation. Concurrent callers get the same one."""
-        return await self._client.conversations.create(
+        begun = await self._client.conversations.create(
             self._channel,
             party=self._party(str(generation)),
             request_id=_request_id("session", self._channel, self.session_id, generation),
         )
+        self._conversation_id = begun.id
+        return begun
 
-    async def _add(
+    async def _latest(self, count: int | None) -> "_End | None":
+        """Read the latest so many items, or all; None before the first one."""
+        while True:
+            known = self._conversation_id
+            if not known and await self._current() is None:
+                return None
+            end = _End(self._conversation_id, None if count is None else (count + 1) // 2)
+            try:
+                await self._read(end, count)
+            except NotFound:  # another process may have deleted what it cleared
+                if self._is_fixed or not known:
+                    raise
+            else:
+                if self._is_fixed or not end.is_cleared:
+                    return end
+            self._conversation_id = ""
+
+    async def _add(self, messages: list[Message], groups: "list[_Group]") -> None:
+        """Append to the session's conversation; where that was cleared meanwhile, to the next."""
+        while True:
+            known = self._conversation_id
+            if not known and await self._current() is None:
+                await self._begin(1)
+            try:
+                stored = await self._append(self._conversation_id, messages, groups)
+            except NotFound:
+                if self._is_fixed or not known:
+                    raise
+            else:
+                if self._is_fixed or _CLEARED not in stored.conversation.metadata:
+                    return
+            self._conversation_id = ""
+
+    async def _append(
         self, conversation_id: str, messages: list[Message], groups: "list[_Group]"
-    ) -> None:
+    ) -> AppendedTurn:
         by_message = {id(group.messages[0]): group for group in groups}
         orphans = set[int]()
         while True:
@@ -302,6 +346,7 @@ class RecollectSession(SessionABC):
                 break
         if self._end is not None and not self._end.appended(stored):
             self._end = None
+        return stored
 
     async def _read(self, end: "_End", count: int | None) -> None:
         """Read backwards until there are so many items; None reads all."""
@@ -348,13 +393,14 @@ class _End:
     items back stand in the transcript, and were read over and over.
     """
 
-    def __init__(self, conversation: Conversation, turns: int | None) -> None:
+    def __init__(self, conversation_id: str, turns: int | None) -> None:
         """Begin at the end of a conversation. `turns` bounds the first page."""
-        self.conversation_id = conversation.id
+        self.conversation_id = conversation_id
         self.items: list[_Placed] = []
-        self.history = History(conversation)
-        self.history.max_turns = min(turns or MAX_TURNS, MAX_TURNS)
-        self._message_count = conversation.message_count
+        self.history = History()
+        self.history.max_turns = MAX_TURNS if turns is None else min(max(turns, _PAGE), MAX_TURNS)
+        self.is_cleared = False
+        self._message_count: int | None = None
         self._taken_back: set[tuple[int, int]] = set()
         self._compacted: list[tuple[Place, Place]] = []
         self._files = Files()
@@ -368,6 +414,9 @@ class _End:
 
     def read(self, page: LoadedConversation) -> None:
         """Add the page before those that were read."""
+        if self._message_count is None and page.conversation is not None:
+            self._message_count = page.conversation.message_count
+            self.is_cleared = _CLEARED in page.conversation.metadata
         self.history.received(page)
         self.history.max_turns = min(2 * self.history.max_turns, MAX_TURNS)
         self.items[:0] = self._items(page.messages)
@@ -380,7 +429,7 @@ class _End:
     def appended(self, stored: AppendedTurn) -> bool:
         """Add what this session appended. Return False if somebody else appended before."""
         self.items += self._items(stored.messages)
-        self._message_count += len(stored.messages)
+        self._message_count = (self._message_count or 0) + len(stored.messages)
         return self.is_of(stored.conversation)
 
     def _items(self, messages: Sequence[Message]) -> list[_Placed]:
