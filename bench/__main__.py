@@ -36,6 +36,7 @@ BENCHMARKS = (
     Short("fairness", "--rounds 1 --seconds 1"),
     Short("load", "--rounds 1 --calls 300 --turns 5 50 500 5000 50000"),
     Short("gateway", "--rounds 1 --calls 300"),
+    Short("adapters", "--calls 50"),
     Short("search", "--rounds 1 --questions 100 --messages 1000 10000 100000"),
     Short("worst_search", "--messages 10000 --questions 1"),
     Short("beside", "--rounds 1 --messages 2000 --searches 10 --calls 200 --words"),

@@ -1,7 +1,7 @@
 """Cost of the adapters: the usual calls of each toolkit over Recollect, against the same calls over
 the store that the toolkit brings for a file.
 
-`python -m bench.adapters [--calls 200] [--rounds 3] [--only agents langgraph adk llama_index]`
+`python -m bench.adapters [--calls 200] [--only agents langgraph adk llama_index]`
 
 The two come in turn, from one process: a pair at a time, so that what else the machine does meets
 both. The ratio is the median of the pairs' quotients. Every write of both is durable on return. A
@@ -16,9 +16,10 @@ import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,13 @@ class Pair:
     """One operation of a toolkit, over Recollect and over the toolkit's own store."""
 
     name: str
-    ours: Call
-    theirs: Call
     against: str
+    calls: list[Call]
+    """Recollect's, and the other's."""
+
+
+def _each(both: Iterable[Any], call: Callable[[Any, int], Any]) -> list[Call]:
+    return [partial(call, it) for it in both]
 
 
 async def agents(target: str, folder: Path, stack: AsyncExitStack) -> AsyncIterator[Pair]:
@@ -66,21 +71,21 @@ async def agents(target: str, folder: Path, stack: AsyncExitStack) -> AsyncItera
     for session in (*read, *both):
         await session.add_items([it for at in range(_STORED // 2) for it in items(at)])
 
-    def run(session: Any) -> Call:
-        async def turn(number: int) -> None:
-            await session.get_items(limit=20)
-            await session.add_items(items(number))
-
-        return turn
+    async def run(session: Any, number: int) -> None:
+        await session.get_items(limit=20)
+        await session.add_items(items(number))
 
     sides = "SQLiteSession"
     yield Pair(
-        "Agents SDK, add_items of 2", *(lambda n, it=it: it.add_items(items(n)) for it in added), sides
+        "Agents SDK, add_items of 2",
+        sides,
+        _each(added, lambda it, n: it.add_items(items(n))),
     )
-    for most in (20, None):
-        name = f"Agents SDK, get_items({most or ''}) of {_STORED}"
-        yield Pair(name, *(lambda _, it=it, most=most: it.get_items(most) for it in read), sides)
-    yield Pair("Agents SDK, a turn: get_items(20), add_items", *map(run, both), sides)
+    name = f"Agents SDK, get_items(20) of {_STORED}"
+    yield Pair(name, sides, _each(read, lambda it, _: it.get_items(20)))
+    name = f"Agents SDK, get_items() of {_STORED}"
+    yield Pair(name, sides, _each(read, lambda it, _: it.get_items()))
+    yield Pair("Agents SDK, a turn: get_items(20), add_items", sides, _each(both, run))
 
 
 async def langgraph(target: str, folder: Path, stack: AsyncExitStack) -> AsyncIterator[Pair]:
@@ -104,16 +109,16 @@ async def langgraph(target: str, folder: Path, stack: AsyncExitStack) -> AsyncIt
         for number in range(20):
             graph.invoke({"messages": [("user", f"{number}: {_TEXT}")]}, configs[0])
 
-    def invoke(graph: Any) -> Call:
+    def invoke(graph: Any, number: int) -> Any:
         message = {"messages": [("user", _TEXT)]}
-        return lambda number: graph.invoke(message, configs[1 + number // 10 % 900])
+        return graph.invoke(message, configs[1 + number // 10 % 900])
 
     sides = "SqliteSaver"
-    yield Pair("LangGraph, invoke of one node", *map(invoke, graphs), sides)
+    yield Pair("LangGraph, invoke of one node", sides, _each(graphs, invoke))
     yield Pair(
         "LangGraph, get_tuple of the newest",
-        *(lambda _, it=it: it.get_tuple(configs[0]) for it in savers),
         sides,
+        _each(savers, lambda it, _: it.get_tuple(configs[0])),
     )
     store = stack.enter_context(SqliteStore.from_conn_string(str(folder / "store.db")))
     store.setup()
@@ -124,18 +129,18 @@ async def langgraph(target: str, folder: Path, stack: AsyncExitStack) -> AsyncIt
     sides = "SqliteStore"
     yield Pair(
         "LangGraph, store.put",
-        *(lambda n, it=it: it.put(("written",), f"{n % 20}", {"text": f"{n} {_TEXT}"}) for it in stores),
         sides,
+        _each(stores, lambda it, n: it.put(("written",), f"{n % 20}", {"text": f"{n} {_TEXT}"})),
     )
     yield Pair(
         "LangGraph, store.get",
-        *(lambda n, it=it: it.get(("memories", "alex"), f"fact-{n % 50}") for it in stores),
         sides,
+        _each(stores, lambda it, n: it.get(("memories", "alex"), f"fact-{n % 50}")),
     )
     yield Pair(
         "LangGraph, store.search, 10 of 50",
-        *(lambda _, it=it: it.search(("memories", "alex"), limit=10) for it in stores),
         sides,
+        _each(stores, lambda it, _: it.search(("memories", "alex"), limit=10)),
     )
 
 
@@ -152,7 +157,8 @@ async def adk(target: str, folder: Path, stack: AsyncExitStack) -> AsyncIterator
         RecollectSessionService(stack.enter_context(Client(target))),
         DatabaseSessionService(f"sqlite+aiosqlite:///{folder}/adk.db"),
     )
-    whose = {"app_name": "ops", "user_id": "alex"}
+    whose: Any = {"app_name": "ops", "user_id": "alex"}
+    read = whose | {"session_id": "s0"}
 
     def event(number: int, **state: Any) -> Any:
         author = "assistant" if number % 2 else "user"
@@ -171,25 +177,24 @@ async def adk(target: str, folder: Path, stack: AsyncExitStack) -> AsyncIterator
     sides = "DatabaseSessionService"
     both = [*zip(services, sessions, strict=True)]
     yield Pair(
-        "ADK, append_event", *(lambda n, it=it: it[0].append_event(it[1], event(n)) for it in both), sides
+        "ADK, append_event",
+        sides,
+        _each(both, lambda it, n: it[0].append_event(it[1], event(n))),
     )
     yield Pair(
         "ADK, append_event with state",
-        *(lambda n, it=it: it[0].append_event(it[1], event(n, step=n, topic=_TEXT)) for it in both),
         sides,
+        _each(both, lambda it, n: it[0].append_event(it[1], event(n, step=n, topic=_TEXT))),
     )
-    for most in (5, None):
-        config = GetSessionConfig(num_recent_events=most)
-        yield Pair(
-            f"ADK, get_session, {most or 'all'} of {_STORED} events",
-            *(
-                lambda _, it=it, config=config: it.get_session(**whose, session_id="s0", config=config)
-                for it in services
-            ),
-            sides,
-        )
+    name = f"ADK, get_session, all of {_STORED} events"
+    yield Pair(name, sides, _each(services, lambda it, _: it.get_session(**read)))
+    name = f"ADK, get_session, 5 of {_STORED} events"
+    latest = GetSessionConfig(num_recent_events=5)
+    yield Pair(name, sides, _each(services, lambda it, _: it.get_session(**read, config=latest)))
     yield Pair(
-        "ADK, list_sessions, 21", *(lambda _, it=it: it.list_sessions(**whose) for it in services), sides
+        "ADK, list_sessions, 21",
+        sides,
+        _each(services, lambda it, _: it.list_sessions(**whose)),
     )
 
 
@@ -201,7 +206,9 @@ async def llama_index(target: str, folder: Path, stack: AsyncExitStack) -> Async
 
     stores: Any = (
         RecollectDBChatStore(stack.enter_context(Client(target))),
-        SQLAlchemyChatStore("messages", async_database_uri=f"sqlite+aiosqlite:///{folder}/llama.db"),
+        SQLAlchemyChatStore(
+            "messages", async_database_uri=f"sqlite+aiosqlite:///{folder}/llama.db"
+        ),
     )
 
     def messages(number: int) -> Any:
@@ -212,15 +219,11 @@ async def llama_index(target: str, folder: Path, stack: AsyncExitStack) -> Async
     sides = "SQLAlchemyChatStore"
     yield Pair(
         "LlamaIndex, add_messages of 2",
-        *(lambda n, it=it: it.add_messages("added", messages(n)) for it in stores),
         sides,
+        _each(stores, lambda it, n: it.add_messages("added", messages(n))),
     )
-    for most in (20, None):
-        yield Pair(
-            f"LlamaIndex, get_messages, {most or 'all'} of {_STORED}",
-            *(lambda _, it=it, most=most: it.get_messages("read", limit=most) for it in stores),
-            sides,
-        )
+    name = f"LlamaIndex, get_messages of {_STORED}"
+    yield Pair(name, sides, _each(stores, lambda it, _: it.get_messages("read")))
 
 
 TOOLKITS = {"agents": agents, "langgraph": langgraph, "adk": adk, "llama_index": llama_index}
@@ -236,16 +239,16 @@ async def _timed(call: Call, number: int) -> float:
 
 async def _measured(pair: Pair, calls: int) -> Figure:
     numbers = itertools.count()
+    both = pair.calls
     for _ in range(5):
-        await _timed(pair.ours, next(numbers))
-        await _timed(pair.theirs, next(numbers))
-    ours, theirs = [], []
+        for call in both:
+            await _timed(call, next(numbers))
+    times: tuple[list[float], list[float]] = [], []
     for at in range(calls):
-        sides = [(ours, pair.ours), (theirs, pair.theirs)]
-        for times, call in sides if at % 2 else reversed(sides):
-            times.append(await _timed(call, next(numbers)))
-    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-    seen, base = statistics.median(ours), statistics.median(theirs)
+        for side in (0, 1) if at % 2 else (1, 0):
+            times[side].append(await _timed(both[side], next(numbers)))
+    ratio = statistics.median(ours / theirs for ours, theirs in zip(*times, strict=True))
+    seen, base = map(statistics.median, times)
     print(
         f"{pair.name}: {seen:.2f} ms, {pair.against} {base:.2f} ms; ratio {ratio:.2f}", flush=True
     )
@@ -257,8 +260,8 @@ async def _figures(chosen: Sequence[str], calls: int, target: str, folder: Path)
     for name in chosen:
         async with AsyncExitStack() as stack:
             try:
-                async for pair in TOOLKITS[name](target, folder, stack):
-                    figures.append(await _measured(pair, calls))
+                pairs = TOOLKITS[name](target, folder, stack)
+                figures += [await _measured(it, calls) async for it in pairs]
             except ModuleNotFoundError as error:
                 print(f"{name} is not installed: {error}", flush=True)
     return figures

@@ -141,6 +141,7 @@ async def test_recent_events_and_lists_of_sessions_read_no_more_than_they_show(
         (client.conversations, "load"),
         (client.checkpoints, "list_records"),
         (client.checkpoints, "get_records"),
+        (client.checkpoints, "put_records"),
     ):
         plain = getattr(type(of), name)
 
@@ -160,6 +161,12 @@ async def test_recent_events_and_lists_of_sessions_read_no_more_than_they_show(
     assert sorted(it.state.get("n", -1) for it in listed) == list(range(-1, 10))
     assert {(it.state["user:name"], *it.state["app:many"]) for it in listed} == {("Alex", 1)}
     assert len(calls) == 2 + len(listed)  # of the app, its user, and of each session
+    calls.clear()
+    state = {"n": 1, "m": 2, "app:n": 3, "user:n": 4}
+    await service.append_event(
+        recent, event("With state.", actions=EventActions(state_delta=state))
+    )
+    assert len(calls) == 2  # of the session, and of what its app has
 
 
 async def test_a_session_whose_names_are_too_long_is_refused_and_not_begun(client: Client) -> None:

@@ -328,14 +328,16 @@ async def test_a_session_goes_on_in_what_another_one_begins_by_clearing(
             assert await theirs.pop_item() is None
 
 
-async def test_a_session_goes_on_whose_clearing_was_cut_short(memory: AsyncClient) -> None:
+async def test_a_session_goes_on_whose_clearing_was_cut_short(
+    memory: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = RecollectSession("alex", memory)
     await session.add_items(ITEMS[:2])
     cut = RecollectSession("alex", memory)
-    begin, cut._begin = cut._begin, cast(Any, None)  # it ends here
-    with pytest.raises(TypeError):
-        await cut.clear_session()
-    cut._begin = begin
+    with monkeypatch.context() as ends:
+        ends.setattr(cut, "_begin", None)
+        with pytest.raises(TypeError):
+            await cut.clear_session()
     assert await session.get_items() == []
     await session.add_items(ITEMS[:1])
     assert await cut.get_items() == await session.get_items() == ITEMS[:1]

@@ -1,8 +1,11 @@
 """The transcript that the thin adapters share: messages of another toolkit as a conversation."""
 
 import threading
+from typing import Any
 
+import pytest
 from recollect import Client, Party, Role
+from recollect._sync.invoker import Invoker
 from recollect.adapters.transcripts import Transcript, Words
 
 from tests.conftest import RunningServer
@@ -32,3 +35,35 @@ def test_programs_that_begin_a_transcript_at_once_lose_nothing(
         assert not transcript.delete()
         transcript.add([({"text": "anew"}, Words(role=Role.USER, texts=[["text"]]))])
         assert [it.item for it in transcript.read()] == [{"text": "anew"}]
+
+
+def test_a_transcript_that_is_kept_asks_for_its_conversation_once(
+    server: RunningServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    run = Invoker.run
+
+    def counted(self: Invoker, call: Any, timeout: float | None) -> Any:
+        made.append(call.method.path.rpartition("/")[2])
+        return run(self, call, timeout)
+
+    monkeypatch.setattr(Invoker, "run", counted)
+    words = Words(role=Role.USER, texts=[["text"]])
+    transcript = Transcript(client, "web", Party(group_id="kept"), "test")
+    transcript.add([({"text": "a"}, words)])
+    made.clear()
+    transcript.add([({"text": "b"}, words)])
+    rows = transcript.read()
+    transcript.take_back([rows[0].sequence])
+    assert [it.item["text"] for it in transcript.read(latest=5)] == ["b"]
+    assert made == ["AppendTurn", "Load", "AppendTurn", "Load"]
+    # Another process deletes it and begins it anew.
+    with Client(server.target) as other:
+        again = Transcript(other, "web", Party(group_id="kept"), "test")
+        assert again.delete()
+        assert transcript.read() == []
+        transcript.add([({"text": "c"}, words)])
+        assert again.delete()
+        again.add([({"text": "d"}, words)])
+        transcript.add([({"text": "e"}, words)])
+        assert [it.item["text"] for it in transcript.read()] == ["d", "e"]

@@ -211,6 +211,7 @@ TINY = {
     "append": "--rounds 1 --calls 64 --callers 1 2 --secure",
     "load": "--rounds 1 --calls 5 --turns 1 30",
     "gateway": "--rounds 1 --calls 5",
+    "adapters": "--calls 3 --only agents",
     "search": "--rounds 1 --questions 4 --messages 40 60 --words",
     "beside": "--rounds 1 --messages 60 --searchers 4 --searches 3 --calls 16 --words",
     "newcomers": "--words --half learn",
@@ -219,7 +220,7 @@ TINY = {
 }
 
 
-@pytest.mark.timeout(600)  # nine of them, each with servers of its own
+@pytest.mark.timeout(600)  # ten of them, each with servers of its own
 @pytest.mark.usefixtures("by_meaning")
 def test_all_together_make_one_table_and_the_pictures(
     monkeypatch: pytest.MonkeyPatch,

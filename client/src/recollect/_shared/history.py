@@ -44,6 +44,7 @@ class History:
         self.max_turns = MAX_TURNS
         self.more = conversation is None or conversation.message_count > 0
         self.damaged_lines = 0
+        self.conversation = conversation  # as the newest answer has it
         self._pages: list[tuple[Message, ...]] = []
 
     @property
@@ -60,6 +61,7 @@ class History:
         """Add a page that was received."""
         self.damaged_lines += page.damaged_lines
         if page.conversation is not None:
+            self.conversation = page.conversation
             self.before_turn = min(self.before_turn, page.conversation.turn_count + 1)
         self.before_sequence = page.cut_before_sequence or None
         if page.cut_before_sequence:

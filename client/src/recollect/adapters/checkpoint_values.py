@@ -36,13 +36,12 @@ class Values:
         for it in self._checkpoints.list_threads(page_size=500):
             yield it.thread_id
 
-    def newest(self, thread_id: str, prefix: str) -> str | None:
-        """Return the last key below a prefix; None if there is none."""
-        page = self._checkpoints.list_records(
-            thread_id, prefix=prefix, descending=True, keys_only=True, limit=1
-        )
+    def newest(self, thread_id: str, prefix: str) -> tuple[str, bytes] | None:
+        """Return the last key below a prefix with its value; None if there is none."""
+        page = self._checkpoints.list_records(thread_id, prefix=prefix, descending=True, limit=1)
         self._see(thread_id, page.damaged_lines)
-        return page.records[0].key if page.records else None
+        stored = self._whole(thread_id, {it.key: it.value for it in page.records})
+        return next(iter(stored.items()), None)
 
     def keys(self, thread_id: str, prefix: str) -> list[str]:
         """Return the keys below a prefix, in their order."""
@@ -67,13 +66,15 @@ class Values:
             if not page.has_more:
                 break
             last = page.records[-1].key
-        values = self.assembled(thread_id, stored)
-        # A value may have been replaced before its pieces were read: then there is another one.
-        return values | self.get(thread_id, stored.keys() - values.keys())
+        return self._whole(thread_id, stored)
 
     def get(self, thread_id: str, keys: Collection[str]) -> dict[str, bytes]:
         """Return the values of those of the keys that are there, of pieces put together."""
-        values, left = dict[str, bytes](), self.get_raw(thread_id, keys)
+        return self._whole(thread_id, self.get_raw(thread_id, keys))
+
+    def _whole(self, thread_id: str, left: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return stored values put together of their pieces, as they are now."""
+        values = dict[str, bytes]()
         while left:
             values |= self.assembled(thread_id, left)
             # A value may have been replaced before its pieces were read: then there is another one.

@@ -13,6 +13,8 @@ its users', and one for each session. An event's state is stored before the even
 import asyncio
 import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -25,13 +27,15 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import to_jsonable_python
 
-from recollect import ArchiveFilter, Client, Conversation, Party, Role, ToolCall
+from recollect import ArchiveFilter, CheckpointRecord, Client, Conversation, Party, Role, ToolCall
 from recollect.adapters.checkpoint_values import Values, key_of, parts_of, records_of
 from recollect.adapters.clients import blocking
 from recollect.adapters.packing import Path
 from recollect.adapters.transcripts import Transcript, Words
 
 CHANNEL = "adk"
+_KEPT = 1024  # transcripts at hand
+_AT_ONCE = 8  # calls for the state of sessions in a list
 _SCOPES = {State.APP_PREFIX: "app", State.USER_PREFIX: "user"}
 
 _Place = tuple[str, str, str]
@@ -48,6 +52,7 @@ class RecollectSessionService(BaseSessionService):
         self._client = blocking(client)
         self._channel = channel
         self._values = Values(client)
+        self._transcript = lru_cache(_KEPT)(self._opened)
         self._appending: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     async def create_session(
@@ -117,13 +122,13 @@ class RecollectSessionService(BaseSessionService):
         return _session(place, transcript.begin(), self._state(place))
 
     def _get(self, place: _Place, config: GetSessionConfig) -> Session | None:
-        transcript = self._transcript(place)
-        conversation = transcript.find()
+        latest = config.num_recent_events
+        conversation, stored = self._transcript(place).load(latest=1 if latest == 0 else latest)
         if conversation is None:
             return None
         session = _session(place, conversation, self._state(place))
-        latest = config.num_recent_events
-        stored = transcript.read(conversation, latest=latest) if latest != 0 else []
+        if latest == 0:
+            return session
         events = [Event.model_validate(it.item) for it in stored if isinstance(it.item, dict)]
         after = config.after_timestamp or 0
         session.events = [it for it in events if it.timestamp >= after]
@@ -134,15 +139,20 @@ class RecollectSessionService(BaseSessionService):
         listed = self._client.conversations.list(
             channels=[self._channel], party=party, archived=ArchiveFilter.ALL
         )
-        sessions = []
-        shared: dict[str, dict[str, Any]] = {}
+        found: list[tuple[_Place, Conversation]] = []
         for it in listed:
             app, _, user = (it.party.group_id if it.party else "").partition("/")
             if it.party and unquote(app) == app_name:
-                place = (app_name, unquote(user), it.party.thread_id)
-                if user not in shared:
-                    shared[user] = self._shared_state(place)
-                sessions.append(_session(place, it, shared[user] | self._own_state(place)))
+                found.append(((app_name, unquote(user), it.party.thread_id), it))
+        shared = {
+            user: self._shared_state(place) for user, place in {p[1]: p for p, _ in found}.items()
+        }
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            own = pool.map(self._own_state, [place for place, _ in found])
+        sessions = [
+            _session(place, it, shared[place[1]] | state)
+            for (place, it), state in zip(found, own, strict=True)
+        ]
         sessions.sort(key=lambda it: (it.last_update_time, it.user_id, it.id))
         return ListSessionsResponse(sessions=sessions)
 
@@ -153,7 +163,7 @@ class RecollectSessionService(BaseSessionService):
             raise ValueError(f"Session {place[2]} not found: create it first")
         revision = session._storage_update_marker
         if revision and int(revision) < conversation.message_count:
-            newer = transcript.read(conversation, latest=conversation.message_count - int(revision))
+            newer = transcript.read(latest=conversation.message_count - int(revision))
             if not any(isinstance(it.item, dict) and it.item.get("id") == event.id for it in newer):
                 raise StaleSessionError(
                     f"Session {place[2]} has events that this copy of it has not: get it again"
@@ -164,13 +174,14 @@ class RecollectSessionService(BaseSessionService):
         stored = transcript.add([(dumped, _words(dumped))], request_id=f"adk-{digest[:40]}")
         return stored or conversation
 
-    def _transcript(self, place: _Place) -> Transcript:
+    def _opened(self, place: _Place) -> Transcript:
         party = Party(group_id=_group(*place[:2]), thread_id=place[2])
         return Transcript(self._client, self._channel, party, "adk")
 
     # State: a record for each name ----------------------------------------------------------------
 
     def _put_state(self, place: _Place, state: dict[str, Any]) -> None:
+        records: dict[str, list[CheckpointRecord]] = {}  # by thread
         for name, value in state.items():
             prefix = next((it for it in _SCOPES if name.startswith(it)), "")
             if name.startswith(State.TEMP_PREFIX):
@@ -178,7 +189,10 @@ class RecollectSessionService(BaseSessionService):
             owner = place[1] if prefix == State.USER_PREFIX else ""
             key = key_of(_SCOPES.get(prefix, "session"), owner, name.removeprefix(prefix))
             data = json.dumps(to_jsonable_python(value, fallback=str)).encode()
-            self._values.put(_thread(place if not prefix else place[:1]), records_of(key, data))
+            thread = _thread(place if not prefix else place[:1])
+            records.setdefault(thread, []).extend(records_of(key, data))
+        for thread, them in records.items():
+            self._values.put(thread, them)
 
     def _state(self, place: _Place) -> dict[str, Any]:
         return self._shared_state(place) | self._own_state(place)

@@ -81,7 +81,7 @@ class RecollectSaver(BaseCheckpointSaver[str]):
             newest = self._values.newest(thread_id, key_of(_CHECKPOINT, namespace, ""))
             if newest is None:
                 return None
-            checkpoint_id = parts_of(newest)[2]
+            return self._tuple(thread_id, namespace, parts_of(newest[0])[2], newest[1])
         key = key_of(_CHECKPOINT, namespace, checkpoint_id)
         value = self._values.get(thread_id, [key]).get(key)
         return None if value is None else self._tuple(thread_id, namespace, checkpoint_id, value)
@@ -305,8 +305,8 @@ class RecollectSaver(BaseCheckpointSaver[str]):
 
     def _writes(self, thread_id: str, namespace: str, checkpoint_id: str) -> _Writes:
         writes: list[tuple[tuple[str, str, int], str, Typed]] = []
-        keys = self._values.keys(thread_id, key_of(_WRITE, namespace, checkpoint_id, ""))
-        for key, value in self._values.get(thread_id, keys).items():
+        prefix = key_of(_WRITE, namespace, checkpoint_id, "")
+        for key, value in self._values.below(thread_id, prefix).items():
             *_, task_id, index = parts_of(key)
             fields, (typed,) = unpacked(value)
             order = writes_sort_key(fields["path"], task_id, int(index))

@@ -165,7 +165,7 @@ class RecollectStore(BaseStore):
         are not read any more. One that is put anew at the same moment may go with them.
         """
         now = self._clock()
-        stored = self._stored(self._values.keys(self._thread, f"{_ITEM}/"))
+        stored = self._stored(self._values.below(self._thread, f"{_ITEM}/"))
         expired = [it.place for it in stored.values() if it.expires <= now]
         self._write({it: PutOp(*it, None) for it in expired}, {})
         return len(expired)
@@ -174,7 +174,7 @@ class RecollectStore(BaseStore):
 
     def _answers(self, ops: list[Op], vectors: _Vectors, queried: _Vectors) -> list[Result]:
         keys_to_get = {_key(_ITEM, _place_of(it)) for it in ops if isinstance(it, GetOp)}
-        stored = self._live(keys_to_get)
+        stored = self._live(self._values.get(self._thread, keys_to_get))
         below: dict[tuple[str, ...], list[_Stored]] = {}
         results: list[Result] = []
         read: dict[_Place, _Stored] = {}
@@ -187,8 +187,8 @@ class RecollectStore(BaseStore):
             elif isinstance(op, SearchOp):
                 prefix = tuple(op.namespace_prefix)
                 if prefix not in below:
-                    keys = self._values.keys(self._thread, _prefix(prefix))
-                    newest = sorted(self._live(keys).values(), key=lambda it: -it.updated)
+                    records = self._values.below(self._thread, _prefix(prefix))
+                    newest = sorted(self._live(records).values(), key=lambda it: -it.updated)
                     below[prefix] = newest
                 ranked = _ranked(op, below[prefix], queried)[op.offset : op.offset + op.limit]
                 result = [SearchItem(**it.fields(), score=score) for score, it in ranked]
@@ -206,14 +206,14 @@ class RecollectStore(BaseStore):
         self._write(writes, vectors)
         return results
 
-    def _live(self, keys: Iterable[str]) -> dict[_Place, _Stored]:
-        """Return the items of keys whose time is not over."""
+    def _live(self, records: Mapping[str, bytes]) -> dict[_Place, _Stored]:
+        """Return the items of records whose time is not over."""
         now = self._clock()
-        return {place: it for place, it in self._stored([*keys]).items() if it.expires > now}
+        return {place: it for place, it in self._stored(records).items() if it.expires > now}
 
-    def _stored(self, keys: Sequence[str]) -> dict[_Place, _Stored]:
+    def _stored(self, records: Mapping[str, bytes]) -> dict[_Place, _Stored]:
         stored = {}
-        for key, record in self._values.get(self._thread, keys).items():
+        for key, record in records.items():
             fields, (typed,) = unpacked(record)
             place = _place(key)
             stored[place] = _Stored(place, **fields, **self._serde.loads_typed(typed))

@@ -16,7 +16,8 @@ Each key is a conversation; a `ChatMessage` comes back as it was, and its words 
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -32,6 +33,7 @@ from recollect.adapters.transcripts import Kept, Transcript, Words
 
 CHANNEL = "llama-index"
 _STATUS = "recollectStatus"
+_KEPT = 1024  # transcripts that a store has at hand
 
 
 class RecollectChatStore(BaseChatStore):
@@ -39,12 +41,14 @@ class RecollectChatStore(BaseChatStore):
 
     _client: Client = PrivateAttr()
     _channel: str = PrivateAttr()
+    _of: Callable[[str], Transcript] = PrivateAttr()
 
     def __init__(self, client: Client, *, channel: str = CHANNEL) -> None:
         """Keep messages with a client, in conversations of a channel."""
         super().__init__()
         self._client = blocking(client)
         self._channel = channel
+        self._of = _transcripts(client, channel)
 
     @classmethod
     def class_name(cls) -> str:
@@ -85,9 +89,6 @@ class RecollectChatStore(BaseChatStore):
         """Return the keys that have a conversation."""
         return _keys(self._client, self._channel)
 
-    def _of(self, key: str) -> Transcript:
-        return _transcript(self._client, self._channel, key)
-
 
 class RecollectDBChatStore(AsyncDBChatStore):
     """Messages by key, for `Memory.from_defaults(chat_store=…)`. An archived one is not in the
@@ -96,12 +97,14 @@ class RecollectDBChatStore(AsyncDBChatStore):
 
     _client: Client = PrivateAttr()
     _channel: str = PrivateAttr()
+    _of: Callable[[str], Transcript] = PrivateAttr()
 
     def __init__(self, client: Client, *, channel: str = CHANNEL) -> None:
         """Keep messages with a client, in conversations of a channel."""
         super().__init__()
         self._client = blocking(client)
         self._channel = channel
+        self._of = _transcripts(client, channel)
 
     @classmethod
     def class_name(cls) -> str:
@@ -188,18 +191,19 @@ class RecollectDBChatStore(AsyncDBChatStore):
             await asyncio.to_thread(self._of(key).take_back, sequences, archives=archives)
         return [_chat_message(it) for it in rows]
 
-    def _of(self, key: str) -> Transcript:
-        return _transcript(self._client, self._channel, key)
-
 
 def _keys(client: Client, channel: str) -> list[str]:
     every = client.conversations.list(channels=[channel], archived=ArchiveFilter.ALL)
     return sorted({unquote(it.party.group_id[1:]) for it in every if it.party})
 
 
-def _transcript(client: Client, channel: str, key: str) -> Transcript:
-    party = Party(group_id=f"/{quote(key, safe='')}")  # a key may be empty
-    return Transcript(client, channel, party, "llamaIndex")
+def _transcripts(client: Client, channel: str) -> Callable[[str], Transcript]:
+    @lru_cache(_KEPT)
+    def of(key: str) -> Transcript:
+        party = Party(group_id=f"/{quote(key, safe='')}")  # a key may be empty
+        return Transcript(client, channel, party, "llamaIndex")
+
+    return of
 
 
 def _status(it: Kept) -> MessageStatus:

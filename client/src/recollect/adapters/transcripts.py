@@ -6,9 +6,9 @@ and one that takes back all before it (`items`).
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from recollect import (
     AnchorDisposition,
@@ -17,6 +17,7 @@ from recollect import (
     Conversation,
     InvalidArgument,
     Message,
+    NotFound,
     Party,
     Role,
     ToolCall,
@@ -33,6 +34,9 @@ from recollect.adapters.items import (
     without_call,
 )
 from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
+
+_Answer = TypeVar("_Answer")
+_Arguments = ParamSpec("_Arguments")
 
 _ARCHIVED = -1
 """In the place of an item's index: the line archives its message."""
@@ -65,7 +69,10 @@ class Kept:
 
 
 class Transcript:
-    """The conversation of a channel that has this party. Safe to use from many threads."""
+    """The conversation of a channel that has this party. Safe to use from many threads.
+
+    It asks for its conversation once, and again only if that was deleted: keep it.
+    """
 
     def __init__(self, client: Client, channel: str, party: Party, key: str) -> None:
         """Keep messages of the toolkit whose metadata is under this key."""
@@ -73,13 +80,16 @@ class Transcript:
         self._channel = channel
         self._party = party
         self._key = key
+        self._id = ""  # of the conversation, once it is known
 
     def find(self) -> Conversation | None:
         """Return the conversation; None before it begins."""
         conversations = self._calls.list(
             channels=[self._channel], party=self._party, archived=ArchiveFilter.ALL
         )
-        return min(conversations, key=lambda it: it.create_time, default=None)
+        oldest = min(conversations, key=lambda it: it.create_time, default=None)
+        self._id = oldest.id if oldest is not None else ""
+        return oldest
 
     def begin(self) -> Conversation:
         """Return the conversation, which begins if it is not there. Concurrent callers get the same
@@ -87,9 +97,11 @@ class Transcript:
         """
         place = repr((self._channel, self._party.group_id, self._party.thread_id)).encode()
         request_id = f"transcript-{hashlib.sha256(place).hexdigest()[:40]}"
-        return self.find() or self._calls.create(
+        begun = self.find() or self._calls.create(
             self._channel, party=self._party, request_id=request_id
         )
+        self._id = begun.id
+        return begun
 
     def delete(self) -> bool:
         """Delete the conversation for good, with the anchors of it. Return whether it was there."""
@@ -110,44 +122,67 @@ class Transcript:
         """
         added = [self._packed(item, words) for item, words in items]
         groups = [[cleared()]] * (replaces and self.find() is not None) + added
-        if not groups:
-            return None
-        conversation = self.begin()
+        conversation: Conversation | None = None
         for number, batch in enumerate(batches(groups)):
             own_id = request_id and (f"{request_id}-{number}" if number else request_id)
-            conversation = self._append(conversation.id, batch, own_id)
+            if conversation is None:
+                conversation = self._on(self.begin, self._append, batch, own_id)
+            else:
+                conversation = self._append(conversation.id, batch, own_id)
         return conversation
 
     def take_back(self, sequences: Iterable[int], *, archives: bool = False) -> None:
         """Take messages back, which stay in the transcript and are found; or only archive them."""
-        conversation = self.begin()
         lines = [[taken_back(it, _ARCHIVED if archives else 0)] for it in sequences]
         for batch in batches(lines):
-            self._calls.append_turn(conversation.id, batch)
+            self._on(self.begin, self._append, batch, None)
 
-    def read(
-        self,
-        conversation: Conversation | None = None,
-        *,
-        latest: int | None = None,
-        archived: bool = False,
-    ) -> list[Kept]:
+    def read(self, *, latest: int | None = None, archived: bool = False) -> list[Kept]:
         """Return the messages, oldest first, but for those that were taken back, and unless
         `archived` is true those that were archived; or the latest so many.
         """
-        conversation = conversation or self.find()
-        if conversation is None or latest == 0:
-            return []
+        return self.load(latest=latest, archived=archived)[1] if latest != 0 else []
+
+    def load(
+        self, *, latest: int | None = None, archived: bool = False
+    ) -> tuple[Conversation | None, list[Kept]]:
+        """Return the messages as `read` does, at least one, with the conversation as it is then;
+        None before it begins.
+        """
+        return self._on(self.find, self._read, latest, archived) or (None, [])
+
+    def _on(
+        self,
+        find: Callable[[], Conversation | None],
+        act: Callable[Concatenate[str, _Arguments], _Answer],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Answer | None:
+        """Act on the conversation by its id: the known one, else the one that is found. None if
+        there is none.
+        """
+        if self._id:
+            try:
+                return act(self._id, *args, **kwargs)
+            except NotFound:
+                self._id = ""
+        conversation = find()
+        return None if conversation is None else act(conversation.id, *args, **kwargs)
+
+    def _read(
+        self, conversation_id: str, latest: int | None, archived: bool
+    ) -> tuple[Conversation | None, list[Kept]]:
         if latest is None:
-            rows = self._kept(read_history(self._calls.load, conversation).messages)
-            return [it for it in rows if archived or not it.is_archived]
+            history = read_history(self._calls.load, conversation_id)
+            rows = self._kept(history.messages)
+            return history.conversation, [it for it in rows if archived or not it.is_archived]
         history = read_history(
             self._calls.load,
-            conversation,
+            conversation_id,
             turns=latest,
             enough=lambda it: len(self._kept(it.messages)) >= latest,
         )
-        return self._kept(history.messages)[-latest:]
+        return history.conversation, self._kept(history.messages)[-latest:]
 
     def _kept(self, messages: Sequence[Message]) -> list[Kept]:
         start = max((at + 1 for at, it in enumerate(messages) if is_clearing(it)), default=0)
