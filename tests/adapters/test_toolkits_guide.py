@@ -1,4 +1,4 @@
-"""The guide to adapters: its blocks of Google ADK, Pydantic AI and LlamaIndex run."""
+"""The guide to adapters: its blocks of Google ADK, Pydantic AI, LlamaIndex and Haystack run."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "adapters.md"
 def test_every_block_of_the_guide_runs_and_its_words_are_found(client: Client) -> None:
     text = PAGE.read_text().partition("\n## Google ADK\n")[2]
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         names: dict[str, Any] = {
             "adk_model": Counting(model="counting"),
@@ -32,5 +32,5 @@ def test_every_block_of_the_guide_runs_and_its_words_are_found(client: Client) -
         }
         exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102 - of our own guide
     channels = {it.channel for it in client.conversations.list()}
-    assert channels == {"adk", "llama-index", "pydantic-ai"}
-    assert len(client.recall.search("server slow").results) == 3
+    assert channels == {"adk", "haystack", "llama-index", "pydantic-ai"}
+    assert len(client.recall.search("server slow").results) == 4

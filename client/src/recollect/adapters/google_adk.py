@@ -14,7 +14,6 @@ import asyncio
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -31,10 +30,9 @@ from recollect import ArchiveFilter, CheckpointRecord, Client, Conversation, Par
 from recollect.adapters.checkpoint_values import Values, key_of, parts_of, records_of
 from recollect.adapters.clients import blocking
 from recollect.adapters.packing import Path
-from recollect.adapters.transcripts import Transcript, Words
+from recollect.adapters.transcripts import Transcript, Words, transcripts
 
 CHANNEL = "adk"
-_KEPT = 1024  # transcripts at hand
 _AT_ONCE = 8  # calls for the state of sessions in a list
 _SCOPES = {State.APP_PREFIX: "app", State.USER_PREFIX: "user"}
 
@@ -52,7 +50,7 @@ class RecollectSessionService(BaseSessionService):
         self._client = blocking(client)
         self._channel = channel
         self._values = Values(client)
-        self._transcript = lru_cache(_KEPT)(self._opened)
+        self._opened = transcripts(client, channel, "adk")
         self._appending: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     async def create_session(
@@ -174,9 +172,8 @@ class RecollectSessionService(BaseSessionService):
         stored = transcript.add([(dumped, _words(dumped))], request_id=f"adk-{digest[:40]}")
         return stored or conversation
 
-    def _opened(self, place: _Place) -> Transcript:
-        party = Party(group_id=_group(*place[:2]), thread_id=place[2])
-        return Transcript(self._client, self._channel, party, "adk")
+    def _transcript(self, place: _Place) -> Transcript:
+        return self._opened(Party(group_id=_group(*place[:2]), thread_id=place[2]))
 
     # State: a record for each name ----------------------------------------------------------------
 

@@ -17,7 +17,6 @@ Each key is a conversation; a `ChatMessage` comes back as it was, and its words 
 
 import asyncio
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -29,11 +28,10 @@ from pydantic import PrivateAttr
 from recollect import ArchiveFilter, Client, Message, Party, Role
 from recollect.adapters.clients import blocking
 from recollect.adapters.packing import Path
-from recollect.adapters.transcripts import Kept, Transcript, Words
+from recollect.adapters.transcripts import Kept, Transcript, Words, transcripts
 
 CHANNEL = "llama-index"
 _STATUS = "recollectStatus"
-_KEPT = 1024  # transcripts that a store has at hand
 
 
 class RecollectChatStore(BaseChatStore):
@@ -198,12 +196,8 @@ def _keys(client: Client, channel: str) -> list[str]:
 
 
 def _transcripts(client: Client, channel: str) -> Callable[[str], Transcript]:
-    @lru_cache(_KEPT)
-    def of(key: str) -> Transcript:
-        party = Party(group_id=f"/{quote(key, safe='')}")  # a key may be empty
-        return Transcript(client, channel, party, "llamaIndex")
-
-    return of
+    opened = transcripts(client, channel, "llamaIndex")
+    return lambda key: opened(Party(group_id=f"/{quote(key, safe='')}"))  # a key may be empty
 
 
 def _status(it: Kept) -> MessageStatus:

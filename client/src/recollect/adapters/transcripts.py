@@ -8,6 +8,7 @@ and one that takes back all before it (`items`).
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from recollect import (
@@ -38,6 +39,7 @@ from recollect.adapters.packing import CONTENT, THINKING, Packed, Path, unpacked
 _Answer = TypeVar("_Answer")
 _Arguments = ParamSpec("_Arguments")
 
+_AT_HAND = 1024  # transcripts of a store
 _ARCHIVED = -1
 """In the place of an item's index: the line archives its message."""
 
@@ -257,3 +259,9 @@ class Transcript:
                     )
             else:
                 return stored.conversation
+
+
+def transcripts(client: Client, channel: str, key: str) -> Callable[[Party], Transcript]:
+    """Return what opens the transcript of a party; the latest ones are kept."""
+    blocking(client)
+    return lru_cache(_AT_HAND)(lambda party: Transcript(client, channel, party, key))
