@@ -248,11 +248,11 @@ async def _measured(pair: Pair, calls: int) -> Figure:
         for side in (0, 1) if at % 2 else (1, 0):
             times[side].append(await _timed(both[side], next(numbers)))
     ratio = statistics.median(ours / theirs for ours, theirs in zip(*times, strict=True))
-    seen, base = map(statistics.median, times)
+    value, base = map(statistics.median, times)
     print(
-        f"{pair.name}: {seen:.2f} ms, {pair.against} {base:.2f} ms; ratio {ratio:.2f}", flush=True
+        f"{pair.name}: {value:.2f} ms, {pair.against} {base:.2f} ms; ratio {ratio:.2f}", flush=True
     )
-    return Figure(pair.name, seen, "ms", base, pair.against, ratio, _GOAL)
+    return Figure(pair.name, value, "ms", base, pair.against, ratio, _GOAL)
 
 
 async def _figures(chosen: Sequence[str], calls: int, target: str, folder: Path) -> list[Figure]:

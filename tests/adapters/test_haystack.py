@@ -33,16 +33,18 @@ def run_of(number: int) -> list[ChatMessage]:
 
 def test_it_does_what_haystacks_own_store_does(client: Client) -> None:
     picture = ImageContent("aGVsbG8=" * 4000, mime_type="image/png", validation=False)
-    seen = ChatMessage.from_user(content_parts=["What is on it?", picture])
+    question = ChatMessage.from_user(content_parts=["What is on it?", picture])
     calls: list[tuple[Any, ...]] = [
         ("count_messages", "alex"), ("retrieve_messages", "alex"), ("delete_messages", "alex"),
         ("write_messages", "alex", []),
-        ("write_messages", "alex", [ChatMessage.from_system("Be short."), seen]),
+        ("write_messages", "alex", [ChatMessage.from_system("Be short."), question]),
         *(("write_messages", "alex", run_of(number)) for number in range(12)),
         ("write_messages", "alex", [ChatMessage.from_user("again", meta={"chat_message_id": "3"})]),
         ("write_messages", "alex", [ChatMessage.from_user("own", meta={"chat_message_id": "x"})] * 2),
         ("write_messages", "a/b ü", [ChatMessage.from_tool("lost", origin=CALL)]),
         *(("retrieve_messages", "alex", last_k) for last_k in (None, 0, 1, 3, 11, 12, 13, 14, 99)),
+        ("write_messages", "long", [*run_of(1), *run_of(2)[:3] * 7, *run_of(3)]),
+        *(("retrieve_messages", "long", last_k) for last_k in (1, 2, 3)),
         ("retrieve_messages", "a/b ü"), ("count_messages", "alex"), ("delete_messages", "alex"),
         ("retrieve_messages", "alex"), ("count_messages", "a/b ü"), ("delete_all_messages",),
         ("count_messages", "a/b ü"),

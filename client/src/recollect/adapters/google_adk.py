@@ -137,19 +137,19 @@ class RecollectSessionService(BaseSessionService):
         listed = self._client.conversations.list(
             channels=[self._channel], party=party, archived=ArchiveFilter.ALL
         )
-        found: list[tuple[_Place, Conversation]] = []
+        places: list[tuple[_Place, Conversation]] = []
         for it in listed:
             app, _, user = (it.party.group_id if it.party else "").partition("/")
             if it.party and unquote(app) == app_name:
-                found.append(((app_name, unquote(user), it.party.thread_id), it))
+                places.append(((app_name, unquote(user), it.party.thread_id), it))
         shared = {
-            user: self._shared_state(place) for user, place in {p[1]: p for p, _ in found}.items()
+            user: self._shared_state(place) for user, place in {p[1]: p for p, _ in places}.items()
         }
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            own = pool.map(self._own_state, [place for place, _ in found])
+            own = pool.map(self._own_state, [place for place, _ in places])
         sessions = [
             _session(place, it, shared[place[1]] | state)
-            for (place, it), state in zip(found, own, strict=True)
+            for (place, it), state in zip(places, own, strict=True)
         ]
         sessions.sort(key=lambda it: (it.last_update_time, it.user_id, it.id))
         return ListSessionsResponse(sessions=sessions)

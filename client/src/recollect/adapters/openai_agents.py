@@ -286,25 +286,25 @@ class RecollectSession(SessionABC):
 
     async def _begin(self, generation: int) -> Conversation:
         """Create the conversation of this generation. Concurrent callers get the same one."""
-        begun = await self._client.conversations.create(
+        conversation = await self._client.conversations.create(
             self._channel,
             party=self._party(str(generation)),
             request_id=_request_id("session", self._channel, self.session_id, generation),
         )
-        self._conversation_id = begun.id
-        return begun
+        self._conversation_id = conversation.id
+        return conversation
 
     async def _latest(self, count: int | None) -> "_End | None":
         """Read the latest so many items, or all; None before the first one."""
         while True:
-            known = self._conversation_id
-            if not known and await self._current() is None:
+            is_known = bool(self._conversation_id)
+            if not is_known and await self._current() is None:
                 return None
             end = _End(self._conversation_id, None if count is None else (count + 1) // 2)
             try:
                 await self._read(end, count)
             except NotFound:  # another process may have deleted what it cleared
-                if self._is_fixed or not known:
+                if self._is_fixed or not is_known:
                     raise
             else:
                 if self._is_fixed or not end.is_cleared:
@@ -314,13 +314,13 @@ class RecollectSession(SessionABC):
     async def _add(self, messages: list[Message], groups: "list[_Group]") -> None:
         """Append to the session's conversation; where that was cleared meanwhile, to the next."""
         while True:
-            known = self._conversation_id
-            if not known and await self._current() is None:
+            is_known = bool(self._conversation_id)
+            if not is_known and await self._current() is None:
                 await self._begin(1)
             try:
                 stored = await self._append(self._conversation_id, messages, groups)
             except NotFound:
-                if self._is_fixed or not known:
+                if self._is_fixed or not is_known:
                     raise
             else:
                 if self._is_fixed or _CLEARED not in stored.conversation.metadata:

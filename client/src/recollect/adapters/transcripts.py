@@ -99,11 +99,11 @@ class Transcript:
         """
         place = repr((self._channel, self._party.group_id, self._party.thread_id)).encode()
         request_id = f"transcript-{hashlib.sha256(place).hexdigest()[:40]}"
-        begun = self.find() or self._calls.create(
+        conversation = self.find() or self._calls.create(
             self._channel, party=self._party, request_id=request_id
         )
-        self._id = begun.id
-        return begun
+        self._id = conversation.id
+        return conversation
 
     def delete(self) -> bool:
         """Delete the conversation for good, with the anchors of it. Return whether it was there."""
