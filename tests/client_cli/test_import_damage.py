@@ -4,8 +4,10 @@ comes, and no value ends the command.
 
 import io
 import json
+import sqlite3
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from recollect.cli.formats import (
     chatgpt,
     claude,
     discord,
+    finding,
     gemini,
     mail,
     signal_chats,
@@ -27,6 +30,7 @@ from recollect.cli.plans import Event, Plan, Skip
 from recollect.cli.transcript import Damaged
 
 from tests.client_cli.conftest import Run, messages_of
+from tests.client_cli.test_import_agents import llm_logs
 from tests.client_cli.test_import_products import CLAUDE, RICH, simple, written, zipped
 
 
@@ -372,3 +376,94 @@ def test_a_full_folder_of_temporary_files_is_named_and_ends_no_command_with_a_tr
     assert (
         f"left out {path}: cannot be read: the folder of temporary files takes no more" in ran.err
     )
+
+
+def test_a_damaged_file_in_a_folder_is_named_and_one_of_another_kind_is_passed_over(
+    run: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "export"
+    folder.mkdir()
+    whole = json.dumps([simple("c-0")])
+    for name, data in {
+        "whole.json": whole.encode(), "cut.json": whole[:-300].encode(), "empty.json": b"",
+        "zeros.jsonl": bytes(4096), "wide.json": whole.encode("utf-16-le"),
+        "package.json": b'{"name": "x"}', "notes.txt": b"Buy milk.", "list.jsonl": b"1\n2\n",
+    }.items():  # fmt: skip
+        (folder / name).write_bytes(data)
+    named = {"cut.json", "empty.json", "zeros.jsonl", "wide.json"}
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for it in folder.iterdir():
+            archive.write(it, it.name)
+    for path in (folder, tmp_path / "all.zip"):
+        ran = run("import", path, "--dry-run")
+        assert (ran.code, ran.lines[0]["messages"]) == (6, 2)
+        assert {it for it in named if f"{it}: " in ran.err} == named
+        assert ran.err.count("left out ") == len(named) + 1
+
+
+SPEAKERS = ("user", "assistant")
+SESSION: list[dict[str, Any]] = [
+    {
+        "type": role, "uuid": role, "parentUuid": parent, "sessionId": "s", "timestamp": "2025-01-01",
+        "message": {"role": role, "content": [{"type": "text", "text": f"{role} speaks"}]},
+    }
+    for role, parent in zip(SPEAKERS, (None, "user"), strict=True)
+]  # fmt: skip
+ROLLOUT: list[dict[str, Any]] = [
+    {"type": "session_meta", "payload": {"id": "r", "timestamp": "2025-01-01"}},
+    *(
+        {"type": "response_item", "payload": item}
+        for role in SPEAKERS
+        for item in [{"type": "message", "role": role, "content": [{"text": f"{role} speaks"}]}]
+    ),
+]
+
+
+@pytest.mark.parametrize("lines", [SESSION, ROLLOUT], ids=["claude-code", "codex"])
+def test_a_line_of_a_session_with_a_value_of_any_other_type_is_taken_or_named(
+    tmp_path: Path, lines: list[dict[str, Any]]
+) -> None:
+    path = tmp_path / "session.jsonl"
+    for place in [it for it in places(lines) if 1 <= len(it) <= 2]:
+        for other in [*ODD, "other"]:
+            damaged = changed(lines, place, other)
+            path.write_text("".join(f"{json.dumps(it)}\n" for it in damaged))
+            [source] = finding.find(path, "codex" if lines is ROLLOUT else "claude-code")
+            plans, skips = list[Plan](), list[Skip]()
+            for it in source.read(Options()):
+                (plans if isinstance(it, Plan) else skips).append(it)  # type: ignore[arg-type]
+            texts = str([it.steps for it in plans])
+            is_named = skips or any(it.skips or it.hidden or it.branches for it in plans)
+            missing = [it for it in SPEAKERS if f"{it} speaks" not in texts]
+            there = path.read_text()
+            assert is_named or not any(f"{it} speaks" in there for it in missing), (place, other)
+
+
+def test_a_database_that_is_cut_off_is_named(run: Run, tmp_path: Path) -> None:
+    path = llm_logs(tmp_path / "logs.db")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE INDEX by_prompt ON responses (prompt)")  # at its end
+    path.write_bytes(path.read_bytes()[:-1500])
+    ran = run("import", path, "--dry-run")
+    assert ran.code == 6
+    assert f"left out {path}: the database is damaged" in ran.err
+
+
+def test_what_stands_behind_a_list_is_read_and_a_list_that_does_not_end_is_named(
+    run: Run, tmp_path: Path
+) -> None:
+    lists = [json.dumps([simple(f"c-{it}") for it in range(first, first + 2)]) for first in (0, 2)]
+    for text, messages, said in (
+        (f"{lists[0]}\n{json.dumps(simple('c-9'))}\n", 6, ""),
+        ("\n".join(lists), 4, "all.json:2: "),
+        (lists[0][:-1], 4, "all.json conversation 3: the list is cut off"),
+        (f"{lists[0][:-1]},\n", 4, "all.json conversation 3: the list is cut off"),
+    ):
+        path = tmp_path / "all.json"
+        path.write_text(text)
+        ran = run("import", path, "--dry-run")
+        assert (ran.lines[-1]["messagesNew"], said in ran.err, ran.code) == (
+            messages,
+            True,
+            6 * bool(said),
+        ), text

@@ -35,7 +35,7 @@ _Line = dict[str, Any]
 
 def is_line(value: Any) -> bool:
     """Return whether a line is a message of a session."""
-    return isinstance(value, dict) and value.get("type") in _SAID and "sessionId" in value
+    return isinstance(value, dict) and text_of(value.get("type")) in _SAID and "sessionId" in value
 
 
 def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
@@ -43,16 +43,17 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
     del options
     lines: dict[str, _Line] = {}
     titles: dict[str, str] = {}
-    others = 0
     for where, value in reading.items(is_line):
-        if isinstance(value, Damaged):
-            yield Skip(where, str(value))
-        elif not isinstance(value, dict):
-            yield Skip(where, "it is no JSON object")
-        elif "uuid" in value or _is_said(value):
+        if not isinstance(value, dict):
+            reason = str(value) if isinstance(value, Damaged) else "it is no JSON object"
+            yield Skip(where, reason)
+            continue
+        if not _is_said(value) and (reason := _damage_of(value)):
+            yield Skip(where, reason)
+        if "uuid" in value or _is_said(value):
             lines[text_of(value.get("uuid")) or where] = value
         else:
-            others += _add_title(titles, value)
+            _add_title(titles, value)
     messages = [it for it in lines.values() if _is_said(it)]
     if not messages:
         yield Skip(reading.name, "it has no messages")
@@ -65,8 +66,17 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
 
 def _is_said(line: _Line) -> bool:
     """Return whether a line of a session holds a message of the user's or the agent's."""
-    is_message = line.get("type") in _SAID and isinstance(line.get("message"), dict)
+    is_message = text_of(line.get("type")) in _SAID and isinstance(line.get("message"), dict)
     return is_message or _queued(line) is not None
+
+
+def _damage_of(line: _Line) -> str:
+    """Return why a line that holds no message should hold one; empty if it need not."""
+    if not (kind := text_of(line.get("type"))):
+        return "its `type` is no text"
+    if kind in _SAID:
+        return "its `message` is no object"
+    return f"a message of the type {kind!r:.40} is not read" if "message" in line else ""
 
 
 def _queued(line: _Line) -> Any:
@@ -80,13 +90,12 @@ def _queued(line: _Line) -> Any:
     return attached.get("prompt") if is_prompt else None
 
 
-def _add_title(titles: dict[str, str], value: _Line) -> bool:
-    """Keep the title that a line gives. Return whether it is of another kind."""
+def _add_title(titles: dict[str, str], value: _Line) -> None:
+    """Keep the title that a line gives, if it gives one."""
     for key in ("customTitle", "aiTitle", "summary"):
         if title := text_of(value.get(key)):
             titles[text_of(value.get("leafUuid")) or key] = title
-            return False
-    return True
+            return
 
 
 def _plan(
@@ -107,7 +116,7 @@ def _plan(
     branch = _branch(talk, lines)
     for own, line in lines.items():
         if not _is_said(line):
-            talk.hidden += line.get("type") in {"system", "attachment"}
+            talk.hidden += text_of(line.get("type")) in {"system", "attachment"}
         elif own not in branch:
             talk.branches += 1
         else:

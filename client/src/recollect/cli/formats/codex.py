@@ -51,7 +51,7 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
             reason = str(value) if isinstance(value, Damaged) else "it is no JSON object"
             yield Skip(where, reason)
             continue
-        kind = value.get("type")
+        kind = text_of(value.get("type"))
         payload = value.get("payload") if kind in _FRAMES else value
         payload = payload if isinstance(payload, dict) else {}
         if talk is None:

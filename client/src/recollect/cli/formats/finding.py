@@ -25,15 +25,20 @@ def is_archive(path: Path) -> bool:
 def find(path: Path, named: str = "") -> list[Input]:
     """Return the inputs at a path. Raises OSError.
 
-    Within a folder or an archive only what is recognised is one; if nothing is, and the caller
-    names the format, then all that it could be.
+    Within a folder or an archive only what is recognised is one, or what is damaged; if nothing is,
+    and the caller names the format, then all that it could be.
     """
     formats = table.of_name(named)
     if not path.is_dir() and not is_archive(path):
         return [_input(Source(path), formats, is_named=bool(named))]
     sources = list(_in_folder(path) if path.is_dir() else _in_archive(path))
     inputs = list(_recognised(sources, formats))
-    return inputs or [_input(it, formats, is_named=True) for it in sources if named]
+    has_any = any(it.format for it in inputs)
+    return (
+        inputs
+        if has_any or not named
+        else [_input(it, formats, is_named=True) for it in sources if named]
+    )
 
 
 def _input(source: Source, formats: Sequence[Format], *, is_named: bool) -> Input:
@@ -55,8 +60,9 @@ def _recognised(sources: Iterable[Source], formats: Sequence[Format]) -> Iterato
     for source in sources:
         try:
             yield Input(source, table.recognise(source, formats))
-        except Unknown:
-            continue
+        except Unknown as error:
+            if error.is_damaged:
+                yield Input(source, None, str(error))
         except (*DAMAGE, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise

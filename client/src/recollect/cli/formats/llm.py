@@ -37,6 +37,10 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         return
     try:
         with closing(sqlite3.connect(f"{reading.path.resolve().as_uri()}?mode=ro", uri=True)) as it:
+            ((damage,),) = it.execute("PRAGMA quick_check(1)")
+            if damage != "ok":
+                reason = f"the database is damaged ({damage}): what can be read of it comes"
+                yield Skip(reading.name, reason)
             yield from _conversations(_Logs(it), reading.name)
     except sqlite3.Error as error:
         yield Skip(reading.name, f"no logs of llm that can be read: {error}")

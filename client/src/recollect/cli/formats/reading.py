@@ -261,6 +261,8 @@ class _Items:
                     return
                 number, has_good = number + 1, True
                 yield self._where(number), value
+        if self._is_list:
+            yield self._where(number + 1), Damaged("the list is cut off")
 
     def _to_next_line(self) -> None:
         while (end := self._text.find("\n", self._at)) < 0 and not self._is_whole:
@@ -272,9 +274,13 @@ class _Items:
         return f"{self._name} item {number}" if self._is_list else f"{self._name}:{self._line}"
 
     def _has_item(self) -> bool:
-        """Go to the next item. Return whether there is one."""
+        """Go to the next item. Return whether there is one. Behind a list come lines."""
         self._skip_space()
-        return self._at < len(self._text) and not (self._is_list and self._text[self._at] == "]")
+        if self._is_list and self._text.startswith("]", self._at):
+            self._move(self._at + 1)
+            self._is_list = False
+            self._skip_space()
+        return self._at < len(self._text)
 
     def _item(self) -> Any:
         """Return the item that begins here. Raises Damaged."""
@@ -341,8 +347,7 @@ class _Items:
             self._read(_CHUNK)
 
     def _move(self, end: int) -> None:
-        if not self._is_list:
-            self._line += self._text.count("\n", self._at, end)
+        self._line += self._text.count("\n", self._at, end)
         self._at = end
 
     def _read(self, size: int) -> None:

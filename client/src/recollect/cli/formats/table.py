@@ -63,6 +63,11 @@ _SHOWN = 5
 class Unknown(Exception):
     """A source that is of none of the formats, and why."""
 
+    def __init__(self, reason: str, *, is_damaged: bool) -> None:
+        """`is_damaged` is true of what should be JSON by its name or beginning, and is not."""
+        super().__init__(reason)
+        self.is_damaged = is_damaged
+
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -105,7 +110,8 @@ def recognise(source: Source, formats: Sequence[Format]) -> Format:
         if it.is_head and it.is_head(head):
             return it
     if not head.lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n").startswith((b"[", b"{")):
-        raise Unknown("it is neither JSON nor any other text that is known")
+        is_damaged = PurePath(source.name).suffix.lower() in {".json", ".jsonl"}
+        raise Unknown("it is neither JSON nor any other text that is known", is_damaged=is_damaged)
     return _of_values(source, [it for it in formats if it.is_item])
 
 
@@ -128,12 +134,12 @@ def _of_values(source: Source, formats: Sequence[Format]) -> Format:
             if not has_value:
                 has_value, first = True, value
     if not has_value:
-        raise Unknown(damage or "it is JSON without anything in it")
+        raise Unknown(damage or "it is JSON without anything in it", is_damaged=bool(damage))
     reasons = (it.refusal(first) for it in formats if it.refusal)
     shape = next(filter(None, reasons), "") or (
         f"it is JSON of a shape that is not known: {_shape_of(first)}"
     )
-    raise Unknown(f"{shape}; {damage}" if damage else shape)
+    raise Unknown(f"{shape}; {damage}" if damage else shape, is_damaged=bool(damage))
 
 
 def _shape_of(value: Any) -> str:
