@@ -6,7 +6,7 @@ said is kept after it.
 
 TARGET is the server's address, else RECOLLECT_ADDRESS, else 127.0.0.1:50051. The model here is a
 stand-in that needs no key: put your own call in its place, as
-`anthropic.Anthropic().messages.create(model=…, max_tokens=1024, messages=messages)`.
+`anthropic.Anthropic().messages.create(model=…, max_tokens=1024, system=system, messages=messages)`.
 """
 
 import json
@@ -16,9 +16,10 @@ from typing import Any
 from recollect import Client, ContextFormat, Message, RecollectError
 
 
-def model(messages: list[dict[str, Any]]) -> str:
+def model(system: str, messages: list[dict[str, Any]]) -> str:
     """Stand in for a language model: return the size of its input."""
-    return f"(a model's answer to {len(json.dumps(messages))} bytes)"
+    size = len(system) + len(json.dumps(messages))
+    return f"(a model's answer to {size} bytes)"
 
 
 def answer(client: Client, conversation_id: str, question: str) -> str:
@@ -26,7 +27,7 @@ def answer(client: Client, conversation_id: str, question: str) -> str:
     context = client.recall.build_context(
         conversation_id, question, format=ContextFormat.ANTHROPIC_MESSAGES
     )
-    reply = model(json.loads(context.rendered))
+    reply = model(context.system_prompt, json.loads(context.rendered))
     client.conversations.append_turn(
         conversation_id, [Message.user(question), Message.assistant(reply)]
     )

@@ -24,7 +24,10 @@ THERE = "conv-01J00000000000000000000002"
 def built(
     service: Service, conversation_id: str, message: str = "", **fields: Any
 ) -> api.BuildContextResponse:
-    """Build a context. A name that is no field of the request is a part of the budget."""
+    """Build a context, of parts unless a form is given. A name that is no field of the request is a
+    part of the budget.
+    """
+    fields.setdefault("format", context_pb2.CONTEXT_FORMAT_PARTS)
     budget = {name: fields.pop(name) for name in ("hot", "warm", "cold", "total") if name in fields}
     request = api.BuildContextRequest(conversation_id=conversation_id, message=message, **fields)
     if budget:

@@ -537,4 +537,28 @@ def test_every_form_is_rendered(service: Service) -> None:
     assert block[:2] == ["What is known about the user:", "- name: Alex"]
     assert block[3].endswith(f', "A <zebra>" ({there}), turn 1:')
     assert block[4] == "  user: The zebra lives in Ghent."
-    assert rendered(context_pb2.CONTEXT_FORMAT_PARTS) == rendered(0) == ""
+    assert rendered(context_pb2.CONTEXT_FORMAT_PARTS) == ""
+    assert rendered(0) == xml
+
+
+def test_a_system_prompt_tells_what_stands_in_each_form_and_never_changes(service: Service) -> None:
+    there = service.conversation_of("The zebra lives in Ghent.")
+    set_anchor(service, "name", "Alex")
+    for form, names in {
+        context_pb2.CONTEXT_FORMAT_UNSPECIFIED: ["`context`", "`recalled`", "`conversation`"],
+        context_pb2.CONTEXT_FORMAT_XML: ["`context`", "`recalled`", "`conversation`"],
+        context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES: ["`context`", "`recalled`"],
+        context_pb2.CONTEXT_FORMAT_ANTHROPIC_MESSAGES: ["`context`", "`recalled`"],
+        context_pb2.CONTEXT_FORMAT_RECALL_BLOCK: [
+            '"What is known about the user:"',
+            '"What was said before and may help"',
+        ],
+        context_pb2.CONTEXT_FORMAT_PARTS: [],
+    }.items():
+        answer = built(service, service.create().id, "Where does the zebra live?", format=form)
+        prompt = answer.system_prompt
+        assert prompt == built(service, there, format=form).system_prompt
+        assert [
+            it for it in names if it not in prompt or it.strip('`"') not in answer.rendered
+        ] == []
+        assert bool(prompt) == bool(names)

@@ -88,7 +88,8 @@ def test_the_agent_of_the_guide_answers_who_writes_on_the_page(
         exec(block, names)  # noqa: S102 - of our own guide
     prompts: list[list[dict[str, Any]]] = []
 
-    def model(messages: list[dict[str, Any]]) -> Iterator[str]:
+    def model(system: str, messages: list[dict[str, Any]]) -> Iterator[str]:
+        assert "`context`" in system
         prompts.append(messages)
         yield from ("It is ", f"{len(prompts)}.")
 

@@ -89,7 +89,7 @@ func (ContextTier) EnumDescriptor() ([]byte, []int) {
 type ContextFormat int32
 
 const (
-	// Unset: parts.
+	// Unset: as XML.
 	ContextFormat_CONTEXT_FORMAT_UNSPECIFIED ContextFormat = 0
 	// Nothing rendered: the caller reads hot, warm, cold and anchors. A tool result may have no call
 	// and a call no result, if the conversation has none.

@@ -147,7 +147,8 @@ class Recall:
         ends with: the newest turns, earlier ones, and recalled ones as far as they fit.
 
         A number as `budget` is the total in tokens (4400), estimated at four bytes each; it bounds
-        `rendered`. `format` says what `rendered` is; without one the answer has the parts alone.
+        `rendered`. `format` says what `rendered` is, XML without one; `system_prompt` tells the
+        model.
         `query` is looked for instead of the message. `time_zone` is that of the dates in it and in
         `rendered`, as for `search`. `include_group` adds what other members wrote in the
         conversation's group, marked untrusted. `explain` names in `dropped` what else was near to

@@ -341,6 +341,11 @@ class BuiltContext:
     """The suggestion to go on in several conversations, as in Conversation. It is not in
     `rendered`.
     """
+    system_prompt: str = ""
+    """A paragraph for the system prompt that tells the model what `rendered` is. It is the same
+    for every context of a form, so that a prompt that begins with it can be cached; it counts
+    towards no budget. Empty for parts.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ class _ContextFormat:
 class _ContextFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextFormat.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     CONTEXT_FORMAT_UNSPECIFIED: _ContextFormat.ValueType  # 0
-    """Unset: parts."""
+    """Unset: as XML."""
     CONTEXT_FORMAT_PARTS: _ContextFormat.ValueType  # 1
     """Nothing rendered: the caller reads hot, warm, cold and anchors. A tool result may have no call
     and a call no result, if the conversation has none.
@@ -106,7 +106,7 @@ class ContextFormat(_ContextFormat, metaclass=_ContextFormatEnumTypeWrapper):
     """The form of `BuildContextResponse.rendered`."""
 
 CONTEXT_FORMAT_UNSPECIFIED: ContextFormat.ValueType  # 0
-"""Unset: parts."""
+"""Unset: as XML."""
 CONTEXT_FORMAT_PARTS: ContextFormat.ValueType  # 1
 """Nothing rendered: the caller reads hot, warm, cold and anchors. A tool result may have no call
 and a call no result, if the conversation has none.

@@ -373,7 +373,7 @@ class BuildContextRequest(_message.Message):
     is looked for with the user's message before it.
     """
     format: _context_pb2.ContextFormat.ValueType
-    """The form of `rendered`."""
+    """The form of `rendered`. Unset: XML."""
     include_group: _builtins.bool
     """Includes what other members wrote in the conversation's group: on WhatsApp in its `group_id`,
     on Discord in its channel or thread.
@@ -433,6 +433,7 @@ class BuildContextResponse(_message.Message):
     RENDERED_TOKENS_FIELD_NUMBER: _builtins.int
     CONDENSED_MESSAGES_FIELD_NUMBER: _builtins.int
     SPLIT_SUGGESTION_FIELD_NUMBER: _builtins.int
+    SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
     compression_summary: _builtins.str
     """The summary that replaces compressed turns, cut if the budget is smaller. Unset if nothing was
     compressed.
@@ -453,6 +454,11 @@ class BuildContextResponse(_message.Message):
     condensed_messages: _builtins.int
     """Number of earlier messages of this conversation that `compression_summary` replaces. Some of
     them may be recalled.
+    """
+    system_prompt: _builtins.str
+    """A paragraph for the system prompt that tells the model what `rendered` is. It is the same for
+    every context of a form, so that a prompt that begins with it can be cached; it counts towards
+    no budget. Empty for parts.
     """
     @_builtins.property
     def hot(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ContextMessage]:
@@ -535,10 +541,11 @@ class BuildContextResponse(_message.Message):
         rendered_tokens: _builtins.int = ...,
         condensed_messages: _builtins.int = ...,
         split_suggestion: _conversation_pb2.SplitSuggestion | None = ...,
+        system_prompt: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["split_suggestion", b"split_suggestion"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "condensed_messages", b"condensed_messages", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "sources", b"sources", "split_suggestion", b"split_suggestion", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "anchors", b"anchors", "cold", b"cold", "compression_summary", b"compression_summary", "condensed_messages", b"condensed_messages", "degraded", b"degraded", "dropped", b"dropped", "group", b"group", "has_more", b"has_more", "hot", b"hot", "rendered", b"rendered", "rendered_tokens", b"rendered_tokens", "sources", b"sources", "split_suggestion", b"split_suggestion", "system_prompt", b"system_prompt", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

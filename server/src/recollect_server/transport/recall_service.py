@@ -134,7 +134,9 @@ class RecallHandlers:
                 include_group=group,
                 explain=request.explain,
             )
-            return keep(context_to(built))
+            answer = context_to(built)
+            answer.system_prompt = form.system_prompt
+            return keep(answer)
 
     def ListTierTransitions(
         self, request: api.ListTierTransitionsRequest, call: Call

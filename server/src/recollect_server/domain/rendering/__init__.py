@@ -11,11 +11,11 @@ from recollect_server.domain.rendering.openai import OpenAiForm
 from recollect_server.domain.rendering.recall_block import RecallForm
 from recollect_server.domain.rendering.xml import XmlForm
 
-_PARTS = Form()
+_XML = XmlForm()
 FORMS: dict[int, Form] = {
-    0: _PARTS,
-    1: _PARTS,
-    2: XmlForm(),
+    0: _XML,
+    1: Form(),
+    2: _XML,
     3: OpenAiForm(),
     4: AnthropicForm(),
     5: RecallForm(),

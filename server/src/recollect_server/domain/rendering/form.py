@@ -36,6 +36,8 @@ class Form:
 
     has_text = False
     """True if anything is rendered."""
+    system_prompt = ""
+    """Explanation of the text for the model; the same whatever the context is."""
 
     @cached_property
     def gap(self) -> int:

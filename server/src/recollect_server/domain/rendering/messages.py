@@ -24,7 +24,7 @@ from recollect_server.domain.rendering.spoken import (
     text_of,
     tool_name,
 )
-from recollect_server.domain.rendering.xml import XmlForm, preface
+from recollect_server.domain.rendering.xml import IN_CONTEXT, XmlForm, preface
 
 RenderedMessage = dict[str, Any]
 _ID = "call_99999"
@@ -41,6 +41,11 @@ class MessagesForm(XmlForm):
     """The role of the message that holds the XML."""
     begins_with_user = False
     """True if the first message must be the user's."""
+    system_prompt = (
+        "The first message may begin with an element `context`, which the user did not write."
+        f" {IN_CONTEXT} The messages behind it are the conversation that you are in. A day in"
+        " brackets before a user's message is the day on which it was written."
+    )
 
     @abstractmethod
     def messages_of(self, step: SpokenStep) -> list[RenderedMessage]:

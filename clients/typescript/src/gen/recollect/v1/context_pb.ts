@@ -510,7 +510,7 @@ export const ContextTierSchema: GenEnum<ContextTier> = /*@__PURE__*/
  */
 export enum ContextFormat {
   /**
-   * Unset: parts.
+   * Unset: as XML.
    *
    * @generated from enum value: CONTEXT_FORMAT_UNSPECIFIED = 0;
    */
