@@ -52,7 +52,7 @@ MODULES = {
         "CheckpointThread CheckpointThreadPage"
     ),
     "context": (
-        "ContextTier ContextFormat ContextBudget AnchorSource Anchor ContextMessage "
+        "ContextTier ContextFormat ContextBudget ConversationPart AnchorSource Anchor ContextMessage "
         "RecalledSource TierAllocation DroppedMessage GroupMessage BuiltContext TierTransition "
         "TierTransitionPage"
     ),
@@ -190,6 +190,7 @@ POSITIONAL = {
     "OwnerIdentity",
     "CheckpointRecord",
     "ContextBudget",
+    "ConversationPart",
     "AnchorSource",
     "SplitSuggestion",
     "RemovedFrom",

@@ -2,8 +2,11 @@
 of the others.
 """
 
+import functools
 import re
 from random import Random
+from typing import Any
+from xml.etree import ElementTree
 
 import orjson
 import pytest
@@ -14,10 +17,12 @@ from recollect_server.domain.budget import estimate_tokens
 
 from tests.anchors.conftest import set_anchor
 from tests.conftest import MovableClock, RunningServer, Start
-from tests.context.conftest import COLD, HOT, WARM, allocation, built, places, said
+from tests.context.conftest import COLD, HERE, HOT, WARM, allocation, built, places, said
 from tests.server.conftest import Connect, Service, agent, at_once, failure_of, tool, user
 
 DAY = 86_400_000
+XML = context_pb2.CONTEXT_FORMAT_XML
+OPENAI = context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES
 
 
 def test_the_last_five_turns_are_hot_and_the_earlier_ones_warm(service: Service) -> None:
@@ -562,3 +567,106 @@ def test_a_system_prompt_tells_what_stands_in_each_form_and_never_changes(servic
             it for it in names if it not in prompt or it.strip('`"') not in answer.rendered
         ] == []
         assert bool(prompt) == bool(names)
+
+
+def test_a_question_of_the_asker_recalls_what_that_person_said(service: Service) -> None:
+    there = service.create().id
+    for name, day in (("Ben", "3 March"), ("Caroline", "9 April"), ("Ben", "12 June")):
+        said_by = user(f"I adopted a puppy on {day}.", sender=name)
+        service.append(there, said_by, agent("Congratulations!"))
+    question = "When did I adopt a puppy?"
+    here = service.create(participants=["Ben", "Caroline"]).id
+    for name in ("Caroline", "Ben"):
+        answer = built(service, here, question, sender=name, total=400, format=OPENAI)
+        assert answer.cold[0].message.sender == name
+        assert orjson.loads(answer.rendered)[-1]["content"] == f"{name}: {question}"
+    service.append(here, user(question, sender="Caroline"))
+    assert built(service, here).cold[0].message.sender == "Caroline"
+    (alone,) = orjson.loads(
+        built(service, service.create().id, "Hi", sender="Ben", format=OPENAI).rendered
+    )
+    assert alone["content"] == "Hi"
+
+
+def test_a_caller_includes_and_excludes_turns_and_sources(service: Service) -> None:
+    zoo = service.create().id
+    for text in ("The zebra lives in Ghent.", "The ibex lives in Bern.", "The okapi is ill."):
+        service.append(zoo, user(text), agent("Noted."))
+    other = service.conversation_of("The zebra of the circus lives in Paris.")
+    here = service.create().id
+    for number in range(1, 9):
+        service.append(here, user(f"Question {number}"), agent(f"Answer {number}"))
+    second = [{"conversation_id": zoo, "turn_range": {"first": 2, "last": 2}}]
+    included = built(service, here, include=second)
+    assert said(included.cold) == ["The ibex lives in Bern.", "Noted."]
+    assert included.cold[0].reason == "the caller included it"
+    assert [list(it.sequences) for it in included.sources] == [[4, 5]]
+    answer = built(
+        service,
+        here,
+        "Where does the zebra live?",
+        include=second,
+        exclude=[{"conversation_id": other}],
+    )
+    assert {it.conversation_id for it in answer.cold} == {zoo}
+    assert said(answer.cold).count("The ibex lives in Bern.") == 1
+    assert "The zebra lives in Ghent." in said(answer.cold)
+    first = [{"conversation_id": zoo, "turn_range": {"first": 1, "last": 1}}]
+    others = [*first, {"conversation_id": other}]
+    without = built(service, here, "Is the zebra in Ghent?", exclude=others)
+    assert said(without.cold) == []
+    both = built(service, here, include=second, exclude=[{"conversation_id": zoo}])
+    assert said(both.cold) == []
+    own = [
+        {"conversation_id": here, "turn_range": {"first": first, "last": last}}
+        for first, last in ((2, 3), (5, 8))
+    ]
+    cut = built(service, here, exclude=own, format=XML)
+    assert {it.message.turn_number for it in (*cut.warm, *cut.hot)} == {1, 4}
+    many = [{"conversation_id": service.conversation_of(f"Note {number}")} for number in range(10)]
+    assert len(built(service, here, include=many).sources) == 10
+    small = built(
+        service, here, include=[{"conversation_id": zoo}], total=160, cold=140, format=XML
+    )
+    assert 0 < len(small.cold) < 6
+    assert small.rendered_tokens <= 160
+    assert {it.reason for it in small.dropped if it.conversation_id == zoo} != set()
+    nowhere = built(service, here, include=[{"conversation_id": HERE}])
+    assert said(nowhere.cold) == []
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"include": [{"conversation_id": "x"}]}, "include[0].conversation_id"),
+        (
+            {"exclude": [{"conversation_id": zoo, "turn_range": {"first": 3, "last": 2}}]},
+            "exclude[0].turn_range.last",
+        ),
+        (
+            {"include": [{"conversation_id": zoo, "turn_range": {"first": 1, "last": 201}}]},
+            "include[0].turn_range",
+        ),
+        ({"sender": "a\nb"}, "sender"),
+    ]
+    for wrong, field in cases:
+        failure = failure_of(functools.partial(built, service, here, **wrong))
+        assert failure.fields == (field,)
+
+
+def test_marks_say_tier_relevance_and_the_source_of_an_anchor(service: Service) -> None:
+    there = service.conversation_of("The zebra lives in Ghent.")
+    set_anchor(service, "home", "Ghent", (there, 2))
+    here = service.create().id
+    service.append(here, user("Hi"), agent("Hello!"))
+    question = "Where does the zebra live?"
+    plain = built(service, here, question, format=XML)
+    answer = built(service, here, question, format=XML, marks=True)
+    root = ElementTree.fromstring(answer.rendered)  # noqa: S314 - made here
+    marked = [(it.get("tier", ""), float(it.get("relevance", ""))) for it in root.iter("message")]
+    packed = [("cold", it) for it in answer.cold] + [("hot", it) for it in answer.hot]
+    assert marked == [(tier, round(it.relevance, 2)) for tier, it in packed]
+    assert [it.get("source") for it in root.iter("anchor")] == [f"{there}:2"]
+    assert "tier=" not in plain.rendered
+    assert (
+        answer.rendered_tokens - plain.rendered_tokens
+        <= sum(it.used for it in answer.allocation) - sum(it.used for it in plain.allocation) + 12
+    )
+    openai = orjson.loads(built(service, here, question, format=OPENAI, marks=True).rendered)
+    assert 'tier="cold"' in openai[0]["content"]

@@ -13,11 +13,13 @@ from recollect import (
     ContextBudget,
     ContextFormat,
     ContextTier,
+    ConversationPart,
     ErrorReason,
     FailedPrecondition,
     InvalidArgument,
     Message,
     NotFound,
+    TurnRange,
 )
 
 from tests.conftest import RunningServer
@@ -54,6 +56,16 @@ def test_a_context_is_built_and_rendered(client: Client) -> None:
     assert [(it.key, it.source) for it in context.anchors] == [("name", AnchorSource(here, 2))]
     assert (context.compression_summary, context.degraded) == ("", ())
     assert json.loads(context.rendered)[-1] == {"role": "user", "content": "Where is the zebra?"}
+    chosen = client.recall.build_context(
+        here,
+        "Where is the zebra?",
+        sender="Alex",
+        include=[ConversationPart(here, TurnRange(1, 1))],
+        exclude=[ConversationPart(there)],
+        marks=True,
+    )
+    assert (chosen.cold, 'tier="hot"' in chosen.rendered) == ((), True)
+    assert chosen.system_prompt.startswith("You are given")
     small = client.recall.build_context(
         here, "Where is the zebra?", budget=ContextBudget(hot=1, warm=1, cold=1, total=3)
     )

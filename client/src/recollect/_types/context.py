@@ -97,6 +97,16 @@ class ContextBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationPart:
+    """Part of a conversation."""
+
+    conversation_id: str
+    """The conversation. Required."""
+    turn_range: TurnRange | None = None
+    """Its turns. Unset: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class AnchorSource:
     """The message that an anchor came from."""
 

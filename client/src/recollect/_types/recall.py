@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from recollect._types.conversation import Conversation
+from recollect._types.conversation import (
+    Conversation,
+)
 from recollect._types.message import Message
 from recollect._types.message_parts import Role
 

@@ -180,6 +180,34 @@ class ContextBudget(_message.Message):
 Global___ContextBudget: _TypeAlias = ContextBudget  # noqa: Y015
 
 @_typing.final
+class ConversationPart(_message.Message):
+    """Part of a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    TURN_RANGE_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation. Required."""
+    @_builtins.property
+    def turn_range(self) -> _recall_pb2.TurnRange:
+        """Its turns. Unset: all of them."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        turn_range: _recall_pb2.TurnRange | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["turn_range", b"turn_range"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "turn_range", b"turn_range"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationPart: _TypeAlias = ConversationPart  # noqa: Y015
+
+@_typing.final
 class ContextMessage(_message.Message):
     """A packed message."""
 

@@ -364,6 +364,10 @@ class BuildContextRequest(_message.Message):
     EXPLAIN_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
     TIME_ZONE_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    INCLUDE_FIELD_NUMBER: _builtins.int
+    EXCLUDE_FIELD_NUMBER: _builtins.int
+    MARKS_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation that continues. `conv-` and a ULID. Required."""
     message: _builtins.str
@@ -388,9 +392,33 @@ class BuildContextRequest(_message.Message):
     """The IANA time zone of the dates in the message and of those in `rendered`. Unset: as in
     SearchRequest.
     """
+    sender: _builtins.str
+    """The `sender` of `message`: who asks, where several people write. A message that speaks of the
+    asker ("When did I …?") is looked for with that name before it, and lists of messages have the
+    name before it too. Unset: the sender of the message that the conversation ends with, if that is
+    the one to be answered and others take part.
+    """
+    marks: _builtins.bool
+    """Marks each message in the XML of `rendered` with its tier and its relevance, and each anchor with
+    the message that it came from.
+    """
     @_builtins.property
     def budget(self) -> _context_pb2.ContextBudget:
         """Token budgets of the tiers."""
+
+    @_builtins.property
+    def include(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ConversationPart]:
+        """Turns that the caller chose, of any conversation: they come before what is recalled, whatever
+        they score and even without a message, the first part first, as far as the cold tier's budget
+        and what it may take of others hold them. What is shown already, or does not exist, is passed
+        over. At most 64 parts, of at most 200 turns; of a whole conversation the last 200.
+        """
+
+    @_builtins.property
+    def exclude(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.ConversationPart]:
+        """Turns that no tier shows. A summary of turns, the abbreviation of a conversation that is shown in
+        part, and anchors stay. It is stronger than `include`. At most 64 parts.
+        """
 
     def __init__(
         self,
@@ -403,10 +431,14 @@ class BuildContextRequest(_message.Message):
         explain: _builtins.bool = ...,
         query: _builtins.str = ...,
         time_zone: _builtins.str = ...,
+        sender: _builtins.str = ...,
+        include: _abc.Iterable[_context_pb2.ConversationPart] | None = ...,
+        exclude: _abc.Iterable[_context_pb2.ConversationPart] | None = ...,
+        marks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "explain", b"explain", "format", b"format", "include_group", b"include_group", "message", b"message", "query", b"query", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "conversation_id", b"conversation_id", "exclude", b"exclude", "explain", b"explain", "format", b"format", "include", b"include", "include_group", b"include_group", "marks", b"marks", "message", b"message", "query", b"query", "sender", b"sender", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

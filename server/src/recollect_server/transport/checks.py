@@ -2,6 +2,7 @@
 what no rule of one field can say: fields that go together, settings, addresses.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -212,15 +213,25 @@ def _zone(checks: Checks, request: Any) -> None:
         checks.refuse("time_zone", "is not the name of a time zone, such as Europe/Berlin")
 
 
-def _fetch(checks: Checks, request: recall_service_pb2.FetchContextRequest) -> None:
-    if request.HasField("turn_range"):
-        first, last = request.turn_range.first, request.turn_range.last
-        if last < first and first > 0:
-            checks.refuse("turn_range.last", f"is {last}, which is before first, {first}")
-        elif last - first >= _MAX_RANGE and first > 0:
-            checks.refuse(
-                "turn_range", f"has {last - first + 1} turns; at most {_MAX_RANGE} are allowed"
-            )
+def _turns(checks: Checks, part: Any, path: str = "", most: int = _MAX_RANGE) -> None:
+    """Check the range of turns of a request, or of a part of it."""
+    first, last = part.turn_range.first, part.turn_range.last
+    if first <= 0:
+        return  # unset, or refused already
+    if last < first:
+        checks.refuse(f"{path}turn_range.last", f"is {last}, which is before first, {first}")
+    elif last - first >= most:
+        checks.refuse(
+            f"{path}turn_range", f"has {last - first + 1} turns; at most {most} are allowed"
+        )
+
+
+def _build_context(checks: Checks, request: recall_service_pb2.BuildContextRequest) -> None:
+    _zone(checks, request)
+    for index, part in enumerate(request.include):
+        _turns(checks, part, f"include[{index}].")
+    for index, part in enumerate(request.exclude):
+        _turns(checks, part, f"exclude[{index}].", sys.maxsize)
 
 
 def _set_anchor(checks: Checks, request: recall_service_pb2.SetAnchorRequest) -> None:
@@ -382,8 +393,8 @@ _FURTHER: dict[str, Callable[[Checks, Any], object]] = {
     "RedactMessageRequest": _redact,
     "DeleteManyRequest": _delete_many,
     "SearchRequest": _zone,
-    "BuildContextRequest": _zone,
-    "FetchContextRequest": _fetch,
+    "BuildContextRequest": _build_context,
+    "FetchContextRequest": _turns,
     "SetAnchorRequest": _set_anchor,
     "ReceiveRequest": _receive,
     "AddOwnerIdentityRequest": _add_identity,

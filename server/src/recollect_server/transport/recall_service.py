@@ -2,7 +2,7 @@
 
 from datetime import UTC
 
-from recollect.v1 import recall_pb2
+from recollect.v1 import context_pb2, recall_pb2
 from recollect.v1 import recall_service_pb2 as api
 
 from recollect_server.domain.context import Budget
@@ -13,6 +13,7 @@ from recollect_server.domain.rendering import FORMS
 from recollect_server.domain.time import zone_of
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
+from recollect_server.services.context.parts import LAST_TURN, CallersParts, ConversationPart
 from recollect_server.services.recall.recall import Recall
 from recollect_server.services.recall.results import ResultLimits
 from recollect_server.services.tiers import Tiers
@@ -128,8 +129,12 @@ class RecallHandlers:
                 request.message,
                 budget,
                 deadline,
-                form=form,
+                form=form.marked if request.marks else form,
                 query=request.query,
+                sender=request.sender,
+                parts=CallersParts(
+                    tuple(map(_part, request.include)), tuple(map(_part, request.exclude))
+                ),
                 zone=zone,
                 include_group=group,
                 explain=request.explain,
@@ -177,3 +182,9 @@ class RecallHandlers:
     ) -> api.DeleteAnchorResponse:
         anchors = self._anchors.delete(request.key, request.request_id)
         return api.DeleteAnchorResponse(anchors=[anchor_to(anchor) for anchor in anchors])
+
+
+def _part(part: context_pb2.ConversationPart) -> ConversationPart:
+    """Return a part of a conversation; its range is checked."""
+    turns = part.turn_range
+    return ConversationPart(part.conversation_id, turns.first or 1, turns.last or LAST_TURN)

@@ -39,6 +39,15 @@ class Form:
     system_prompt = ""
     """Explanation of the text for the model; the same whatever the context is."""
 
+    def __init__(self, *, marks: bool = False) -> None:
+        """Write the tier, the relevance and the source into elements of XML, with `marks`."""
+        self.marks = marks
+
+    @cached_property
+    def marked(self) -> "Form":
+        """The same form with marks."""
+        return type(self)(marks=True)
+
     @cached_property
     def gap(self) -> int:
         """The tokens that it takes to say that turns are left out between two others."""

@@ -62,7 +62,7 @@ class MessagesForm(XmlForm):
         with it. Empty: `[]`.
         """
         rendered: list[RenderedMessage] = []
-        if about := preface(context):
+        if about := preface(context, marks=self.marks):
             rendered += self._preface(about)
         for step in steps(context.own, context.begins, context.now):
             if not rendered and self.begins_with_user and step.role is not Role.USER:

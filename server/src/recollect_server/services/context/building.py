@@ -27,10 +27,11 @@ from recollect_server.domain.telemetry import Count
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
 from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
-from recollect_server.services.context.following import question_of, unanswered
+from recollect_server.services.context.following import as_said, asker_of, question_of, unanswered
 from recollect_server.services.context.inquiry import ContextTask, Inquiry, ShownMessages
 from recollect_server.services.context.own_tiers import Choosing, Own, OwnTiers
 from recollect_server.services.context.packing import pack_cold
+from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.relevance import words_of
 from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
@@ -98,14 +99,17 @@ class ContextBuilder:
         *,
         form: Form | None = None,
         query: str = "",
+        sender: str = "",
+        parts: CallersParts | None = None,
         zone: tzinfo = UTC,
         include_group: bool = False,
         explain: bool = False,
     ) -> Context:
         """Return the context of an answer to a message in a conversation; on request with what
         others wrote in its group. No message: the one that the conversation ends with, if a user
-        wrote it. `query`: what is looked for instead of the message. Its dates, and those that are
-        rendered, are of the zone.
+        wrote it. `query`: what is looked for instead of the message; `sender`: who wrote that. The
+        dates in it, and those that are rendered, are of the zone. `parts` are what the caller
+        decides itself.
 
         All of it, as `form` writes it, takes at most the total of the budget. `explain` names what
         was near to the message and scored too low to be recalled. The deadline is the search's:
@@ -116,13 +120,22 @@ class ContextBuilder:
         degraded = {"anchors": holding.degraded} if holding.degraded else {}
         newest = self._own.newest(conversation_id, degraded)
         message = message if message.strip() else unanswered(newest.messages)
-        question = query or question_of(message, newest.messages)
+        asker = asker_of(message, newest, sender)
+        question = query or question_of(message, newest.messages, asker)
+        parts = parts or CallersParts()
+        newest = newest.without(parts)
         weighing = self._weighing(question, form or Form(), holding.anchors, zone)
-        task = ContextTask(conversation_id, message, question, weighing, deadline, degraded)
+        task = ContextTask(conversation_id, message, question, weighing, deadline, degraded, parts)
         settled = budget.settled(self._choosing.now.budget)
         is_said_already = is_said(newest.messages, message)
+        answered = message if is_said_already else as_said(message, asker)
         shares = _shares(
-            settled, task, holding.anchors, include_group=include_group, is_said=is_said_already
+            settled,
+            task,
+            holding.anchors,
+            answer=task.form.answer(answered),
+            include_group=include_group,
+            is_said=is_said_already,
         )
         # what recall does not need, the turns of the conversation itself have
         may_lend = not budget.cold
@@ -159,7 +172,7 @@ class ContextBuilder:
             known_sources=recalled.sources,
         )
         context = within_bytes(context, self._max_bytes)
-        context = named_once(rendered_within(context, task.form, message, settled.total))
+        context = named_once(rendered_within(context, task.form, answered, settled.total))
         self._tiers.built(conversation_id, context, in_memory=tiers.in_memory)
         for part in task.degraded:
             self._space.telemetry.count(Count.DEGRADED, label=part)
@@ -201,6 +214,13 @@ class ContextBuilder:
             own_room=budget.cold,
             explain=explain,
         )
+        if task.parts.include:
+            try:
+                recalled = past.with_included(
+                    recalled, self._space, task, self._choosing.now.excerpt_tokens
+                )
+            except (IndexUnavailable, StorageUnavailable) as error:
+                task.degraded["cold"] = str(error)
         cold = self._cold(task, recalled, last, room + lent, tiers.lines)
         # what fits the message is worth more than all of the earlier turns
         excess = cold.used - min(room, left)
@@ -272,7 +292,7 @@ class ContextBuilder:
         last: Source | None = None
         try:
             index = self._space.index
-            last = past.last_conversation(self._space, head, room, form) if head else None
+            last = past.last_conversation(self._space, head, room, task) if head else None
             left = room - form.source(last) if last else room
             if note := past.why_not(task.message, left):
                 return past.Past(note=note), last
@@ -320,6 +340,7 @@ class ContextBuilder:
             self._choosing.now.recalling,
             recalled.sources,
             task.form,
+            included=past.unshown(recalled.included, task.conversation_id, lines),
             best_at_most=left,
         )
         if last and any(it.conversation_id == last.conversation_id for it in packed.packed):
@@ -335,13 +356,18 @@ class ContextBuilder:
 
 
 def _shares(
-    budget: Budget, task: ContextTask, anchors: list[Anchor], *, include_group: bool, is_said: bool
+    budget: Budget,
+    task: ContextTask,
+    anchors: list[Anchor],
+    *,
+    answer: int,
+    include_group: bool,
+    is_said: bool,
 ) -> _Shares:
-    """Return the parts of a settled budget: the message to be answered, the anchors and the group
-    have theirs before the tiers.
+    """Return the parts of a settled budget: the message to be answered, of `answer` tokens, the
+    anchors and the group have theirs before the tiers.
     """
     form, total = task.form, budget.total
-    answer = form.answer(task.message)
     if is_said and answer <= budget.hot:
         answer = 0  # it is the newest turn
     surest, left_out = _surest(anchors, min(_ANCHOR_TOKENS, total // _ANCHOR_SHARE), form)

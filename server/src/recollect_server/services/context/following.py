@@ -4,8 +4,12 @@ one before.
 
 from collections.abc import Sequence
 
+from recollect_server.domain.conversation import ANYBODY
 from recollect_server.domain.message import Message, Role
-from recollect_server.services.context.relevance import leans
+from recollect_server.domain.rendering.messages import is_said
+from recollect_server.domain.rendering.spoken import speaker
+from recollect_server.services.context.own_tiers import NewestMessages
+from recollect_server.services.context.relevance import leans, speaks_of_asker
 
 
 def unanswered(messages: Sequence[Message]) -> str:
@@ -13,13 +17,31 @@ def unanswered(messages: Sequence[Message]) -> str:
     return messages[-1].content if messages and messages[-1].role is Role.USER else ""
 
 
-def question_of(message: str, messages: Sequence[Message]) -> str:
-    """Return what is looked for: the message, behind the user's last one where it does not say
-    alone what it is about ("When was that?").
+def asker_of(message: str, newest: NewestMessages, sender: str) -> str:
+    """Return who wrote the message to be answered, where others take part in the conversation: the
+    sender that is given, or that of the message that the conversation ends with.
     """
-    if not message.strip() or not leans(message):
-        return message
-    questions = [it.content for it in messages if it.role is Role.USER]
-    if questions and questions[-1].rstrip() == message.rstrip():
-        questions.pop()
-    return f"{questions[-1]}\n{message}" if questions else message
+    if newest.head is None:
+        return ""
+    if not sender and is_said(newest.messages, message):
+        sender = newest.messages[-1].sender
+    others = {*newest.head.conversation.participants} - {sender, ANYBODY}
+    return sender if others else ""
+
+
+def as_said(message: str, asker: str) -> str:
+    """Return the message as lists of messages have it: behind the name of who asks."""
+    return f"{speaker(asker, Role.USER)}: {message}" if asker and message.strip() else message
+
+
+def question_of(message: str, messages: Sequence[Message], asker: str = "") -> str:
+    """Return what is looked for: the message, behind the user's last one where it does not say
+    alone what it is about ("When was that?"), and behind the name of the asker whom it speaks of.
+    """
+    question = message
+    if message.strip() and leans(message):
+        questions = [it.content for it in messages if it.role is Role.USER]
+        if questions and questions[-1].rstrip() == message.rstrip():
+            questions.pop()
+        question = f"{questions[-1]}\n{message}" if questions else message
+    return f"{asker}: {question}" if asker and speaks_of_asker(message) else question

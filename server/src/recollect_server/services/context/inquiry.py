@@ -7,6 +7,7 @@ from recollect_server.domain.ids import message_id
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import Recalling
+from recollect_server.services.context.parts import CallersParts
 from recollect_server.storage.index.index import Index
 
 
@@ -52,6 +53,8 @@ class ContextTask:
     deadline: Deadline = UNLIMITED
     degraded: dict[str, str] = field(default_factory=dict)
     """Reasons why a part may miss something, by its name; each part adds its own."""
+    parts: CallersParts = field(default_factory=CallersParts)
+    """Turns that the caller decides about, whatever they score."""
 
     @property
     def form(self) -> Form:

@@ -30,6 +30,7 @@ from recollect_server.services.context.packing import (
     pack_hot,
     pack_warm,
 )
+from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.space.events import Appended, Reloaded, Suspended
 from recollect_server.services.space.space import Space
@@ -58,6 +59,14 @@ class NewestMessages:
     in_memory: bool = False
     trouble: str = ""
     """Why they cannot be read."""
+
+    def without(self, parts: CallersParts) -> "NewestMessages":
+        """Return the same but for what the caller excluded."""
+        if self.head is None or not parts.exclude:
+            return self
+        name = self.head.conversation.id
+        messages = [it for it in self.messages if not parts.excludes(name, it.turn_number)]
+        return replace(self, messages=messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +253,11 @@ class OwnTiers:
         similarity: dict[int, float] = {}  # of each turn
         for it in turns.messages:
             turn = it.turn_number
-            if (not oldest_hot or turn < oldest_hot) and it.sequence not in left_out:
+            if (
+                (not oldest_hot or turn < oldest_hot)
+                and it.sequence not in left_out
+                and not task.parts.excludes(head.conversation.id, turn)
+            ):
                 near = weighing.similarity(it)
                 similarity[turn] = max(similarity.get(turn, 0.0), near)
                 candidates.append(

@@ -293,14 +293,15 @@ def pack_cold(
     sources: Sources,
     form: Form = _PARTS,
     *,
+    included: Sequence[Turn] = (),
     best_at_most: int = 0,
 ) -> Packed:
     """Pack the turns that fit best, each whole, from few sources; what is said of each source is
-    charged too.
+    charged too. Those `included` come before them.
 
-    The best turn may take up to `best_at_most` tokens where the budget is less. Of each other
-    conversation at most a share of the budget is packed, until all had a turn. A turn that does not
-    fit is left out; a shorter one behind it may still fit. They are listed by relevance.
+    They and the best turn may take up to `best_at_most` tokens where the budget is less. Of each
+    other conversation at most a share of the budget is packed, until all had a turn. A turn that
+    does not fit is left out; a shorter one behind it may still fit. They are listed by relevance.
     """
     packed: list[Turn] = []
     waiting: list[Turn] = []
@@ -309,7 +310,8 @@ def pack_cold(
     shown: defaultdict[str, list[Candidate]] = defaultdict(list)
     """The messages that are packed of each conversation."""
     own, used, count, frames = sources.own, 0, 0, 0
-    ranked = sorted(turns, key=_preferred)
+    ranked = [*included, *sorted(turns, key=_preferred)]
+    foremost = set(map(id, ranked[: len(included) + 1]))
     most = max(budget, best_at_most)
     for again in (False, True):
         for turn in waiting if again else ranked:
@@ -318,16 +320,18 @@ def pack_cold(
             after = sources.of_conversation(name, [*shown[name], *turn])
             new_count = count + len(after) - len(before)
             new_frames = frames + sum(map(form.source, after)) - sum(map(form.source, before))
+            is_first = id(turn) in foremost
             if (
                 not again
+                and not is_first
                 and name != own
                 and spent[name]
                 and spent[name] + tokens > rules.share * budget
             ):
                 waiting.append(turn)
-            elif new_count > rules.limit:
+            elif new_count > rules.limit and not is_first:
                 dropped += _left_out(turn, f"{rules.limit} sources are recalled already")
-            elif used + tokens + new_frames > (budget if turn is not ranked[0] else most):
+            elif used + tokens + new_frames > (most if is_first else budget):
                 dropped += _left_out(
                     turn, f"{tokens} tokens and {max(0, budget - used - new_frames)} were left"
                 )
@@ -340,7 +344,7 @@ def pack_cold(
     if of_same := [it for it in messages if it.is_later]:
         first = min(of_same, key=lambda it: (it.message.timestamp, it.place))
         messages = [replace(it, is_later=False) if it is first else it for it in messages]
-    return Packed(Tier.COLD, budget, messages, dropped, sum(map(len, turns)), reserved=frames)
+    return Packed(Tier.COLD, budget, messages, dropped, sum(map(len, ranked)), reserved=frames)
 
 
 _RELEVANCE = 0.1

@@ -13,16 +13,16 @@ from recollect_server.domain.context import About, Dropped, Source, Sources, Tie
 from recollect_server.domain.conversation import ANYBODY, Conversation
 from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.languages import says_little
-from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.repetition import sentences_of, spoken, title_beside
 from recollect_server.services.context.askings import Askings
 from recollect_server.services.context.excerpts import excerpt
-from recollect_server.services.context.inquiry import Inquiry
+from recollect_server.services.context.inquiry import ContextTask, Inquiry
 from recollect_server.services.context.packing import BY_MEANING, BY_WORDS, Turn
 from recollect_server.services.context.recalled_turns import (
     Chosen,
     RecalledTurns,
     excerpt_length,
+    included_turns,
 )
 from recollect_server.services.context.relevance import speaks_of_asker
 from recollect_server.services.recall.candidates import Candidates
@@ -77,6 +77,8 @@ class Past:
     note: str = ""
     budget: int = 0
     """Tokens that the turns may take."""
+    included: list[Turn] = field(default_factory=list)
+    """The turns that the caller chose, which come before the others."""
 
 
 def why_not(message: str, budget: int) -> str:
@@ -99,7 +101,8 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     question, now, deadline = task.question[:_QUESTION], task.weighing.now, task.deadline
     zone = task.weighing.zone
     with index.until(deadline):
-        scope = SearchScope(hidden=inquiry.shown.ids(index))
+        decided = task.parts.ids(index)
+        scope = SearchScope(hidden=inquiry.shown.ids(index) | decided)
         askings = Askings(space, question)
         request = Request(question, scope, _CONVERSATIONS, now, hides=askings.hidden_of, zone=zone)
         candidates = gather(index, meaning, request, deadline, space.telemetry)
@@ -129,7 +132,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         candidates,
         inquiry,
         _without_copies(index, candidates, chosen, inquiry),
-        askings.hidden,
+        askings.hidden | decided,
     ).read()
     about = {
         it.id: _about(it, task.weighing.words, own=inquiry.shown.conversation_id)
@@ -145,6 +148,19 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     )
     sources = Sources(about, inquiry.shown.conversation_id)
     return Past(turns, [], sources, candidates.degraded, note, granted)
+
+
+def with_included(past: Past, space: Space, task: ContextTask, excerpt_tokens: int) -> Past:
+    """Return the same with the turns that the caller chose. Raises IndexUnavailable,
+    StorageUnavailable.
+    """
+    turns, conversations = included_turns(space, task, excerpt_tokens)
+    about = {
+        name: _about(it, task.weighing.words, own=task.conversation_id)
+        for name, it in conversations.items()
+    }
+    sources = Sources({**past.sources.about, **about}, task.conversation_id)
+    return replace(past, included=turns, sources=sources)
 
 
 def _is_chance(candidates: Candidates, question: str, now: int, zone: tzinfo) -> bool:
@@ -222,7 +238,7 @@ def unshown(turns: list[Turn], conversation_id: str, lines: frozenset[int]) -> l
 
 
 def last_conversation(
-    space: Space, head: ConversationState, room: int, form: Form
+    space: Space, head: ConversationState, room: int, task: ContextTask
 ) -> Source | None:
     """Return the abbreviation of the conversation before this one, if there is room and this one
     began shortly after it, with the same people, and is in its first turns.
@@ -237,12 +253,16 @@ def last_conversation(
             Filter(channels=channels, unindexed=False), _LAST_SEEN + 1
         ):
             before = stored.conversation
-            if not before.abbreviation or not _goes_on(conversation, before):
+            if (
+                not before.abbreviation
+                or not _goes_on(conversation, before)
+                or task.parts.excludes_all(before.id)
+            ):
                 continue
             about = _about(before)
             title = title_beside(about.title, spoken(about.abbreviation))
             source = Source(before.id, about, (), about.abbreviation, title)
-            return source if form.source(source) <= room else None
+            return source if task.form.source(source) <= room else None
     return None
 
 

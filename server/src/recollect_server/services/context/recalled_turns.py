@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.domain.context import Candidate
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.context.excerpts import excerpt
-from recollect_server.services.context.inquiry import Inquiry
+from recollect_server.services.context.inquiry import ContextTask, Inquiry
 from recollect_server.services.context.packing import Turn
 from recollect_server.services.context.relevance import relevance_of, words_of
 from recollect_server.services.recall.candidates import Candidates
@@ -47,6 +48,8 @@ _SAME = 0.4
 """Share of the rare words of the question in that message of a user which has most of them that
 another one has which is likely to be of the same.
 """
+_INCLUDED_TURNS = 200
+"""Turns of one part that a caller includes, at the most: the last ones."""
 _WHOLE_TURN = 6
 """Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
 may have many tool calls.
@@ -197,17 +200,9 @@ class RecalledTurns:
         they are long. The words that are `repeated` count less.
         """
         words = self._inquiry.task.weighing.words
-        tokens = self._length(message, conversation)
         # An answer begins by repeating the question: what else fits is worth more.
         rarities = self._rarities | {word: _REPEATED * self._rarities[word] for word in repeated}
-        content = excerpt(message.content, tokens, words, rarities)
-        calls = tuple(
-            replace(call, arguments=excerpt(call.arguments, tokens // 4, words, rarities))
-            for call in message.tool_calls
-        )
-        if (content, calls) == (message.content, message.tool_calls):
-            return message
-        return replace(message, content=content, tool_calls=calls)
+        return _excerpted(message, self._length(message, conversation), words, rarities)
 
     def _length(self, message: Message, conversation: _RecalledConversation) -> int:
         """Return the tokens that are shown of a message, at the most."""
@@ -247,6 +242,61 @@ class RecalledTurns:
             is_excerpt=shown is not message,
             score=score,
         )
+
+
+def included_turns(
+    space: Space, task: ContextTask, excerpt_tokens: int
+) -> tuple[list[Turn], dict[str, Conversation]]:
+    """Return the turns that the caller chose, in the order of its parts, and their conversations,
+    by id. Raises IndexUnavailable, StorageUnavailable.
+    """
+    index, parts, weighing = space.index, task.parts, task.weighing
+    numbers = index.conversations.numbers([it.conversation_id for it in parts.include])
+    conversations = {
+        it.id: it for it in index.conversations.by_number({*numbers.values()}).values()
+    }
+    places: defaultdict[str, set[Place]] = defaultdict(set)
+    names: dict[tuple[str, int], None] = {}  # of the turns, in their order
+    for part in parts.include:
+        if (conversation := conversations.get(part.conversation_id)) is None:
+            continue
+        last = min(part.last, conversation.turn_count)
+        first = max(part.first, last - _INCLUDED_TURNS + 1)
+        places[conversation.id].update(
+            index.messages.of_turns(numbers[conversation.id], first, last)
+        )
+        names |= dict.fromkeys((conversation.id, turn) for turn in range(first, last + 1))
+    turns: dict[tuple[str, int], Turn] = {name: [] for name in names if not parts.excludes(*name)}
+    read = read_several(space, {name: sorted(its) for name, its in places.items()})
+    for name, messages in read.items():
+        if isinstance(messages, StorageUnavailable):
+            raise messages
+        for message in messages:
+            if (turn := turns.get((name, message.turn_number))) is None:
+                continue
+            shown = _excerpted(message, excerpt_tokens, weighing.words, {})
+            candidate = weighing.candidate(
+                name, shown, "the caller included it", weighing.similarity(message)
+            )
+            charge = weighing.form.recalled(shown)
+            turn.append(replace(candidate, charge=charge, is_excerpt=shown is not message))
+    return [turn for turn in turns.values() if turn], conversations
+
+
+def _excerpted(
+    message: Message, tokens: int, words: frozenset[str], rarities: Mapping[str, float]
+) -> Message:
+    """Return the message with excerpts of its content and of its tool calls' arguments, where they
+    are long.
+    """
+    content = excerpt(message.content, tokens, words, rarities)
+    calls = tuple(
+        replace(call, arguments=excerpt(call.arguments, tokens // 4, words, rarities))
+        for call in message.tool_calls
+    )
+    if (content, calls) == (message.content, message.tool_calls):
+        return message
+    return replace(message, content=content, tool_calls=calls)
 
 
 def excerpt_length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True) -> int:

@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/context.proto.
  */
 export const file_recollect_v1_context: GenFile = /*@__PURE__*/
-  fileDesc("ChpyZWNvbGxlY3QvdjEvY29udGV4dC5wcm90bxIMcmVjb2xsZWN0LnYxIkcKDUNvbnRleHRCdWRnZXQSCwoDaG90GAEgASgFEgwKBHdhcm0YAiABKAUSDAoEY29sZBgDIAEoBRINCgV0b3RhbBgEIAEoBSK5AQoOQ29udGV4dE1lc3NhZ2USFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEiYKB21lc3NhZ2UYAiABKAsyFS5yZWNvbGxlY3QudjEuTWVzc2FnZRIOCgZ0b2tlbnMYAyABKAUSEQoJcmVsZXZhbmNlGAQgASgBEg4KBnJlYXNvbhgFIAEoCRISCgppc19leGNlcnB0GAYgASgIEg0KBXNjb3JlGAcgASgBEhAKCGlzX2xhdGVyGAggASgIIroCCg5SZWNhbGxlZFNvdXJjZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHY2hhbm5lbBgDIAEoCRIuCgpzdGFydF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoKdHVybl9yYW5nZRgGIAEoCzIXLnJlY29sbGVjdC52MS5UdXJuUmFuZ2USDQoFc2NvcmUYByABKAESFAoMYWJicmV2aWF0aW9uGAggASgJEhEKCXNlcXVlbmNlcxgJIAMoAxIOCgZ0b2tlbnMYCiABKAUSHAoUaXNfbGFzdF9jb252ZXJzYXRpb24YCyABKAgimwEKDEdyb3VwTWVzc2FnZRIYChBjb21tdW5pY2F0aW9uX2lkGAEgASgJEg0KBXBhcnR5GAIgASgJEiIKBXRydXN0GAMgASgOMhMucmVjb2xsZWN0LnYxLlRydXN0Ei4KB21lc3NhZ2UYBCABKAsyHS5yZWNvbGxlY3QudjEuRXh0ZXJuYWxNZXNzYWdlEg4KBnRva2VucxgFIAEoBSKJAQoOVGllckFsbG9jYXRpb24SJwoEdGllchgBIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIOCgZidWRnZXQYAiABKAUSDAoEdXNlZBgDIAEoBRISCgpjb25zaWRlcmVkGAQgASgFEg4KBnBhY2tlZBgFIAEoBRIMCgRub3RlGAYgASgJIpMBCg5Ecm9wcGVkTWVzc2FnZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAMSJwoEdGllchgDIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIOCgZ0b2tlbnMYBCABKAUSDgoGcmVhc29uGAUgASgJEg0KBXNjb3JlGAYgASgBIr0BCg5UaWVyVHJhbnNpdGlvbhIXCg9jb252ZXJzYXRpb25faWQYASABKAkSLAoJZnJvbV90aWVyGAIgASgOMhkucmVjb2xsZWN0LnYxLkNvbnRleHRUaWVyEioKB3RvX3RpZXIYAyABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXISDgoGcmVhc29uGAQgASgJEigKBHRpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKm8KC0NvbnRleHRUaWVyEhwKGENPTlRFWFRfVElFUl9VTlNQRUNJRklFRBAAEhQKEENPTlRFWFRfVElFUl9IT1QQARIVChFDT05URVhUX1RJRVJfV0FSTRACEhUKEUNPTlRFWFRfVElFUl9DT0xEEAMqzQEKDUNvbnRleHRGb3JtYXQSHgoaQ09OVEVYVF9GT1JNQVRfVU5TUEVDSUZJRUQQABIYChRDT05URVhUX0ZPUk1BVF9QQVJUUxABEhYKEkNPTlRFWFRfRk9STUFUX1hNTBACEiIKHkNPTlRFWFRfRk9STUFUX09QRU5BSV9NRVNTQUdFUxADEiUKIUNPTlRFWFRfRk9STUFUX0FOVEhST1BJQ19NRVNTQUdFUxAEEh8KG0NPTlRFWFRfRk9STUFUX1JFQ0FMTF9CTE9DSxAFYgZwcm90bzM", [file_google_protobuf_timestamp, file_recollect_v1_external_communication, file_recollect_v1_message, file_recollect_v1_recall]);
+  fileDesc("ChpyZWNvbGxlY3QvdjEvY29udGV4dC5wcm90bxIMcmVjb2xsZWN0LnYxIkcKDUNvbnRleHRCdWRnZXQSCwoDaG90GAEgASgFEgwKBHdhcm0YAiABKAUSDAoEY29sZBgDIAEoBRINCgV0b3RhbBgEIAEoBSJYChBDb252ZXJzYXRpb25QYXJ0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIrCgp0dXJuX3JhbmdlGAIgASgLMhcucmVjb2xsZWN0LnYxLlR1cm5SYW5nZSK5AQoOQ29udGV4dE1lc3NhZ2USFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEiYKB21lc3NhZ2UYAiABKAsyFS5yZWNvbGxlY3QudjEuTWVzc2FnZRIOCgZ0b2tlbnMYAyABKAUSEQoJcmVsZXZhbmNlGAQgASgBEg4KBnJlYXNvbhgFIAEoCRISCgppc19leGNlcnB0GAYgASgIEg0KBXNjb3JlGAcgASgBEhAKCGlzX2xhdGVyGAggASgIIroCCg5SZWNhbGxlZFNvdXJjZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHY2hhbm5lbBgDIAEoCRIuCgpzdGFydF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoKdHVybl9yYW5nZRgGIAEoCzIXLnJlY29sbGVjdC52MS5UdXJuUmFuZ2USDQoFc2NvcmUYByABKAESFAoMYWJicmV2aWF0aW9uGAggASgJEhEKCXNlcXVlbmNlcxgJIAMoAxIOCgZ0b2tlbnMYCiABKAUSHAoUaXNfbGFzdF9jb252ZXJzYXRpb24YCyABKAgimwEKDEdyb3VwTWVzc2FnZRIYChBjb21tdW5pY2F0aW9uX2lkGAEgASgJEg0KBXBhcnR5GAIgASgJEiIKBXRydXN0GAMgASgOMhMucmVjb2xsZWN0LnYxLlRydXN0Ei4KB21lc3NhZ2UYBCABKAsyHS5yZWNvbGxlY3QudjEuRXh0ZXJuYWxNZXNzYWdlEg4KBnRva2VucxgFIAEoBSKJAQoOVGllckFsbG9jYXRpb24SJwoEdGllchgBIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIOCgZidWRnZXQYAiABKAUSDAoEdXNlZBgDIAEoBRISCgpjb25zaWRlcmVkGAQgASgFEg4KBnBhY2tlZBgFIAEoBRIMCgRub3RlGAYgASgJIpMBCg5Ecm9wcGVkTWVzc2FnZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAMSJwoEdGllchgDIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIOCgZ0b2tlbnMYBCABKAUSDgoGcmVhc29uGAUgASgJEg0KBXNjb3JlGAYgASgBIr0BCg5UaWVyVHJhbnNpdGlvbhIXCg9jb252ZXJzYXRpb25faWQYASABKAkSLAoJZnJvbV90aWVyGAIgASgOMhkucmVjb2xsZWN0LnYxLkNvbnRleHRUaWVyEioKB3RvX3RpZXIYAyABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXISDgoGcmVhc29uGAQgASgJEigKBHRpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKm8KC0NvbnRleHRUaWVyEhwKGENPTlRFWFRfVElFUl9VTlNQRUNJRklFRBAAEhQKEENPTlRFWFRfVElFUl9IT1QQARIVChFDT05URVhUX1RJRVJfV0FSTRACEhUKEUNPTlRFWFRfVElFUl9DT0xEEAMqzQEKDUNvbnRleHRGb3JtYXQSHgoaQ09OVEVYVF9GT1JNQVRfVU5TUEVDSUZJRUQQABIYChRDT05URVhUX0ZPUk1BVF9QQVJUUxABEhYKEkNPTlRFWFRfRk9STUFUX1hNTBACEiIKHkNPTlRFWFRfRk9STUFUX09QRU5BSV9NRVNTQUdFUxADEiUKIUNPTlRFWFRfRk9STUFUX0FOVEhST1BJQ19NRVNTQUdFUxAEEh8KG0NPTlRFWFRfRk9STUFUX1JFQ0FMTF9CTE9DSxAFYgZwcm90bzM", [file_google_protobuf_timestamp, file_recollect_v1_external_communication, file_recollect_v1_message, file_recollect_v1_recall]);
 
 /**
  * Token budget of a context, estimated at four bytes each in the format asked for. 0 means the
@@ -71,6 +71,34 @@ export type ContextBudget = Message<"recollect.v1.ContextBudget"> & {
  */
 export const ContextBudgetSchema: GenMessage<ContextBudget> = /*@__PURE__*/
   messageDesc(file_recollect_v1_context, 0);
+
+/**
+ * Part of a conversation.
+ *
+ * @generated from message recollect.v1.ConversationPart
+ */
+export type ConversationPart = Message<"recollect.v1.ConversationPart"> & {
+  /**
+   * The conversation. Required.
+   *
+   * @generated from field: string conversation_id = 1;
+   */
+  conversationId: string;
+
+  /**
+   * Its turns. Unset: all of them.
+   *
+   * @generated from field: recollect.v1.TurnRange turn_range = 2;
+   */
+  turnRange?: TurnRange | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.ConversationPart.
+ * Use `create(ConversationPartSchema)` to create a new message.
+ */
+export const ConversationPartSchema: GenMessage<ConversationPart> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_context, 1);
 
 /**
  * A packed message.
@@ -145,7 +173,7 @@ export type ContextMessage = Message<"recollect.v1.ContextMessage"> & {
  * Use `create(ContextMessageSchema)` to create a new message.
  */
 export const ContextMessageSchema: GenMessage<ContextMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 1);
+  messageDesc(file_recollect_v1_context, 2);
 
 /**
  * Source of recalled messages: a conversation, or one place of a long one. Turns of a conversation
@@ -243,7 +271,7 @@ export type RecalledSource = Message<"recollect.v1.RecalledSource"> & {
  * Use `create(RecalledSourceSchema)` to create a new message.
  */
 export const RecalledSourceSchema: GenMessage<RecalledSource> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 2);
+  messageDesc(file_recollect_v1_context, 3);
 
 /**
  * A message that another member of the conversation's group wrote, who is not an owner. Nobody
@@ -293,7 +321,7 @@ export type GroupMessage = Message<"recollect.v1.GroupMessage"> & {
  * Use `create(GroupMessageSchema)` to create a new message.
  */
 export const GroupMessageSchema: GenMessage<GroupMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 3);
+  messageDesc(file_recollect_v1_context, 4);
 
 /**
  * Use of a tier's budget.
@@ -349,7 +377,7 @@ export type TierAllocation = Message<"recollect.v1.TierAllocation"> & {
  * Use `create(TierAllocationSchema)` to create a new message.
  */
 export const TierAllocationSchema: GenMessage<TierAllocation> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 4);
+  messageDesc(file_recollect_v1_context, 5);
 
 /**
  * A message that was considered and left out.
@@ -406,7 +434,7 @@ export type DroppedMessage = Message<"recollect.v1.DroppedMessage"> & {
  * Use `create(DroppedMessageSchema)` to create a new message.
  */
 export const DroppedMessageSchema: GenMessage<DroppedMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 5);
+  messageDesc(file_recollect_v1_context, 6);
 
 /**
  * A move of a conversation between tiers.
@@ -455,7 +483,7 @@ export type TierTransition = Message<"recollect.v1.TierTransition"> & {
  * Use `create(TierTransitionSchema)` to create a new message.
  */
 export const TierTransitionSchema: GenMessage<TierTransition> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 6);
+  messageDesc(file_recollect_v1_context, 7);
 
 /**
  * Source of a piece of context.
