@@ -168,7 +168,8 @@ class Service:
                 kinds[name] = types.get(name) or self._type(field)
                 if kinds[name] == "bool" and not field.proto3_optional:
                     defaults.setdefault(name, "False")
-            values[name] = row.get("values", {}).get(name, name)
+            usual = f"{name} or self._invoker.time_zone" if name == "time_zone" else name
+            values[name] = row.get("values", {}).get(name, usual)
         if "max_batch" in values:
             values["max_batch"] = "answers.BATCH"
             del kinds["max_batch"]

@@ -35,20 +35,20 @@ async def over_stdio(address: str, *flags: str, **more: str) -> AsyncIterator[Mc
 
 
 @asynccontextmanager
-async def over_http(address: str) -> AsyncIterator[McpClient]:
+async def over_http(address: str, *_: str, **more: str) -> AsyncIterator[McpClient]:
     """Connect the official client to a bridge on a port, which starts five times as fast as over
     stdio: it is forked.
     """
-    with listening(address) as url:
+    with listening(address, **more) as url:
         async with McpClient(url) as connected:
             yield connected
 
 
 @contextmanager
-def listening(address: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
+def listening(address: str, listen: str = "127.0.0.1:0", **more: str) -> Iterator[str]:
     """Run the bridge on a port and yield its URL."""
     with Forked(
-        BRIDGE, ["--http", listen], stderr=subprocess.PIPE, env=environment(address)
+        BRIDGE, ["--http", listen], stderr=subprocess.PIPE, env=environment(address) | more
     ) as process:
         try:
             assert process.stderr is not None

@@ -249,7 +249,7 @@ async def test_get_context_goes_on_with_a_conversation(
     here = talked(40, text="tea")
     client.recall.search("boat house")
     question = "Where is the key of the boat house?"
-    async with over_http(server.target) as mcp:
+    async with over_http(server.target, TZ="Asia/Tokyo") as mcp:
         answer = await called(
             mcp, "get_context", conversationId=here.id, message=question, maxTokens=600
         )
@@ -261,7 +261,7 @@ async def test_get_context_goes_on_with_a_conversation(
         ):
             assert sentence in await refused(mcp, "get_context", **arguments)
     tree = ElementTree.fromstring(answer["context"])  # noqa: S314 - of our own server
-    assert tree.tag == "context"
+    assert (tree.tag, tree.get("now", "").rpartition(", ")[2]) == ("context", "Asia/Tokyo")
     text = "".join(tree.itertext())
     assert "third <stone>" in text
     assert elsewhere.id in answer["context"]

@@ -115,6 +115,12 @@ def test_a_day_of_a_question_begins_and_ends_as_in_its_time_zone(
     assert first("What did I book yesterday?", "Asia/Tokyo") == "yesterday in Tokyo"
     assert first("What did I book yesterday?") == "two days ago in Tokyo"
     assert first("What did I book on 25 October?", "Europe/Berlin") == "winter in Berlin"
+    with Client(server.target, time_zone="Asia/Tokyo") as there:
+        hit = there.recall.search("What did I book yesterday?").hits[0]
+        assert "yesterday in Tokyo" in hit.snippet
+        assert "T08:00, Saturday, Asia/Tokyo" in there.recall.build_context(here).rendered
+        last = there.insight.usage().rows[-1].bucket_start
+        assert last.isoformat() == "2026-11-20T15:00:00+00:00"
     client.admin.set_setting("time_zone", "Asia/Tokyo")
     assert first("What did I book yesterday?") == "yesterday in Tokyo"
     assert first("What did I book yesterday?", "UTC") == "two days ago in Tokyo"

@@ -36,6 +36,9 @@ class AsyncClient:
     trusts (else RECOLLECT_CA). `cert` is a certificate of the client's own and its key, for servers
     that ask for one. A token goes over the network in plain text only if `insecure` is true.
 
+    `time_zone` is that of the dates in questions, contexts and reports whose calls name none, such
+    as "Asia/Tokyo" (else the server's).
+
     Nothing is connected before the first call. Every failure is a `RecollectError`.
     """
 
@@ -66,13 +69,14 @@ class AsyncClient:
         ca: Pem | None = None,
         cert: tuple[Pem, Pem] | None = None,
         insecure: bool = False,
+        time_zone: str | None = None,
         retry: RetryPolicy | None = DEFAULT_RETRY,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         endpoint = Endpoint.of(
             target, token=token, space=space, ca=ca, cert=cert, insecure=insecure
         )
-        self._invoker = Invoker(endpoint, timeout, retry, sleep)
+        self._invoker = Invoker(endpoint, timeout, retry, sleep, time_zone)
         self.conversations = Conversations(self._invoker)
         self.recall = Recall(self._invoker)
         self.channels = Channels(self._invoker)

@@ -23,11 +23,13 @@ class Invoker:
         timeout: float,
         retry: RetryPolicy | None,
         sleep: Callable[[float], Awaitable[object]],
+        time_zone: str | None,
     ) -> None:
         self._connection = Connection(endpoint)
         self._timeout = checked_timeout(timeout)
         self.retry = retry
         self.sleep = sleep
+        self.time_zone = time_zone
         self._was_answered = False
 
     @property

@@ -1,7 +1,9 @@
 """Times as people and models write them."""
 
+import os
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 # `strftime` would write the names in the language of the process.
@@ -10,6 +12,17 @@ _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
 )
+
+
+def local_zone() -> str | None:
+    """Return the name of this machine's time zone; None where it has none that everybody
+    knows.
+    """
+    name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    try:
+        return ZoneInfo(name.removeprefix(":")).key
+    except (KeyError, ValueError, OSError):
+        return None
 
 
 def moment(text: str, zone: tzinfo | None, *, ends: bool = False) -> datetime:

@@ -24,11 +24,13 @@ class Invoker:
         timeout: float,
         retry: RetryPolicy | None,
         sleep: Callable[[float], object],
+        time_zone: str | None,
     ) -> None:
         self._connection = Connection(endpoint)
         self._timeout = checked_timeout(timeout)
         self.retry = retry
         self.sleep = sleep
+        self.time_zone = time_zone
         self._was_answered = False
 
     @property

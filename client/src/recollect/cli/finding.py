@@ -5,12 +5,12 @@ from datetime import datetime
 import click
 
 from recollect import DateRange, LegScore, SearchAnswer
+from recollect._shared.moments import local_zone
 from recollect.cli.options import (
     CONVERSATION,
     Number,
     Shell,
     WholeNumber,
-    local_zone,
     with_participants,
     with_shell,
     with_span,

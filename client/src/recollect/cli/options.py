@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
-from zoneinfo import ZoneInfo
 
 import click
 from click.shell_completion import CompletionItem
@@ -305,17 +304,6 @@ class When(_Moment):
         if not in_range:
             self.fail(f"{value!r} is not a time from 1970 to 9999", param, ctx)
         return time
-
-
-def local_zone() -> str | None:
-    """Return the name of this machine's time zone, in which the dates of options are; None where it
-    has none that everybody knows.
-    """
-    name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
-    try:
-        return ZoneInfo(name.removeprefix(":")).key
-    except (KeyError, ValueError, OSError):
-        return None
 
 
 def with_span(command: F) -> F:

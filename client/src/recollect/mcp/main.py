@@ -12,10 +12,14 @@ from typing import TypeVar
 from recollect import InvalidArgument, Unavailable
 from recollect._embedded import Embedded
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
+from recollect._shared.moments import local_zone
 from recollect._shared.retry import checked_timeout
 from recollect._shared.startup import open_closed_streams
 
 T = TypeVar("T")
+
+_ACCESS = ("space", "ca", "insecure", "time_zone")
+"""Options that are those of its client."""
 
 
 def main() -> None:
@@ -39,6 +43,8 @@ def main() -> None:
     parser.add_argument("--timeout", type=_given(_seconds), default=DEFAULT_TIMEOUT, help=text)
     text = "the space: whose data is meant [RECOLLECT_SPACE]"
     parser.add_argument("--space", metavar="NAME", help=text)
+    text = "the time zone of dates in questions, such as Asia/Tokyo [this machine's]"
+    parser.add_argument("--time-zone", metavar="NAME", default=local_zone(), help=text)
     text = "speak TLS to the server: the authority of its certificate, or `system` [RECOLLECT_CA]"
     parser.add_argument("--ca", metavar="FILE", help=text)
     text = "send the token to the server in plain text over a network that is trusted"
@@ -73,7 +79,7 @@ def _serve(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> No
 
     choices = (*server.TOOLS, *(server.WRITING if arguments.write else ()))
     offered = _names(arguments.tools, choices, parser)
-    access = {name: getattr(arguments, name) for name in ("space", "ca", "insecure")}
+    access = {name: getattr(arguments, name) for name in _ACCESS}
     options = None
     try:
         if arguments.http is not None:
