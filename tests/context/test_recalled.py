@@ -97,6 +97,21 @@ def test_what_was_said_later_of_the_same_is_recalled_with_it(service: Service) -
         assert {it.message.content for it in answer.cold if it.is_later} == {*dates[1:]}
 
 
+def test_nothing_is_marked_as_later_for_a_word_by_chance(service: Service) -> None:
+    there = service.create().id
+    for text in (
+        "Melanie's appointment is on 14 March.",
+        "Is her appointment far from the station?",
+        "At the market I met Tom, who sells cheese, honey, bread, candles and baskets, had no other"
+        " appointment, hummed an old tune and wrapped five pears in blue paper.",
+        "Melanie sings.",
+    ):
+        service.append(there, user(text, sender="Melanie"), agent("Noted."))
+    answer = built(service, service.create().id, "When is the appointment of Melanie?")
+    assert len([it for it in answer.cold if it.message.sender]) == 4
+    assert not any(it.is_later for it in answer.cold)
+
+
 def test_that_a_question_was_asked_before_is_no_answer_to_it(service: Service) -> None:
     service.append(service.create().id, user("My blood type is AB negative."), agent("Noted."))
     question = "What is my blood type?"

@@ -2,6 +2,7 @@
 matter.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -12,6 +13,7 @@ from recollect_server.domain.context import Candidate
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.ids import message_id
+from recollect_server.domain.languages import EVERYDAY_WORDS
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.context.excerpts import excerpt
 from recollect_server.services.context.inquiry import ContextTask, Inquiry
@@ -50,10 +52,15 @@ another one has which is likely to be of the same.
 """
 _INCLUDED_TURNS = 200
 """Turns of one part that a caller includes, at the most: the last ones."""
+_OF_MESSAGE = 0.15
+"""Share of the words of such a message that the question has: a long one has some by chance."""
 _WHOLE_TURN = 6
 """Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
 may have many tool calls.
 """
+
+
+_QUESTION = re.compile("[^.!?？؟。\n]*[?？؟]")
 
 
 @dataclass(slots=True)
@@ -121,23 +128,22 @@ class RecalledTurns:
 
     def _with_later(self, turns: list[Turn]) -> list[Turn]:
         """Return the turns with those messages of users marked that are likely to be of the same:
-        each may correct an earlier one.
+        each may correct an earlier one. A question corrects nothing.
         """
-        shared = {
-            it.place: words_of(it.message.content) & self._rarities.keys()
-            for turn in turns
-            for it in turn
-            if it.message.role is Role.USER
-        }
+        said = [it for turn in turns for it in turn if it.message.role is Role.USER]
+        names = frozenset().union(*(words_of(it.message.sender) for it in said))
+        stated = {it.place: _words_stated(it.message.content) for it in said}
+        shared = {place: (words & self._rarities.keys()) - names for place, words in stated.items()}
 
         def weight(words: AbstractSet[str]) -> float:
             return sum(self._rarities[word] for word in words)
 
         best = max(shared.values(), key=weight, default=frozenset())
         same = {
-            place
-            for place, words in shared.items()
-            if weight(words & best) >= _SAME * weight(best) > 0
+            it.place
+            for it in said
+            if weight(shared[it.place] & best) >= _SAME * weight(best) > 0
+            and len(shared[it.place]) >= _OF_MESSAGE * len(stated[it.place])
         }
         form = self._inquiry.task.form
         return [
@@ -297,6 +303,11 @@ def _excerpted(
     if (content, calls) == (message.content, message.tool_calls):
         return message
     return replace(message, content=content, tool_calls=calls)
+
+
+def _words_stated(text: str) -> frozenset[str]:
+    """Return the words of a text that are not everyday ones, without its questions."""
+    return words_of(_QUESTION.sub(" ", text)) - EVERYDAY_WORDS
 
 
 def excerpt_length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True) -> int:
