@@ -453,7 +453,7 @@ def test_what_stands_behind_a_list_is_read_and_a_list_that_does_not_end_is_named
     run: Run, tmp_path: Path
 ) -> None:
     lists = [json.dumps([simple(f"c-{it}") for it in range(first, first + 2)]) for first in (0, 2)]
-    for text, messages, said in (
+    for text, messages, named in (
         (f"{lists[0]}\n{json.dumps(simple('c-9'))}\n", 6, ""),
         ("\n".join(lists), 4, "all.json:2: "),
         (lists[0][:-1], 4, "all.json conversation 3: the list is cut off"),
@@ -462,8 +462,8 @@ def test_what_stands_behind_a_list_is_read_and_a_list_that_does_not_end_is_named
         path = tmp_path / "all.json"
         path.write_text(text)
         ran = run("import", path, "--dry-run")
-        assert (ran.lines[-1]["messagesNew"], said in ran.err, ran.code) == (
+        assert (ran.lines[-1]["messagesNew"], named in ran.err, ran.code) == (
             messages,
             True,
-            6 * bool(said),
+            6 * bool(named),
         ), text
