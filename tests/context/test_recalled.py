@@ -390,6 +390,25 @@ def test_the_best_turn_has_the_longest_excerpt(start_server: Start, connect: Con
     assert further.tokens < best.tokens
 
 
+def test_a_likely_answer_is_recalled_from_a_lower_score_where_much_is_stored(
+    start_server: Start, connect: Connect
+) -> None:
+    server = start_server(embedder="onnx", relevance_threshold=0.5)
+    service = connect(server)
+    service.conversation_of("I can't eat lupin flour, it gives me hives.")
+    service.conversation_of("I ran the Budapest half marathon in 1:52.")
+    until_embedded(service, server)
+    service.append(service.create().id, *(user(str(number)) for number in range(300)))
+    here, question = service.create().id, "Which flour am I allergic to?"
+    assert service.search(question).hits[0].score < 0.5
+    assert said(built(service, here, question).cold) == [
+        "I can't eat lupin flour, it gives me hives."
+    ]
+    stranger = built(service, here, "Which marathon did Joanna train for?")
+    assert not stranger.cold
+    assert "below the threshold of 0.29" in allocation(stranger, COLD).note
+
+
 def test_a_doubtful_search_by_meaning_recalls_less_than_the_tier_s_own_budget(
     start_server: Start, connect: Connect
 ) -> None:

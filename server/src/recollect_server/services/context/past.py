@@ -114,11 +114,12 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         ]
         return Past(dropped=dropped, degraded=candidates.degraded, note=_BY_CHANCE)
     best = candidates.message_scores[ranked[0]] if ranked else 0.0
-    if best < inquiry.rules.threshold:
-        dropped = [_below(candidates, at, inquiry.rules.threshold) for at in ranked[:_EXPLAINED]]
+    least = inquiry.rules.least(candidates.doubt)
+    if best < least:
+        dropped = [_below(candidates, at, least) for at in ranked[:_EXPLAINED]]
         note = "nothing that is stored fits the message"
         if candidates.messages:
-            note += f": the best scores {best:.2f}, below the threshold of {inquiry.rules.threshold:.2f}"
+            note += f": the best scores {best:.2f}, below the threshold of {least:.2f}"
         return Past(
             dropped=dropped if inquiry.explain else [], degraded=candidates.degraded, note=note
         )

@@ -82,13 +82,18 @@ def calibrated(
     """Return the scores as probabilities, in the order of those given. Equal scores stay equal."""
     way = way_of(messages, conversations)
     words = judged_words(words, way)
-    if matches is not None and not np.isnan(matches.even[fused.messages.argmax()]):
+    if matches is not None and are_compared(fused, matches):
         return _of_compared(fused, words, messages, conversations, matches)
     of_messages, of_conversations = signals_of(fused, messages, conversations)
     return Fused(
         probabilities(of_messages, words, MESSAGES[way_of_best(of_messages, way)]),
         probabilities(of_conversations, words, CONVERSATIONS[way_of_best(of_conversations, way)]),
     )
+
+
+def are_compared(fused: Fused, matches: Matches | None) -> bool:
+    """Return whether the words of the best message were compared with the question's."""
+    return matches is not None and not np.isnan(matches.even[fused.messages.argmax()])
 
 
 def _of_compared(
