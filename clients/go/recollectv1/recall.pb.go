@@ -298,10 +298,11 @@ type SearchResult struct {
 	MatchedTurns []int32 `protobuf:"varint,6,rep,packed,name=matched_turns,json=matchedTurns,proto3" json:"matched_turns,omitempty"`
 	// The time of its best message; if only its notes matched, of its newest message.
 	Date *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=date,proto3" json:"date,omitempty"`
-	// The probability, from 0 to 1, that the question is answered in this conversation or in one
-	// further down the ranking. So the first result's score says whether anything found answers the
-	// question, and it means the same in every response: below 0.3 most likely nothing does.
-	// Calibrated on dialogue in which seven of ten questions had an answer.
+	// The probability, from 0 to 1, that this conversation answers the question: at least that of each
+	// one behind it, so the first result's score says whether anything found answers, and it means the
+	// same in every response: below 0.3 most likely nothing does. Where words were not compared one by
+	// one (by words alone, in other languages than English, before the best message is embedded), that
+	// this conversation or one further down the ranking answers.
 	Score float64 `protobuf:"fixed64,8,opt,name=score,proto3" json:"score,omitempty"`
 	// Its topics.
 	Topics []string `protobuf:"bytes,9,rep,name=topics,proto3" json:"topics,omitempty"`
@@ -451,8 +452,8 @@ type SearchHit struct {
 	Snippet string `protobuf:"bytes,6,opt,name=snippet,proto3" json:"snippet,omitempty"`
 	// Time at which it was said.
 	Date *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=date,proto3" json:"date,omitempty"`
-	// The probability, from 0 to 1, that the question is answered in this message or in one further
-	// down the ranking, as in SearchResult.
+	// The probability, from 0 to 1, that this message answers the question, at least that of each one
+	// behind it, as in SearchResult.
 	Score float64 `protobuf:"fixed64,8,opt,name=score,proto3" json:"score,omitempty"`
 	// The score of each retriever, if `explain` was set.
 	Explanation []*LegScore `protobuf:"bytes,9,rep,name=explanation,proto3" json:"explanation,omitempty"`

@@ -302,7 +302,7 @@ export const en = {
     fromNotes: "In its notes:",
     abbreviation: "Notes",
     score: "Probability that this, or a later result, answers the question",
-    scoreHint: "The probability that the question is answered here or further down. Below 30 % most likely nothing answers it.",
+    scoreHint: "The probability that this, or at least one behind it, answers the question. Below 30 % most likely nothing does.",
     expand: "Show the transcript",
     why: "Why it matched",
     leg: "Found by",

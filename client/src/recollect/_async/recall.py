@@ -56,7 +56,7 @@ class Recall:
 
         `results` of the answer are conversations and `hits` are messages, whatever their
         conversation; each has at most `limit` (10; at most 100), best first. A score, from 0 to 1,
-        is the probability that the question is answered there or further down; `min_score`, such as
+        is the probability that it, or at least one behind it, answers; `min_score`, such as
         0.3, leaves out the rest. `degraded` names retrievers that could not answer.
 
         The query is data: no character in it is an operator. A date in it ("last week") makes what

@@ -108,10 +108,11 @@ class SearchResult:
     date: datetime
     """The time of its best message; if only its notes matched, of its newest message."""
     score: float = 0.0
-    """The probability, from 0 to 1, that the question is answered in this conversation or in
-    one further down the ranking. So the first result's score says whether anything found
-    answers the question, and it means the same in every response: below 0.3 most likely nothing
-    does. Calibrated on dialogue in which seven of ten questions had an answer.
+    """The probability, from 0 to 1, that this conversation answers the question: at least that
+    of each one behind it, so the first result's score says whether anything found answers, and
+    it means the same in every response: below 0.3 most likely nothing does. Where words were
+    not compared one by one (by words alone, in other languages than English, before the best
+    message is embedded), that this conversation or one further down the ranking answers.
     """
     topics: tuple[str, ...] = ()
     """Its topics."""
@@ -146,8 +147,8 @@ class SearchHit:
     date: datetime
     """Time at which it was said."""
     score: float = 0.0
-    """The probability, from 0 to 1, that the question is answered in this message or in one
-    further down the ranking, as in SearchResult.
+    """The probability, from 0 to 1, that this message answers the question, at least that of
+    each one behind it, as in SearchResult.
     """
     explanation: tuple[LegScore, ...] = ()
     """The score of each retriever, if `explain` was set."""

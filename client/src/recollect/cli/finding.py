@@ -46,8 +46,8 @@ from recollect.cli.printing import (
     "--min-score",
     type=Number(0, 1),
     metavar="P",
-    help="Only what scores at least this. A score is the probability that the answer stands"
-    " there or further down.",
+    help="Only what scores at least this. A score is the probability that this result, or at least"
+    " one behind it, answers.",
 )
 @click.option(
     "--time-zone",

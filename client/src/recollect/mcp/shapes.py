@@ -175,7 +175,7 @@ class Result(_Output):
     date: str
     when: When
     score: float = Field(
-        description="The probability that the answer is here or further down the list."
+        description="The probability that this, or at least one behind it, answers."
     )
     topics: list[str]
     abbreviation: str | None = Field(
@@ -194,7 +194,7 @@ class Hit(_Output):
     date: str
     when: When
     score: float = Field(
-        description="The probability that the answer is here or further down the list."
+        description="The probability that this, or at least one behind it, answers."
     )
 
 

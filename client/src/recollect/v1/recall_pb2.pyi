@@ -176,10 +176,11 @@ class SearchResult(_message.Message):
     characters of each, and some 260,000 more in a response.
     """
     score: _builtins.float
-    """The probability, from 0 to 1, that the question is answered in this conversation or in one
-    further down the ranking. So the first result's score says whether anything found answers the
-    question, and it means the same in every response: below 0.3 most likely nothing does.
-    Calibrated on dialogue in which seven of ten questions had an answer.
+    """The probability, from 0 to 1, that this conversation answers the question: at least that of each
+    one behind it, so the first result's score says whether anything found answers, and it means the
+    same in every response: below 0.3 most likely nothing does. Where words were not compared one by
+    one (by words alone, in other languages than English, before the best message is embedded), that
+    this conversation or one further down the ranking answers.
     """
     abbreviation: _builtins.str
     """Its abbreviation. Unset if it has none."""
@@ -266,8 +267,8 @@ class SearchHit(_message.Message):
     snippet: _builtins.str
     """The part of it that fits the query, marked as in SearchResult."""
     score: _builtins.float
-    """The probability, from 0 to 1, that the question is answered in this message or in one further
-    down the ranking, as in SearchResult.
+    """The probability, from 0 to 1, that this message answers the question, at least that of each one
+    behind it, as in SearchResult.
     """
     @_builtins.property
     def date(self) -> _timestamp_pb2.Timestamp:

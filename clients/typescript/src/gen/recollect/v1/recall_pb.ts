@@ -209,10 +209,11 @@ export type SearchResult = Message<"recollect.v1.SearchResult"> & {
   date?: Timestamp | undefined;
 
   /**
-   * The probability, from 0 to 1, that the question is answered in this conversation or in one
-   * further down the ranking. So the first result's score says whether anything found answers the
-   * question, and it means the same in every response: below 0.3 most likely nothing does.
-   * Calibrated on dialogue in which seven of ten questions had an answer.
+   * The probability, from 0 to 1, that this conversation answers the question: at least that of each
+   * one behind it, so the first result's score says whether anything found answers, and it means the
+   * same in every response: below 0.3 most likely nothing does. Where words were not compared one by
+   * one (by words alone, in other languages than English, before the best message is embedded), that
+   * this conversation or one further down the ranking answers.
    *
    * @generated from field: double score = 8;
    */
@@ -312,8 +313,8 @@ export type SearchHit = Message<"recollect.v1.SearchHit"> & {
   date?: Timestamp | undefined;
 
   /**
-   * The probability, from 0 to 1, that the question is answered in this message or in one further
-   * down the ranking, as in SearchResult.
+   * The probability, from 0 to 1, that this message answers the question, at least that of each one
+   * behind it, as in SearchResult.
    *
    * @generated from field: double score = 8;
    */
