@@ -53,7 +53,7 @@ class Insight:
         return await self._invoker.run(
             calls.USAGE(
                 date_range=date_range,
-                time_zone=time_zone,
+                time_zone=time_zone or self._invoker.time_zone,
                 bucket=bucket,
                 group_by=group_by,
                 max_groups=max_groups,
@@ -78,7 +78,10 @@ class Insight:
         """
         return await self._invoker.run(
             calls.TOPICS_OVER_TIME(
-                date_range=date_range, time_zone=time_zone, bucket=bucket, max_topics=max_topics
+                date_range=date_range,
+                time_zone=time_zone or self._invoker.time_zone,
+                bucket=bucket,
+                max_topics=max_topics,
             ),
             timeout,
         )
@@ -97,7 +100,11 @@ class Insight:
         ...     print(channel.channel, max(channel.hours, key=lambda hour: hour.messages))
         """
         return await self._invoker.run(
-            calls.CHANNEL_ACTIVITY(date_range=date_range, time_zone=time_zone, channels=channels),
+            calls.CHANNEL_ACTIVITY(
+                date_range=date_range,
+                time_zone=time_zone or self._invoker.time_zone,
+                channels=channels,
+            ),
             timeout,
         )
 
@@ -117,7 +124,10 @@ class Insight:
         """
         return await self._invoker.run(
             calls.BUSIEST_CONVERSATIONS(
-                date_range=date_range, time_zone=time_zone, channels=channels, limit=limit
+                date_range=date_range,
+                time_zone=time_zone or self._invoker.time_zone,
+                channels=channels,
+                limit=limit,
             ),
             timeout,
         )

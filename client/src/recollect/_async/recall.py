@@ -13,6 +13,7 @@ from recollect._types.context import (
     BuiltContext,
     ContextBudget,
     ContextFormat,
+    ConversationPart,
     TierTransition,
     TierTransitionPage,
 )
@@ -56,8 +57,8 @@ class Recall:
 
         `results` of the answer are conversations and `hits` are messages, whatever their
         conversation; each has at most `limit` (10; at most 100), best first. A score, from 0 to 1,
-        is the probability that it, or at least one behind it, answers; `min_score`, such as
-        0.3, leaves out the rest. `degraded` names retrievers that could not answer.
+        is the probability that it, or at least one behind it, answers; `min_score`, such as 0.3,
+        leaves out the rest. `degraded` names retrievers that could not answer.
 
         The query is data: no character in it is an operator. A date in it ("last week") makes what
         was said then count more; it is one of `time_zone`, such as "Asia/Tokyo" (the server's).
@@ -78,7 +79,7 @@ class Recall:
                 participants=participants,
                 explain=explain,
                 min_score=min_score,
-                time_zone=time_zone,
+                time_zone=time_zone or self._invoker.time_zone,
             ),
             timeout,
         )
@@ -141,6 +142,10 @@ class Recall:
         explain: bool = False,
         query: str | None = None,
         time_zone: str | None = None,
+        sender: str | None = None,
+        include: Iterable[ConversationPart] | None = None,
+        exclude: Iterable[ConversationPart] | None = None,
+        marks: bool = False,
         timeout: float | None = None,
     ) -> BuiltContext:
         """Build the model's input for an answer to `message`, or to the one that the conversation
@@ -148,11 +153,13 @@ class Recall:
 
         A number as `budget` is the total in tokens (4400), estimated at four bytes each; it bounds
         `rendered`. `format` says what `rendered` is, XML without one; `system_prompt` tells the
-        model.
-        `query` is looked for instead of the message. `time_zone` is that of the dates in it and in
-        `rendered`, as for `search`. `include_group` adds what other members wrote in the
-        conversation's group, marked untrusted. `explain` names in `dropped` what else was near to
-        the message and scored too low to be recalled.
+        model. `query` is looked for instead of the message. `time_zone` is that of the dates in it
+        and in `rendered`, as for `search`. `sender` is who asks, where several people write.
+        `include` has turns that come before what is recalled, `exclude` those that are not shown:
+        what a memory manager of yours decided. `marks` writes tier, relevance and an anchor's
+        source into the XML. `include_group` adds what other members wrote in the conversation's
+        group, marked untrusted. `explain` names in `dropped` what else was near to the message and
+        scored too low to be recalled.
 
         >>> form = ContextFormat.ANTHROPIC_MESSAGES
         >>> context = await client.recall.build_context(conversation.id, question, format=form)
@@ -167,7 +174,11 @@ class Recall:
                 include_group=include_group,
                 explain=explain,
                 query=query,
-                time_zone=time_zone,
+                time_zone=time_zone or self._invoker.time_zone,
+                sender=sender,
+                include=include,
+                exclude=exclude,
+                marks=marks,
             ),
             timeout,
         )

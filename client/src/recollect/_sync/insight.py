@@ -54,7 +54,7 @@ class Insight:
         return self._invoker.run(
             calls.USAGE(
                 date_range=date_range,
-                time_zone=time_zone,
+                time_zone=time_zone or self._invoker.time_zone,
                 bucket=bucket,
                 group_by=group_by,
                 max_groups=max_groups,
@@ -79,7 +79,10 @@ class Insight:
         """
         return self._invoker.run(
             calls.TOPICS_OVER_TIME(
-                date_range=date_range, time_zone=time_zone, bucket=bucket, max_topics=max_topics
+                date_range=date_range,
+                time_zone=time_zone or self._invoker.time_zone,
+                bucket=bucket,
+                max_topics=max_topics,
             ),
             timeout,
         )
@@ -98,7 +101,11 @@ class Insight:
         ...     print(channel.channel, max(channel.hours, key=lambda hour: hour.messages))
         """
         return self._invoker.run(
-            calls.CHANNEL_ACTIVITY(date_range=date_range, time_zone=time_zone, channels=channels),
+            calls.CHANNEL_ACTIVITY(
+                date_range=date_range,
+                time_zone=time_zone or self._invoker.time_zone,
+                channels=channels,
+            ),
             timeout,
         )
 
@@ -118,7 +125,10 @@ class Insight:
         """
         return self._invoker.run(
             calls.BUSIEST_CONVERSATIONS(
-                date_range=date_range, time_zone=time_zone, channels=channels, limit=limit
+                date_range=date_range,
+                time_zone=time_zone or self._invoker.time_zone,
+                channels=channels,
+                limit=limit,
             ),
             timeout,
         )

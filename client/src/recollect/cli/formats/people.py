@@ -1,9 +1,9 @@
 """Talk between people, as messengers export it.
 
-The service keeps strangers' words apart from the owner's conversations
-(`docs/guides/channels.md`), where a reply has the time at which it is recorded and a message asks
-the owner how far to trust its sender. A history fits neither. So it comes as a conversation, and only where
-the caller says who of its people the owner is: from then on it is the owner's own record.
+The service keeps strangers' words apart from the owner's conversations (`docs/guides/channels.md`),
+where a reply has the time at which it is recorded and a message asks the owner how far to trust its
+sender. A history fits neither. So it comes as a conversation, and only where the caller says who of
+its people the owner is: from then on it is the owner's own record.
 """
 
 from collections.abc import Callable, Iterable, Iterator

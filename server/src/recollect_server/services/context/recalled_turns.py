@@ -130,9 +130,9 @@ class RecalledTurns:
         """Return the turns with those messages of users marked that are likely to be of the same:
         each may correct an earlier one. A question corrects nothing.
         """
-        said = [it for turn in turns for it in turn if it.message.role is Role.USER]
-        names = frozenset().union(*(words_of(it.message.sender) for it in said))
-        stated = {it.place: _words_stated(it.message.content) for it in said}
+        statements = [it for turn in turns for it in turn if it.message.role is Role.USER]
+        names = frozenset().union(*(words_of(it.message.sender) for it in statements))
+        stated = {it.place: _words_stated(it.message.content) for it in statements}
         shared = {place: (words & self._rarities.keys()) - names for place, words in stated.items()}
 
         def weight(words: AbstractSet[str]) -> float:
@@ -141,7 +141,7 @@ class RecalledTurns:
         best = max(shared.values(), key=weight, default=frozenset())
         same = {
             it.place
-            for it in said
+            for it in statements
             if weight(shared[it.place] & best) >= _SAME * weight(best) > 0
             and len(shared[it.place]) >= _OF_MESSAGE * len(stated[it.place])
         }
