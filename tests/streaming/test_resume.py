@@ -13,7 +13,7 @@ from recollect_server import app
 from recollect_server.domain.live import Holder
 from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
-from recollect_server.services.streaming import log, ring
+from recollect_server.services.streaming import followed, ring
 from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.watching import NewUpdates
 from recollect_server.storage.index.file import NAME, remove_files
@@ -172,7 +172,7 @@ def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
     subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch, entries: int
 ) -> None:
     monkeypatch.setattr(ring, "_RING_ENTRIES", entries)
-    monkeypatch.setattr(log, "_PART", 5)
+    monkeypatch.setattr(followed, "_PART", 5)
     whole = subscribe().ready()
     names = [service.create().id for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:

@@ -45,16 +45,13 @@ class LiveUpdates:
         Raises InvalidField, ConversationNotFound, IndexUnavailable, StorageUnavailable.
         """
         # before the position is taken: from here on the newest updates are kept in memory
-        self._log.watch()
-        try:
-            return Subscription(self._log, self._snapshots, interest, choice, cursor, max_turns)
-        except BaseException:
-            self._log.unwatch()
-            raise
+        return self._log.subscribed(
+            lambda: Subscription(self._log, self._snapshots, interest, choice, cursor, max_turns)
+        )
 
     def unsubscribe(self) -> None:
         """Count one watcher less."""
-        self._log.unwatch()
+        self._log.unsubscribe()
 
     def listen(self, signal: Callable[[], None]) -> None:
         """Call `signal` when `advance` has something to do (see `UpdateLog.listen`)."""
