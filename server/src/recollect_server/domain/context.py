@@ -142,6 +142,7 @@ class About:
     """Its abbreviation, cut where it is long; empty for the conversation that goes on."""
     sentences: tuple[AbbreviationSentence, ...] = field(default=(), compare=False, repr=False)
     """Those of the abbreviation, which are looked for in each message of it."""
+    participants: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,7 @@ class Sources:
         if not is_own and (about.title or about.abbreviation):
             shown = spoken_together(map(self._words_of, messages))
             title = title_beside(about.title, shown)
-            speakers = {it.message.sender for it in messages}
+            speakers = {*about.participants, *(it.message.sender for it in messages)}
             sentences = about.sentences or sentences_of(about.abbreviation)
             abbreviation = abbreviation_beside(sentences, shown, speakers)
         return [

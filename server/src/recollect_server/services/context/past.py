@@ -314,4 +314,5 @@ def _about(conversation: Conversation, words: frozenset[str] = frozenset(), own:
         conversation.update_time,
         text,
         sentences_of(text),
+        conversation.participants,
     )
