@@ -67,7 +67,7 @@ $(VENV)/bin/python:
 # COMPILE=--no-compile leaves to the first import what pip compiles otherwise: most modules are never imported.
 COMPILE ?=
 $(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt
-	@echo "Installing Recollect into $(VENV): 55 packages, some 73 MB, once ..."
+	@echo "Installing Recollect into $(VENV), once ..."
 	@$(VENV)/bin/python scripts/install.py $(COMPILE) --constraint constraints.txt --editable "client[web]" --editable server
 	@touch $@
 

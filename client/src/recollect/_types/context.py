@@ -300,9 +300,9 @@ class BuiltContext:
     """Recalled messages of any conversation that are not in `hot` and `warm`, by whole turns,
     the most relevant turn first. They may be from this conversation, including turns that its
     summary replaces. Nothing is recalled unless the best turn scores at least the setting
-    `relevance_threshold`; then others are by rank, from at most `recall_limit` sources, with
-    turns behind the first ones. Turns that ask `message` too and have no answer that says
-    anything are left out.
+    `relevance_threshold`, or about half of it where words were compared and much is stored;
+    then others are by rank, from at most `recall_limit` sources, with turns behind the first
+    ones. Turns that ask `message` too and have no answer that says anything are left out.
     """
     anchors: tuple[Anchor, ...] = ()
     """The anchors that hold, by key. If they take more than 600 tokens, or more than a fifth of

@@ -403,7 +403,7 @@ class Settings(BaseSettings):
         0.3,
         ge=0,
         le=1,
-        description="smallest probability of an answer for anything to be recalled",
+        description="smallest probability of an answer for anything to be recalled, or half of it where words were compared",
     )
     recall_limit: int = Field(
         8,
