@@ -213,6 +213,26 @@ def test_each_task_is_done_without_a_pointer(
     page.close()
 
 
+def test_the_list_is_reached_though_its_last_row_left_the_screen(
+    stage: Stage, window: Browsing
+) -> None:
+    for number in range(40):
+        stage.conversation(f"Row {number}", "one")
+    page = window.tab()
+    page.wait_for_selector("[data-list] .row-link")
+    page.keyboard.press("s")
+    wait(page, "document.activeElement.matches('.row-link')")
+    page.keyboard.press("End")
+    wait(page, "document.querySelector('[data-list]').scrollTop > 1000")
+    wait(page, "document.activeElement.matches('.row-link')")
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate("document.querySelector('[data-list]').scrollTop = 0")
+    wait(page, "document.querySelector('[data-list] .virtual-row').dataset.index === '0'")
+    page.keyboard.press("s")
+    assert page.evaluate("document.activeElement.matches('.row-link')")
+    page.close()
+
+
 def test_everything_works_by_keyboard(stage: Stage, window: Browsing) -> None:
     first = stage.conversation("Keyboard one", "one")
     second = stage.conversation("Keyboard two", "two")

@@ -152,7 +152,8 @@ def address_of(folder: Path) -> str | None:
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
-            handle = os.open(folder / "recollect.lock", os.O_RDONLY | os.O_CLOEXEC)
+            # what is no regular file, a pipe say, is for a server or a command to name
+            handle = os.open(folder / "recollect.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         try:

@@ -45,6 +45,14 @@ export function Sidebar() {
   const managed = menu && items.find((it) => it.id === menu.id);
   const tabStop = [focused, selected].find((id) => id && items.some((it) => it.id === id)) ?? items[0]?.id;
 
+  /** Return the row that Tab goes to, of those that the page holds: it holds what is on the screen. */
+  const stopOnScreen = () => {
+    const ids = virtual.current!.getVirtualItems().flatMap(({ index }) => {
+      const line = lines[index];
+      return line && "conversation" in line ? [line.conversation.id] : [];
+    });
+    return [focused, selected].find((id) => id && ids.includes(id)) ?? ids[0];
+  };
   const create = () => {
     const empty = items.find((it) => it.channel === "web" && !it.messageCount && !it.title && !it.archived && !it.pinned);
     begun.id = empty?.id ?? NEW;
@@ -163,7 +171,7 @@ export function Sidebar() {
                 position={position}
                 total={hasMore ? -1 : items.length}
                 isSelected={conversation.id === selected}
-                isTabStop={conversation.id === tabStop}
+                isTabStop={conversation.id === stopOnScreen()}
                 editing={conversation.id === editing?.id ? editing.what : undefined}
                 isChosen={choice && choice.has(conversation.id)}
                 hasMenu={!choice && (conversation.id === tabStop || conversation.id === pointed)}
