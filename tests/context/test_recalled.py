@@ -307,17 +307,17 @@ def test_what_a_recalled_message_says_is_not_said_again_by_its_title_and_abbrevi
 def test_an_abbreviation_names_one_speaker_of_a_sentence_though_another_one_is_shown(
     service: Service,
 ) -> None:
-    said = "The zebra Ottokar eats hay, carrots and the leaves of the old apple tree every day."
+    diet = "The zebra Ottokar eats hay, carrots and the leaves of the old apple tree every day."
     there = service.create().id
-    service.append(there, user(said, sender="Tim"), agent("A fine diet."))
+    service.append(there, user(diet, sender="Tim"), agent("A fine diet."))
     for _ in range(8):
         service.append(there, user("Hello all.", sender="Mary"), agent("Fine."))
     service.append(there, user("I know a vet in town.", sender="John"))
-    service.abbreviate(there, f"Tim: {said} John: I know a vet in town.")
+    service.abbreviate(there, f"Tim: {diet} John: I know a vet in town.")
     here = service.conversation_of("Hello you.")
     form = context_pb2.CONTEXT_FORMAT_XML
     text = built(service, here, "What does the zebra Ottokar eat?", format=form).rendered
-    assert said in text
+    assert diet in text
     assert "<session_summary>John: I know a vet in town.</session_summary>" in text
 
 
