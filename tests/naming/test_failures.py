@@ -176,7 +176,7 @@ def test_a_model_that_the_api_does_not_have_is_asked_for_again_with_the_next_swe
     start_server: Start, connect: Connect, clock: MovableClock, api: Api
 ) -> None:
     api.answers = [refused(404, "not_found_error"), wrote(NOTES)]
-    server = start_server(abbreviator="anthropic", abbreviation_model="hiaku")
+    server = start_server(abbreviator="anthropic", abbreviation_model="hiaku", sweep_interval="1h")
     service = connect(server)
     conversation = service.conversation_of("When do we ship?")
     clock.move(10 * MINUTE)
@@ -187,7 +187,7 @@ def test_a_model_that_the_api_does_not_have_is_asked_for_again_with_the_next_swe
         )
     )
     assert len(api.requests) == 1
-    clock.move(5 * MINUTE)
+    clock.move(60 * MINUTE)
     until(lambda: service.get(conversation).abbreviation)
 
 
