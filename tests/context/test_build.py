@@ -596,6 +596,7 @@ def test_a_caller_includes_and_excludes_turns_and_sources(service: Service) -> N
     here = service.create().id
     for number in range(1, 9):
         service.append(here, user(f"Question {number}"), agent(f"Answer {number}"))
+    new = service.create().id
     second = [{"conversation_id": zoo, "turn_range": {"first": 2, "last": 2}}]
     included = built(service, here, include=second)
     assert said(included.cold) == ["The ibex lives in Bern.", "Noted."]
@@ -631,6 +632,10 @@ def test_a_caller_includes_and_excludes_turns_and_sources(service: Service) -> N
     assert 0 < len(small.cold) < 6
     assert small.rendered_tokens <= 160
     assert {it.reason for it in small.dropped if it.conversation_id == zoo} != set()
+    question, tight = "Where does the zebra live?", {"cold": 20, "hot": 50, "warm": 50}
+    first_of_all = built(service, new, question, include=second, total=120, **tight)
+    assert "The ibex lives in Bern." in said(first_of_all.cold)
+    assert [it.reason for it in first_of_all.dropped] != []  # what is recalled gives way
     nowhere = built(service, here, include=[{"conversation_id": HERE}])
     assert said(nowhere.cold) == []
     cases: list[tuple[dict[str, Any], str]] = [

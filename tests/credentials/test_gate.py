@@ -5,6 +5,7 @@ wrong tokens are slowed.
 import contextlib
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -18,10 +19,10 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.errors import LimitExceeded
 from recollect_server.domain.principal import EVERY_SPACE
 from recollect_server.domain.tokens import new_id, new_secret, token_text
-from recollect_server.transport.gate import Refusals
+from recollect_server.transport.gate import Gate, Refusals
 
 from tests.cases import each
-from tests.conftest import Start, examples
+from tests.conftest import MovableClock, Start, examples
 from tests.credentials.conftest import Caller, Callers, grant, tokens_of
 from tests.server.conftest import failure_of
 from tests.waiting import until
@@ -49,6 +50,19 @@ def test_a_server_is_open_until_its_first_token_is_created(start_server: Start) 
             tokens.revoke(token.id)
             until(lambda: reader.outcome(LIST) == "UNAUTHENTICATED")
         assert anybody.outcome(LIST) == "UNAUTHENTICATED"
+
+
+def test_callers_are_told_apart_by_connection_until_there_is_a_token(
+    tmp_path: Path, clock: MovableClock
+) -> None:
+    tokens = tokens_of(tmp_path, clock)
+    gate = Gate("default", tokens)
+    presented = [("authorization", f"Bearer {WRONG}")]
+    assert gate.caller_of(presented, lambda: "peer") == "peer"
+    token, text = tokens.create(grant("reader"))
+    presented_too = [("authorization", f"Bearer {text}")]
+    assert gate.caller_of(presented_too, lambda: "peer") == token.id
+    assert gate.caller_of(presented, lambda: "peer") is None
 
 
 def test_a_server_may_ask_for_tokens_before_there_is_one(callers: Callers) -> None:

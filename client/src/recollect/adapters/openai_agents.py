@@ -19,8 +19,8 @@ What it maps, and what not:
   does not have it any more, the transcript and the search do.
 - `clear_session` begins a new conversation of that group, which is the session from then on, and
   marks the old one in its metadata: a session that has it open goes on in the new one. The old one
-  stays, and is found, unless the session was opened with `delete_cleared=True`. Items that another
-  process adds at that moment may stand in both.
+  stays, and is found, unless the session was opened with `delete_cleared=True`. What a session adds
+  first that another one has cleared since, stands in both.
 - A compacting session (`OpenAIResponsesCompactionSession`) replaces items by a line that takes them
   back. What others append meanwhile stays: the SDK then replaces nothing. A later answer to a
   turn that was compacted counts as compacted too.

@@ -33,12 +33,9 @@ def find(path: Path, named: str = "") -> list[Input]:
         return [_input(Source(path), formats, is_named=bool(named))]
     sources = list(_in_folder(path) if path.is_dir() else _in_archive(path))
     inputs = list(_recognised(sources, formats))
-    has_any = any(it.format for it in inputs)
-    return (
-        inputs
-        if has_any or not named
-        else [_input(it, formats, is_named=True) for it in sources if named]
-    )
+    if not named or any(it.format for it in inputs):
+        return inputs
+    return [_input(it, formats, is_named=True) for it in sources]
 
 
 def _input(source: Source, formats: Sequence[Format], *, is_named: bool) -> Input:

@@ -269,7 +269,7 @@ that tells more, so what is doubtful gets less.
 """
 
 
-_DOUBTED = 2.5
+_ODDS_WHERE_STRICT = 2.5
 """Odds that the best message is worth its tokens, beside those that it answers, where the scores
 count words that nobody said in full: 0.3 of the one is 0.15 of the other. Why:
 `docs/decisions/score-calibration.md`.
@@ -279,7 +279,7 @@ count words that nobody said in full: 0.3 of the one is 0.15 of the other. Why:
 @dataclass(frozen=True, slots=True)
 class Recalling:
     threshold: float = 0.3
-    """The score that the best turn must reach, or less where that is doubted (`least`); others
+    """The score that the best turn must reach, or less where scores are strict (`least`); others
     follow by rank.
     """
     limit: int = 8
@@ -287,11 +287,13 @@ class Recalling:
     share: float = 0.5
     """Share of the budget that one other conversation may have until all had a turn."""
 
-    def least(self, doubt: float) -> float:
-        """Return the score from which anything is recalled. `doubt`: from 0 to 1, how much the
+    def least(self, strictness: float) -> float:
+        """Return the score from which anything is recalled. `strictness`: from 0 to 1, how much the
         scores count words that nobody said against a message that answers in others.
         """
-        return self.threshold / (self.threshold + math.pow(_DOUBTED, doubt) * (1 - self.threshold))
+        return self.threshold / (
+            self.threshold + math.pow(_ODDS_WHERE_STRICT, strictness) * (1 - self.threshold)
+        )
 
     def budget(self, best: float, own: int, most: int, trust: RecallTrust) -> int:
         """Return the tokens of recall whose best turn has this score: of what there is, up to

@@ -114,7 +114,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         ]
         return Past(dropped=dropped, degraded=candidates.degraded, note=_BY_CHANCE)
     best = candidates.message_scores[ranked[0]] if ranked else 0.0
-    least = inquiry.rules.least(candidates.doubt)
+    least = inquiry.rules.least(candidates.strictness)
     if best < least:
         dropped = [_below(candidates, at, least) for at in ranked[:_EXPLAINED]]
         note = "nothing that is stored fits the message"

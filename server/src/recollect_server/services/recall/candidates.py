@@ -65,7 +65,7 @@ class Candidates:
         return self.conversations[int(self.message_legs.conversation[message])]
 
     @property
-    def doubt(self) -> float:
+    def strictness(self) -> float:
         """Return how much the scores count words that nobody said against a message that answers in
         others: not at all but where words were compared, and there the more the more is stored.
         """
