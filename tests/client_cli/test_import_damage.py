@@ -399,6 +399,9 @@ def test_a_damaged_file_in_a_folder_is_named_and_one_of_another_kind_is_passed_o
         assert (ran.code, ran.lines[0]["messages"]) == (6, 2)
         assert {it for it in named if f"{it}: " in ran.err} == named
         assert ran.err.count("left out ") == len(named) + 1
+    (folder / "whole.json").unlink()  # nothing is recognised: the caller says what it all is
+    ran = run("import", folder, "--format", "chatgpt", "--dry-run")
+    assert "package.json" in ran.err
 
 
 SPEAKERS = ("user", "assistant")
