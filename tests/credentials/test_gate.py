@@ -52,7 +52,7 @@ def test_a_server_is_open_until_its_first_token_is_created(start_server: Start) 
         assert anybody.outcome(LIST) == "UNAUTHENTICATED"
 
 
-def test_callers_are_told_apart_by_connection_until_there_is_a_token(
+def test_callers_differ_by_connection_until_there_is_a_token(
     tmp_path: Path, clock: MovableClock
 ) -> None:
     tokens = tokens_of(tmp_path, clock)
