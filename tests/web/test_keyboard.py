@@ -203,13 +203,15 @@ def test_each_task_is_done_without_a_pointer(
     page.keyboard.press("Escape")
     page.keyboard.press("s")
     wait(page, "document.activeElement.matches('.row-link')")
+    row = page.evaluate("document.activeElement.id")  # of those on the screen
+    conversation_id = row.removeprefix("row-")
     page.keyboard.press("a")
     page.wait_for_selector(".notice-box")
-    assert stage.client.conversations.get(ids["long"]).archived
+    assert stage.client.conversations.get(conversation_id).archived
     tab_to(page, ".notice .button")
     page.keyboard.press("Enter")
-    page.wait_for_selector(f"#row-{ids['long']}")
-    assert not stage.client.conversations.get(ids["long"]).archived
+    page.wait_for_selector(f"#{row}")
+    assert not stage.client.conversations.get(conversation_id).archived
     page.close()
 
 
