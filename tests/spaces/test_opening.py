@@ -99,6 +99,28 @@ def test_background_work_takes_no_place_of_a_space_that_was_just_used(
     assert server.app.spaces.names() == ["used"]
 
 
+def test_a_call_gets_the_place_that_it_made_free(
+    start_server: Start, enter: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server(max_open_spaces=1)
+    enter(server.target, "left").conversation_of("Words")
+    spaces = server.app.spaces
+    put_away = spaces._put_away
+    refused: list[TooManySpaces] = []
+
+    def put_away_and_wanted(place: Any, space: Any) -> None:
+        put_away(place, space)
+        try:  # work is due in it as soon as it is left
+            spaces.use_behind("left")
+        except TooManySpaces as error:
+            refused.append(error)
+
+    monkeypatch.setattr(spaces, "_put_away", put_away_and_wanted)
+    with spaces.use("default") as opened:
+        assert spaces.open_now() == [opened]
+    assert len(refused) == 1
+
+
 def test_calls_and_a_stream_hold_their_space_open(start_server: Start, enter: Enter) -> None:
     server = start_server(max_open_spaces=2)
     watched = enter(server.target, "watched")

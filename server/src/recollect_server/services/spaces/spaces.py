@@ -95,6 +95,7 @@ class Spaces(Generic[S]):
         self._changed = threading.Condition(self._lock)
         self._places: OrderedDict[str, _Slot[S]] = OrderedDict()  # least recently used first
         self._suspended: OrderedDict[str, _Slot[S]] = OrderedDict()  # likewise; no name is in both
+        self._promised: set[object] = set()  # calls that make a place free, and will take it
         self._barred: set[str] = set()  # names of those that are being removed
         self._stopping = False
         self._waiting = 0  # how many wait for the end of a lease
@@ -324,6 +325,32 @@ class Spaces(Generic[S]):
         self, name: str, until: float, recent: float, *, holds: bool, partly: bool = False
     ) -> Lease[S]:
         """Open or resume a space, once there is a place for it. `recent`: see `_unused`."""
+        promise = object()
+        try:
+            return self._placed(promise, name, until, recent, holds=holds, partly=partly)
+        finally:
+            with self._lock:
+                self._give_up(promise)
+
+    def _give_up(self, promise: object) -> None:
+        """Leave a place that was promised to others. Hold the lock."""
+        if promise in self._promised:
+            self._promised.remove(promise)
+            self._changed.notify_all()
+
+    def _placed(
+        self,
+        promise: object,
+        name: str,
+        until: float,
+        recent: float,
+        *,
+        holds: bool,
+        partly: bool,
+    ) -> Lease[S]:
+        """Open or resume a space. The place that it makes free is promised to it: background work
+        that waits for the space which has to leave would be in it first, and hold it.
+        """
         suspended: S | None = None
         opening: _Opening | None = None
         partly_at = time.monotonic() + _EARLY
@@ -344,10 +371,12 @@ class Spaces(Generic[S]):
                     self._places.move_to_end(name)
                     return self._lease(place, place.space, is_hold=holds)
                 if place is not None:  # somebody opens or closes it
+                    self._give_up(promise)
                     left = max(0.0, partly_at - time.monotonic())
                     self._changed.wait(left if partly else None)
                     continue
-                if len(self._places) < self._most:
+                if len(self._places) + len(self._promised - {promise}) < self._most:
+                    self._promised.discard(promise)
                     if name in self._suspended:
                         place, suspended = self._taken_out(name)
                     else:
@@ -364,6 +393,7 @@ class Spaces(Generic[S]):
                     self._wait_for_a_place(until)
                     continue
                 space, evicted.space = evicted.space, None
+                self._promised.add(promise)
             if space is not None:
                 self._put_away(evicted, space)
         if suspended is not None and self._is_resumed(place, suspended):
@@ -448,7 +478,7 @@ class Spaces(Generic[S]):
         """Wait for a lease to end, or a space to close. Hold the lock. Raises TooManySpaces."""
         left = until - time.monotonic()
         passes = any(it.space is None or it.leases > it.holds for it in self._places.values())
-        if left <= 0 or not passes:
+        if left <= 0 or not (passes or self._promised):
             raise TooManySpaces(self._most)
         self._waiting += 1
         self._changed.wait(left)
