@@ -356,7 +356,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                     plain[key].add(question, expected)
                 lines.append(line_of(question, answer))
     print(
-        f"{chosen.set.name}: {len(lines)} questions, {len(ours[ALL].messages)} of them with gold messages; percent"
+        f"{chosen.set.name} with{'' if chosen.abbreviations else 'out'} its abbreviations:"
+        f" {len(lines)} questions, {len(ours[ALL].messages)} of them with gold messages; percent"
     )
     print(f"{'':22} {'':13} {'n':>5} {'':21} " + " ".join(f"{name:>9}" for name in FIGURES))
     for key in sorted(ours, key=lambda key: (key != ALL, key)):

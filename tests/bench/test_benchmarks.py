@@ -73,7 +73,7 @@ def test_recall_writes_its_summary_and_its_questions(
         {"bob/b1": 1},
     )
     output = capsys.readouterr().out
-    assert "1 of them with gold messages" in output
+    assert "with its abbreviations: 2 questions, 1 of them with gold messages" in output
     assert all(leg in output for leg in ("keyword_messages", "vector_messages"))
 
 
@@ -101,9 +101,12 @@ def test_what_is_made_up_is_not_embedded_anew_under_the_measurement(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("by_meaning")
-def test_recall_asks_only_the_groups_that_are_named(recall_set: Path, tmp_path: Path) -> None:
+def test_recall_asks_only_the_groups_that_are_named(
+    recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recall.main(["--set", str(recall_set), "--json", str(tmp_path / "out.json"), "--groups", "bob"])
     assert orjson.loads((tmp_path / "out.json").read_bytes())["questions"] == 1
+    assert "without its abbreviations: 1 questions" in capsys.readouterr().out
 
 
 def test_a_corpus_is_the_same_each_time_and_its_questions_have_answers(
