@@ -11,8 +11,9 @@ from typing import Any
 
 from recollect import Attachment, Role, ToolCall
 from recollect.cli.formats.forms import conversations
-from recollect.cli.formats.talks import Talk, attachment, mapping, objects, text_of
+from recollect.cli.formats.talks import Talk, attachment
 from recollect.cli.formats.trees import NOT_STATED, parent_of
+from recollect.cli.formats.values import fields_of, mapping, members, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -33,10 +34,10 @@ def is_conversation(value: Any) -> bool:
 def plan(fields: Any, where: str) -> Plan | Skip:
     """Return the plan of a conversation. Raises Damaged."""
     nodes = mapping(mapping(fields, "conversation").get("mapping"), "mapping")
-    own = text_of(fields.get("conversation_id")) or text_of(fields.get("id"))
+    own = text_of(fields, "conversation_id") or text_of(fields, "id")
     if not own:
         raise Damaged("conversation_id: it is missing")
-    title = text_of(fields.get("title"))
+    title = text_of(fields, "title")
     talk = Talk(
         NAME,
         own,
@@ -47,16 +48,16 @@ def plan(fields: Any, where: str) -> Plan | Skip:
         url=f"https://chatgpt.com/c/{own}",
         is_archived=fields.get("is_archived") is True,
     )
-    branch = _branch(talk, nodes, text_of(fields.get("current_node")))
+    branch = _branch(talk, nodes, text_of(fields, "current_node"))
     on_branch = set(branch)
     talk.branches = sum(
-        _is_said(node.get("message"))
+        _is_said(fields_of(node, "message"))
         for name, node in nodes.items()
         if isinstance(node, dict) and name not in on_branch
     )
     for name in branch:
-        message = nodes[name].get("message")
-        if message is None:
+        message = fields_of(nodes[name], "message")
+        if not message:
             continue  # the root
         if not _is_said(message) or not _add(talk, message, name):
             talk.hidden += 1
@@ -70,67 +71,60 @@ def _branch(talk: Talk, nodes: dict[str, Any], end: str) -> list[str]:
     by_child: dict[str, str] = {}
     for name, node in nodes.items():
         node = mapping(node, f"mapping: node {name}")
-        children = node.get("children")
-        for child in children if isinstance(children, list) else ():
-            by_child[text_of(child)] = name
-        parents[name] = parent_of(node["parent"]) if "parent" in node else NOT_STATED
-        message = node.get("message")
-        times[name] = message.get("create_time") if isinstance(message, dict) else None
+        for child in members(node, "children", "text", str):
+            by_child[child] = name
+        parents[name] = parent_of(node, "parent")
+        times[name] = fields_of(node, "message").get("create_time")
     for name, parent in parents.items():
         if parent == NOT_STATED:
             parents[name] = by_child.get(name, NOT_STATED)
     return talk.branch(parents, end, times)
 
 
-def _is_said(message: Any) -> bool:
+def _is_said(message: dict[str, Any]) -> bool:
     """Return whether a message belongs to what the owner sees."""
-    if not isinstance(message, dict):
-        return False
-    metadata, content = message.get("metadata"), message.get("content")
-    if not isinstance(content, dict) or text_of(content.get("content_type")) in _NOT_SAID:
-        return False
-    is_hidden = isinstance(metadata, dict) and (
-        metadata.get("is_visually_hidden_from_conversation") is True
+    metadata, content = fields_of(message, "metadata"), fields_of(message, "content")
+    is_hidden = (
+        not content
+        or text_of(content, "content_type") in _NOT_SAID
+        or metadata.get("is_visually_hidden_from_conversation") is True
         or metadata.get("is_user_system_message") is True
     )
     return not is_hidden and _role(message) in {"user", "assistant", "tool"}
 
 
 def _role(message: dict[str, Any]) -> str:
-    author = message.get("author")
-    return text_of(author.get("role")) if isinstance(author, dict) else ""
+    return text_of(fields_of(message, "author"), "role")
 
 
 def _add(talk: Talk, message: dict[str, Any], name: str) -> bool:
     """Add a message. Return False for an empty one."""
-    content = message["content"]
-    metadata = message.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    own, time = text_of(message.get("id")) or name, message.get("create_time")
+    content, metadata = fields_of(message, "content"), fields_of(message, "metadata")
+    own, time = text_of(message, "id") or name, message.get("create_time")
     text, files = _read(content)
     match _role(message):
         case "user":
             files |= {
-                text_of(it.get("id")): attachment(
-                    f"file-service://{text_of(it.get('id'))}",
-                    text_of(it.get("name")),
-                    text_of(it.get("mime_type")) or text_of(it.get("mimeType")),
+                text_of(it, "id"): attachment(
+                    f"file-service://{text_of(it, 'id')}",
+                    text_of(it, "name"),
+                    text_of(it, "mime_type") or text_of(it, "mimeType"),
                     it.get("size"),
                 )
-                for it in objects(metadata.get("attachments"))
+                for it in objects(metadata, "attachments")
                 if it.get("id")
             }
             return talk.say(Role.USER, own, text, time, attachments=files.values())
         case "tool":
-            author = text_of(message["author"].get("name"))
+            author = text_of(fields_of(message, "author"), "name")
             talk.result(own, author, text, time, files=[it.uri for it in files.values()])
         case _:
-            recipient = text_of(message.get("recipient"))
-            model = text_of(metadata.get("model_slug"))
+            recipient = text_of(message, "recipient")
+            model = text_of(metadata, "model_slug")
             text = _without_marks(text, metadata)
             if content.get("content_type") == "thoughts":
-                for it in objects(content.get("thoughts")):
-                    parts = (text_of(it.get("summary")), text_of(it.get("content")))
+                for it in objects(content, "thoughts"):
+                    parts = (text_of(it, "summary"), text_of(it, "content"))
                     talk.think("\n".join(filter(None, parts)))
             elif recipient not in _SHOWN_TO_ALL:
                 return talk.say(
@@ -141,7 +135,7 @@ def _add(talk: Talk, message: dict[str, Any], name: str) -> bool:
                     calls=[ToolCall(own, recipient, text)],
                     model=model,
                 )
-            elif text_of(message.get("channel")) == "analysis":
+            elif text_of(message, "channel") == "analysis":
                 talk.think(text)
             else:
                 files_ = files.values()
@@ -155,8 +149,8 @@ def _without_marks(text: str, metadata: dict[str, Any]) -> str:
     """
     if not _ANY_MARK.search(text):
         return text
-    for it in objects(metadata.get("content_references")):
-        mark, shown = text_of(it.get("matched_text")), text_of(it.get("alt"))
+    for it in objects(metadata, "content_references"):
+        mark, shown = text_of(it, "matched_text"), text_of(it, "alt")
         if shown and _ANY_MARK.search(mark):
             text = text.replace(mark, shown)
     return _ANY_MARK.sub("", _MARK.sub(_shown, text))
@@ -181,29 +175,28 @@ def _read(content: dict[str, Any]) -> tuple[str, dict[str, Attachment]]:
     """Return the text of a message's content, and its files by their ids."""
     files: dict[str, Attachment] = {}
     match content.get("content_type"):
-        case "code" if text_of(content.get("language")) not in {"", "unknown", "json"}:
-            return f"```{content['language']}\n{text_of(content.get('text'))}\n```", files
+        case "code" if text_of(content, "language") not in {"", "unknown", "json"}:
+            return f"```{content['language']}\n{text_of(content, 'text')}\n```", files
         case "tether_quote":
             return _joined(content, "title", "url", "text"), files
         case "tether_browsing_display":
             return _joined(content, "summary", "result"), files
     texts = []
-    parts = content.get("parts")
-    for part in parts if isinstance(parts, list) else ():
+    for part in members(content, "parts", "text and no object", str, dict):
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, dict):
-            pointer = text_of(part.get("asset_pointer"))
+        else:
+            pointer = text_of(part, "asset_pointer")
             if pointer:
-                kind = text_of(part.get("content_type")).partition("_")[0]
+                kind = text_of(part, "content_type").partition("_")[0]
                 media = {"image": "image/*", "audio": "audio/*", "video": "video/*"}.get(kind, "")
                 files[pointer.rpartition("/")[2]] = attachment(
                     pointer, media_type=media, size=part.get("size_bytes")
                 )
-            texts.append(text_of(part.get("text")))
+            texts.append(text_of(part, "text"))
     if not any(texts):
-        texts = [text_of(content.get(name)) for name in ("text", "result", "content")]
-    if not any(texts) and not files and text_of(content.get("content_type")) not in {"text", ""}:
+        texts = [text_of(content, name) for name in ("text", "result", "content")]
+    if not any(texts) and not files and text_of(content, "content_type") not in {"text", ""}:
         rest = {name: value for name, value in content.items() if value and name != "content_type"}
         texts = (
             [json.dumps(rest, ensure_ascii=False)] if rest.keys() - {"parts", "language"} else []
@@ -212,7 +205,7 @@ def _read(content: dict[str, Any]) -> tuple[str, dict[str, Attachment]]:
 
 
 def _joined(content: dict[str, Any], *names: str) -> str:
-    return "\n".join(filter(None, (text_of(content.get(name)) for name in names)))
+    return "\n".join(filter(None, (text_of(content, name) for name in names)))
 
 
 FORMAT = conversations(NAME, "ChatGPT", is_conversation, plan)

@@ -9,8 +9,9 @@ from typing import Any
 
 from recollect import Attachment, Role, ToolCall
 from recollect.cli.formats.forms import conversations
-from recollect.cli.formats.talks import Talk, attachment, mapping, objects, text_of
-from recollect.cli.formats.trees import NOT_STATED, parent_of
+from recollect.cli.formats.talks import Talk, attachment
+from recollect.cli.formats.trees import parent_of
+from recollect.cli.formats.values import mapping, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -29,7 +30,7 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     messages = mapping(fields, "conversation").get("chat_messages")
     if not isinstance(messages, list):
         raise Damaged("chat_messages: it is no list")
-    own = text_of(fields.get("uuid"))
+    own = text_of(fields, "uuid")
     if not own:
         raise Damaged("uuid: it is missing")
     entries = [mapping(it, "chat_messages: a message") for it in messages]
@@ -37,22 +38,21 @@ def plan(fields: Any, where: str) -> Plan | Skip:
         NAME,
         own,
         where,
-        title=text_of(fields.get("name")),
+        title=text_of(fields, "name"),
         create_time=fields.get("created_at"),
         update_time=fields.get("updated_at"),
         url=f"https://claude.ai/chat/{own}",
     )
     by_id: dict[str, dict[str, Any]] = {}
     for index, it in enumerate(entries, start=1):
-        name = text_of(it.get("uuid")) or f"message-{index}"
+        name = text_of(it, "uuid") or f"message-{index}"
         by_id[f"{name}/{index}" if name in by_id else name] = it
-    key = "parent_message_uuid"
-    parents = {own: parent_of(it[key]) if key in it else NOT_STATED for own, it in by_id.items()}
+    parents = {own: parent_of(it, "parent_message_uuid") for own, it in by_id.items()}
     if not any(it in by_id for it in parents.values()):
         branch = list(by_id)  # exports of earlier versions have the messages in their order
     else:
         times = {own: it.get("created_at") for own, it in by_id.items()}
-        branch = talk.branch(parents, text_of(fields.get("current_leaf_message_uuid")), times)
+        branch = talk.branch(parents, text_of(fields, "current_leaf_message_uuid"), times)
     talk.branches = len(entries) - len(branch)
     for own in branch:
         _add(talk, by_id[own], own)
@@ -61,12 +61,12 @@ def plan(fields: Any, where: str) -> Plan | Skip:
 
 def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
     time = message.get("created_at")
-    blocks = list(objects(message.get("content")))
+    blocks = objects(message, "content")
     match message.get("sender"):
         case "human":
             texts = [_read(talk, it) for it in blocks]
             if not any(texts):
-                texts = [text_of(message.get("text"))]
+                texts = [text_of(message, "text")]
             files, pasted = _files(message)
             talk.say(
                 Role.USER,
@@ -85,18 +85,18 @@ def _files(message: dict[str, Any]) -> tuple[tuple[Attachment, ...], list[str]]:
     """Return the files of a message, and the texts of those whose content the export holds."""
     files: dict[str, Attachment] = {}
     pasted = []
-    for it in objects(message.get("attachments")):
-        name, content = text_of(it.get("file_name")), text_of(it.get("extracted_content"))
+    for it in objects(message, "attachments"):
+        name, content = text_of(it, "file_name"), text_of(it, "extracted_content")
         if content:
             # A long text that was pasted is an attachment without a name: it is what was said.
             pasted.append(f"[{name}]\n{content}" if name else content)
         if name:
             files[name] = attachment(
-                f"claude-export:{name}", name, text_of(it.get("file_type")), it.get("file_size")
+                f"claude-export:{name}", name, text_of(it, "file_type"), it.get("file_size")
             )
-    for it in (*objects(message.get("files")), *objects(message.get("files_v2"))):
-        name = text_of(it.get("file_name"))
-        uuid = text_of(it.get("file_uuid")) or text_of(it.get("uuid"))
+    for it in (*objects(message, "files"), *objects(message, "files_v2")):
+        name = text_of(it, "file_name")
+        uuid = text_of(it, "file_uuid") or text_of(it, "uuid")
         if name or uuid:
             files.setdefault(name or uuid, attachment(f"claude-export:{uuid or name}", name))
     return tuple(files.values()), pasted
@@ -127,20 +127,20 @@ def _answer(talk: Talk, blocks: list[dict[str, Any]], own: str, time: Any) -> No
         match block.get("type"):
             case "thinking":
                 flush()
-                talk.think(text_of(block.get("thinking")))
+                talk.think(text_of(block, "thinking"))
             case "tool_use":
-                name = text_of(block.get("name")) or "tool"
+                name = text_of(block, "name") or "tool"
                 arguments = block.get("input")
                 text = json.dumps(arguments, ensure_ascii=False) if arguments is not None else ""
-                calls.append(ToolCall(text_of(block.get("id")) or f"{own}/{index}", name, text))
+                calls.append(ToolCall(text_of(block, "id") or f"{own}/{index}", name, text))
             case "tool_result":
                 flush()
                 talk.result(
                     next_id(),
-                    text_of(block.get("name")),
+                    text_of(block, "name"),
                     _text(block),
                     block.get("stop_timestamp") or begins or at,
-                    call_id=text_of(block.get("tool_use_id")),
+                    call_id=text_of(block, "tool_use_id"),
                     isError=block.get("is_error") is True,
                 )
             case _:
@@ -155,7 +155,7 @@ def _answer(talk: Talk, blocks: list[dict[str, Any]], own: str, time: Any) -> No
 
 def _read(talk: Talk, block: dict[str, Any]) -> str:
     """Return the text of a block, and name one of which nothing is read."""
-    text, kind = _text(block), text_of(block.get("type"))
+    text, kind = _text(block), text_of(block, "type")
     if not text and kind not in _WITHOUT_TEXT:
         talk.note(f"a block of the type {kind!r:.40} is not read")
     return text
@@ -173,7 +173,7 @@ def _text(value: Any) -> str:
         return _text(value.get("content"))
     is_text = value.get("type") == "text"
     names = ["text"] if is_text else ["title", "text", "url", "name"]
-    return "\n".join(filter(None, (text_of(value.get(name)) for name in names)))
+    return "\n".join(filter(None, (text_of(value, name) for name in names)))
 
 
 FORMAT = conversations(NAME, "Claude", is_conversation, plan)

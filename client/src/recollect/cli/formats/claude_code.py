@@ -14,8 +14,9 @@ from typing import Any
 from recollect import Attachment, Role, ToolCall
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import Talk, attachment, objects, text_of
+from recollect.cli.formats.talks import Talk, attachment
 from recollect.cli.formats.trees import NOT_STATED, parent_of
+from recollect.cli.formats.values import blocks_of, fields_of, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -35,7 +36,7 @@ _Line = dict[str, Any]
 
 def is_line(value: Any) -> bool:
     """Return whether a line is a message of a session."""
-    return isinstance(value, dict) and text_of(value.get("type")) in _SAID and "sessionId" in value
+    return isinstance(value, dict) and text_of(value, "type") in _SAID and "sessionId" in value
 
 
 def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
@@ -51,7 +52,7 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         if not _is_said(value) and (reason := _damage_of(value)):
             yield Skip(where, reason)
         if "uuid" in value or _is_said(value):
-            lines[text_of(value.get("uuid")) or where] = value
+            lines[text_of(value, "uuid") or where] = value
         else:
             _add_title(titles, value)
     messages = [it for it in lines.values() if _is_said(it)]
@@ -66,13 +67,13 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
 
 def _is_said(line: _Line) -> bool:
     """Return whether a line of a session holds a message of the user's or the agent's."""
-    is_message = text_of(line.get("type")) in _SAID and isinstance(line.get("message"), dict)
+    is_message = text_of(line, "type") in _SAID and isinstance(line.get("message"), dict)
     return is_message or _queued(line) is not None
 
 
 def _damage_of(line: _Line) -> str:
     """Return why a line that holds no message should hold one; empty if it need not."""
-    if not (kind := text_of(line.get("type"))):
+    if not (kind := text_of(line, "type")):
         return "its `type` is no text"
     if kind in _SAID:
         return "its `message` is no object"
@@ -93,8 +94,8 @@ def _queued(line: _Line) -> Any:
 def _add_title(titles: dict[str, str], value: _Line) -> None:
     """Keep the title that a line gives, if it gives one."""
     for key in ("customTitle", "aiTitle", "summary"):
-        if title := text_of(value.get(key)):
-            titles[text_of(value.get("leafUuid")) or key] = title
+        if title := text_of(value, key):
+            titles[text_of(value, "leafUuid") or key] = title
             return
 
 
@@ -104,19 +105,19 @@ def _plan(
     first = next(it for it in lines.values() if _is_said(it))
     stem = PurePath(name.rpartition(":")[2]).stem
     # The lines that a resumed session begins with may still name the session that it resumes.
-    own = stem if is_main and _UUID.fullmatch(stem) else text_of(first.get("sessionId")) or stem
+    own = stem if is_main and _UUID.fullmatch(stem) else text_of(first, "sessionId") or stem
     if not is_main:
-        own = f"{own}/{text_of(first.get('agentId')) or stem}"
+        own = f"{own}/{text_of(first, 'agentId') or stem}"
     summaries = [title for key, title in titles.items() if key in lines]
     title = titles.get("customTitle") or titles.get("aiTitle") or (summaries or [""])[-1]
-    facts = {"cwd": first.get("cwd"), "gitBranch": first.get("gitBranch")}
-    facts |= {} if is_main else {"subagentOf": first.get("sessionId")}
-    metadata = {key: text for key, value in facts.items() if (text := text_of(value))}
+    facts = {"cwd": "cwd", "gitBranch": "gitBranch"}
+    facts |= {} if is_main else {"subagentOf": "sessionId"}
+    metadata = {key: text for key, name in facts.items() if (text := text_of(first, name))}
     talk = Talk(NAME, own, name, title=title, metadata=metadata, hidden=hidden)
     branch = _branch(talk, lines)
     for own, line in lines.items():
         if not _is_said(line):
-            talk.hidden += text_of(line.get("type")) in {"system", "attachment"}
+            talk.hidden += text_of(line, "type") in {"system", "attachment"}
         elif own not in branch:
             talk.branches += 1
         else:
@@ -128,7 +129,8 @@ def _branch(talk: Talk, lines: dict[str, _Line]) -> set[str]:
     """Return the lines on the branch of the last message, with what stands beside it."""
     parents: dict[str, str | None] = {}
     for index, (own, line) in enumerate(lines.items()):
-        parent = parent_of(line.get("parentUuid")) or parent_of(line.get("logicalParentUuid"))
+        named = (parent_of(line, it, "") for it in ("parentUuid", "logicalParentUuid"))
+        parent = next(filter(None, named), None)
         # Behind a compaction a session goes on without a parent.
         parents[own] = parent if parent or not index else NOT_STATED
     end = next(own for own in reversed(lines) if _is_said(lines[own]))
@@ -137,40 +139,36 @@ def _branch(talk: Talk, lines: dict[str, _Line]) -> set[str]:
     for own in lines:
         if own in branch:
             answers.add(_answer_of(lines[own]))
-            calls.update(text_of(it.get("id")) for it in _blocks(lines[own]))
+            calls.update(text_of(it, "id") for it in _blocks(lines[own]))
     for own, line in lines.items():
-        results = (text_of(it.get("tool_use_id")) for it in _blocks(line))
+        results = (text_of(it, "tool_use_id") for it in _blocks(line))
         if (_answer_of(line) or None) in answers or any(it and it in calls for it in results):
             branch.add(own)
-            calls.update(text_of(it.get("id")) for it in _blocks(line))
+            calls.update(text_of(it, "id") for it in _blocks(line))
     return branch
-
-
-def _message(line: _Line) -> dict[str, Any]:
-    message = line.get("message")
-    return message if isinstance(message, dict) else {}
 
 
 def _answer_of(line: _Line) -> str:
     """Return the id of the answer of which a line is a part."""
-    return text_of(_message(line).get("id")) if line.get("type") == "assistant" else ""
+    return text_of(fields_of(line, "message"), "id") if line.get("type") == "assistant" else ""
 
 
 def _blocks(line: _Line) -> list[dict[str, Any]]:
-    content = _queued(line) or _message(line).get("content")
+    is_queued = _queued(line) is not None
     return (
-        [{"type": "text", "text": content}] if isinstance(content, str) else list(objects(content))
+        blocks_of(line["attachment"], "prompt")
+        if is_queued
+        else (blocks_of(fields_of(line, "message"), "content"))
     )
 
 
 def _add(talk: Talk, line: _Line, own: str) -> None:
-    time, model = line.get("timestamp"), text_of(_message(line).get("model"))
+    time, model = line.get("timestamp"), text_of(fields_of(line, "message"), "model")
     is_agent = line.get("type") == "assistant"
-    origin = line.get("origin")
     is_boilerplate = bool(
         any(line.get(it) for it in ("isMeta", "isCompactSummary", "isApiErrorMessage"))
         or line.get("promptSource") == "system"
-        or (isinstance(origin, dict) and origin.get("kind") == "task-notification")
+        or fields_of(line, "origin").get("kind") == "task-notification"
     )
     texts: list[str] = []
     calls: list[ToolCall] = []
@@ -179,25 +177,23 @@ def _add(talk: Talk, line: _Line, own: str) -> None:
     for index, block in enumerate(_blocks(line), start=1):
         match block.get("type"):
             case "text":
-                texts.append(text_of(block.get("text")))
+                texts.append(text_of(block, "text"))
             case "thinking":
-                talk.think(text_of(block.get("thinking")))
+                talk.think(text_of(block, "thinking"))
             case "redacted_thinking":
                 talk.hidden += 1
             case "tool_use" | "server_tool_use":
                 arguments = json.dumps(block.get("input"), ensure_ascii=False)
-                name = text_of(block.get("name"))
-                calls.append(
-                    ToolCall(text_of(block.get("id")) or f"{own}/{index}", name, arguments)
-                )
+                name = text_of(block, "name")
+                calls.append(ToolCall(text_of(block, "id") or f"{own}/{index}", name, arguments))
             case "tool_result":
                 results += 1
                 talk.result(
                     own if results == 1 else f"{own}/{index}",
                     "",
-                    _text(block.get("content"), files, own),
+                    _text(blocks_of(block, "content"), files, own),
                     time,
-                    call_id=text_of(block.get("tool_use_id")),
+                    call_id=text_of(block, "tool_use_id"),
                     isError=block.get("is_error") is True,
                 )
             case "image" | "document":
@@ -224,19 +220,16 @@ def _add(talk: Talk, line: _Line, own: str) -> None:
     talk.hidden += count + (not is_said and not results and not _blocks(line))
 
 
-def _text(value: Any, files: list[Attachment], own: str) -> str:
+def _text(blocks: list[dict[str, Any]], files: list[Attachment], own: str) -> str:
     """Return the text of a result, and add the files in it, whose content stays behind."""
-    if isinstance(value, str):
-        return value
     texts = []
-    for block in objects(value):
-        texts.append(text_of(block.get("text")))
-        source = block.get("source")
-        if isinstance(source, dict):
-            kind, place = text_of(source.get("media_type")), f"{own}/{len(files) + 1}"
-            uri = text_of(source.get("url")) or f"claude-code:{place}"
+    for block in blocks:
+        texts.append(text_of(block, "text"))
+        if source := fields_of(block, "source"):
+            kind, place = text_of(source, "media_type"), f"{own}/{len(files) + 1}"
+            uri = text_of(source, "url") or f"claude-code:{place}"
             files.append(attachment(uri, media_type=kind))
-        elif name := text_of(block.get("tool_name")):
+        elif name := text_of(block, "tool_name"):
             texts.append(name)
     return "\n".join(filter(None, texts))
 

@@ -12,7 +12,8 @@ from typing import Any
 from recollect import Attachment, Role, ToolCall
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import Talk, attachment, objects, text_of
+from recollect.cli.formats.talks import Talk, attachment
+from recollect.cli.formats.values import blocks_of, fields_of, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -51,16 +52,15 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
             reason = str(value) if isinstance(value, Damaged) else "it is no JSON object"
             yield Skip(where, reason)
             continue
-        kind = text_of(value.get("type"))
-        payload = value.get("payload") if kind in _FRAMES else value
-        payload = payload if isinstance(payload, dict) else {}
+        kind = text_of(value, "type")
+        payload = fields_of(value, "payload") if kind in _FRAMES else value
         if talk is None:
             if is_beginning(value):
                 talk = _begin(payload, reading.name)
             else:
                 yield Skip(where, "it stands before the line of the type `session_meta`")
         elif kind == "turn_context":
-            model = text_of(payload.get("model"))
+            model = text_of(payload, "model")
         elif kind == "response_item" or kind not in _FRAMES:
             if payload is value and value.get("record_type") == "state":
                 continue
@@ -71,35 +71,34 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
 
 
 def _begin(fields: dict[str, Any], name: str) -> Talk:
-    facts = {"cwd": fields.get("cwd"), "originator": fields.get("originator")}
     return Talk(
         NAME,
-        text_of(fields.get("id")) or text_of(fields.get("session_id")) or name,
+        text_of(fields, "id") or text_of(fields, "session_id") or name,
         name,
         create_time=fields.get("timestamp"),
-        metadata={key: text for key, value in facts.items() if (text := text_of(value))},
-        hidden=bool(text_of(fields.get("instructions"))),
+        metadata={key: text for key in ("cwd", "originator") if (text := text_of(fields, key))},
+        hidden=bool(text_of(fields, "instructions")),
     )
 
 
 def _add(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> None:
-    kind = text_of(item.get("type"))
-    call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or f"{own}/call"
+    kind = text_of(item, "type")
+    call_id = text_of(item, "call_id") or text_of(item, "id") or f"{own}/call"
     if kind == "message":
         _say(talk, item, own, time, model)
     elif kind == "reasoning":
-        parts = [*objects(item.get("summary")), *objects(item.get("content"))]
-        talk.think("\n\n".join(filter(None, (text_of(it.get("text")) for it in parts))))
+        parts = [*objects(item, "summary"), *objects(item, "content")]
+        talk.think("\n\n".join(filter(None, (text_of(it, "text") for it in parts))))
         # A message of its own: what comes next may not yet be in the file.
         talk.hidden += not talk.say(Role.ASSISTANT, own, "", time, model=model)
     elif kind in _CALLS:
         arguments = item.get(_CALLS[kind])
-        name = text_of(item.get("name")) or kind.removesuffix("_call")
+        name = text_of(item, "name") or kind.removesuffix("_call")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         calls = [ToolCall(call_id, name, text)]
         talk.say(Role.ASSISTANT, own, "", time, calls=calls, model=model)
     elif kind in _RESULTS:
-        talk.result(own, "", _output(item.get("output")), time, call_id=call_id)
+        talk.result(own, "", _output(item), time, call_id=call_id)
     elif kind == "ghost_snapshot":
         talk.hidden += 1
     else:
@@ -107,11 +106,11 @@ def _add(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> N
 
 
 def _say(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> None:
-    role = text_of(item.get("role"))
-    texts, files = [text_of(item.get("content"))], list[Attachment]()
-    for block in objects(item.get("content")):
-        texts.append(text_of(block.get("text")))
-        if url := text_of(block.get("image_url")):
+    role = text_of(item, "role")
+    texts, files = list[str](), list[Attachment]()
+    for block in blocks_of(item, "content"):
+        texts.append(text_of(block, "text"))
+        if url := text_of(block, "image_url"):
             kind = url.partition(":")[2].partition(";")[0] if url.startswith("data:") else "image/*"
             uri = f"codex:{talk.id}/{own}" if url.startswith("data:") else url
             files.append(attachment(uri, media_type=kind))
@@ -128,8 +127,9 @@ def _say(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> N
     talk.hidden += not is_said
 
 
-def _output(value: Any) -> str:
+def _output(item: dict[str, Any]) -> str:
     """Return the text of a result, which may be an object, a list of parts, or JSON of one."""
+    value = item.get("output")
     if isinstance(value, str) and value.startswith('{"output"'):
         try:
             value = json.loads(value)
@@ -138,7 +138,9 @@ def _output(value: Any) -> str:
     if isinstance(value, dict):
         value = value.get("output", value.get("content"))
     if isinstance(value, list):
-        return "\n".join(filter(None, (text_of(it.get("text")) for it in objects(value))))
+        return "\n".join(
+            filter(None, (text_of(it, "text") for it in objects({"output": value}, "output")))
+        )
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 

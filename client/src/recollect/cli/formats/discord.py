@@ -4,7 +4,7 @@ from typing import Any
 
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.people import Chat, chats
-from recollect.cli.formats.talks import objects, text_of
+from recollect.cli.formats.values import fields_of, objects, text_of
 from recollect.cli.plans import Plan, Skip
 
 NAME = "discord-export"
@@ -18,23 +18,22 @@ def is_export(value: Any) -> bool:
 
 
 def _plan(fields: dict[str, Any], where: str, options: Options) -> Plan | Skip:
-    channel, guild = fields["channel"], fields.get("guild")
-    own, title = text_of(channel.get("id")), text_of(channel.get("name"))
-    server = text_of(guild.get("name")) if isinstance(guild, dict) else ""
+    channel = fields["channel"]
+    own, title = text_of(channel, "id"), text_of(channel, "name")
+    server = text_of(fields_of(fields, "guild"), "name")
     chat = Chat(NAME, own or title, where, title=f"{server}: {title}" if server else title)
-    for message in objects(fields.get("messages")):
-        if text_of(message.get("type")) not in _SAID:
+    for message in objects(fields, "messages"):
+        if text_of(message, "type") not in _SAID:
             chat.talk.hidden += 1  # somebody joined, called or pinned
             continue
-        own, author = text_of(message.get("id")), message.get("author")
-        author = author if isinstance(author, dict) else {}
-        sender = text_of(author.get("nickname")) or text_of(author.get("name")) or "deleted"
-        texts = [text_of(message.get("content"))]
-        for it in objects(message.get("embeds")):
-            texts += [text_of(it.get(key)) for key in ("title", "description", "url")]
-        stickers = [text_of(it.get("name")) for it in objects(message.get("stickers"))]
+        own, author = text_of(message, "id"), fields_of(message, "author")
+        sender = text_of(author, "nickname") or text_of(author, "name") or "deleted"
+        texts = [text_of(message, "content")]
+        for it in objects(message, "embeds"):
+            texts += [text_of(it, key) for key in ("title", "description", "url")]
+        stickers = [text_of(it, "name") for it in objects(message, "stickers")]
         text = "\n".join(filter(None, (*texts, *stickers)))
-        names = [text_of(it.get("url")) for it in objects(message.get("attachments"))]
+        names = [text_of(it, "url") for it in objects(message, "attachments")]
         if not chat.say(own, sender, text, message.get("timestamp"), filter(None, names)):
             chat.talk.note("a message of which nothing is read", own)
     return chat.plan(options.owner)

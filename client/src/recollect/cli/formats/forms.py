@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.cli.formats.reading import Reading, ignore
+from recollect.cli.formats.values import passed_over
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -68,6 +69,7 @@ def plan_of(item: Any, plan: Callable[[Any, str], Plan | Skip], where: str) -> P
         reason = "it is nested too deep"
     except Damaged as error:
         reason = str(error)
+    reason = "; ".join((reason, *(f"{what}: {short}" for what, short in passed_over())))
     title = item.get("title") or item.get("name") if isinstance(item, dict) else ""
     is_shown = isinstance(title, str) and title
     return Skip(f"{where} ({title})" if is_shown else where, reason)

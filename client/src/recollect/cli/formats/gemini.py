@@ -20,7 +20,8 @@ from recollect._shared.plain import time_text
 from recollect.cli.formats.forms import Format, Options, conversations
 from recollect.cli.formats.markup import plain_text
 from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import Talk, attachment, mapping, moment, objects, text_of
+from recollect.cli.formats.talks import Talk, attachment, moment
+from recollect.cli.formats.values import fields_of, mapping, members, objects, passed_over, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -53,7 +54,7 @@ def _products(value: Any) -> list[str]:
         return []
     products = value.get("products")
     labels = [value.get("header"), *(products if isinstance(products, list) else ())]
-    return [text_of(it) for it in labels]
+    return [it for it in labels if isinstance(it, str)]
 
 
 def is_studio(value: Any) -> bool:
@@ -101,13 +102,12 @@ def _entries(reading: Reading) -> Iterator[_Entry | Skip | None]:
         elif (time := moment(value["time"])) is None:
             yield Skip(where, f"time: {value['time']!r:.50} is no time")
         else:
-            answers = [
-                plain_text(text_of(it.get("html"))) for it in objects(value.get("safeHtmlItem"))
-            ]
-            attached = value.get("attachedFiles")
-            files = [text_of(it) for it in attached] if isinstance(attached, list) else []
-            files += filter(None, [text_of(value.get("imageFile"))])
-            yield _entry(where, time, text_of(value["title"]), "\n\n".join(answers), files)
+            answers = [plain_text(text_of(it, "html")) for it in objects(value, "safeHtmlItem")]
+            files = members(value, "attachedFiles", "text", str)
+            files += filter(None, [text_of(value, "imageFile")])
+            yield _entry(where, time, text_of(value, "title"), "\n\n".join(answers), files)
+            for what, short in passed_over():
+                yield Skip(where, f"{what}: {short}")
 
 
 def _entry(where: str, time: datetime, title: str, answer: str, files: list[str]) -> _Entry | None:
@@ -301,12 +301,11 @@ def studio(value: Any, where: str) -> Plan | Skip:
     # The file has no id and no title within it: its name is both.
     name = _PLACE.sub("", where)
     title = PurePath(name.rpartition(":")[2]).name.removesuffix(".json")
-    settings = value.get("runSettings")
-    model = text_of(settings.get("model")) if isinstance(settings, dict) else ""
-    times = (moment(it.get("createTime")) for it in objects(chunks))
+    model = text_of(fields_of(value, "runSettings"), "model")
+    times = (moment(it.get("createTime")) for it in chunks if isinstance(it, dict))
     began = next((it for it in times if it is not None), None)
     talk = Talk(NAME, f"ai-studio/{title}", name, title=title, create_time=began)
-    talk.hidden += bool(_studio_text(value.get("systemInstruction")))
+    talk.hidden += bool(_studio_text(fields_of(value, "systemInstruction")))
     for index, chunk in enumerate(chunks, start=1):
         _chunk(talk, mapping(chunk, f"chunk {index}"), index, model.removeprefix("models/"))
     return talk.plan()
@@ -315,16 +314,14 @@ def studio(value: Any, where: str) -> Plan | Skip:
 _PLACE = re.compile(r"(?::\d+| conversation \d+)$")
 
 
-def _studio_text(value: Any, *, is_thought: bool = False) -> str:
+def _studio_text(value: dict[str, Any], *, is_thought: bool = False) -> str:
     """Return the text of a chunk, which may come in parts of which some are thinking."""
-    if not isinstance(value, dict):
-        return ""
     parts = (
-        text_of(it.get("text"))
-        for it in objects(value.get("parts"))
+        text_of(it, "text")
+        for it in objects(value, "parts")
         if bool(it.get("thought")) == is_thought
     )
-    return text_of(value.get("text")) or "".join(parts)
+    return text_of(value, "text") or "".join(parts)
 
 
 def _chunk(talk: Talk, chunk: dict[str, Any], index: int, model: str) -> None:
@@ -336,13 +333,13 @@ def _chunk(talk: Talk, chunk: dict[str, Any], index: int, model: str) -> None:
     files = [
         attachment(f"{_url_of(key)}{it['id']}", media_type=kind)
         for key, kind in _FILES.items()
-        if isinstance(it := chunk.get(key), dict) and text_of(it.get("id"))
+        if text_of(it := fields_of(chunk, key), "id")
     ]
     for key in _INLINE:
-        if isinstance(it := chunk.get(key), dict):
-            kind = text_of(it.get("mimeType"))
+        if it := fields_of(chunk, key):
+            kind = text_of(it, "mimeType")
             files.append(attachment(f"gemini-export:{talk.id}/{index}", media_type=kind))
-    code, ran = chunk.get("executableCode"), chunk.get("codeExecutionResult")
+    code, ran = fields_of(chunk, "executableCode"), fields_of(chunk, "codeExecutionResult")
     match chunk.get("role"):
         case "user":
             is_read = talk.say(Role.USER, own, text, time, attachments=files)
@@ -352,15 +349,15 @@ def _chunk(talk: Talk, chunk: dict[str, Any], index: int, model: str) -> None:
             is_read = bool(thought)
         case "model":
             calls = []
-            if isinstance(code, dict):
+            if code:
                 calls.append(ToolCall(own, "code_execution", json.dumps(code, ensure_ascii=False)))
             is_read = (not ran or bool(text or files or calls)) and talk.say(
                 Role.ASSISTANT, own, text, time, calls=calls, attachments=files, model=model
             )
-            if isinstance(ran, dict):
-                failed = text_of(ran.get("outcome")) not in {"", "OUTCOME_OK"}
+            if ran:
+                failed = text_of(ran, "outcome") not in {"", "OUTCOME_OK"}
                 name = f"{own}/result" if calls else own
-                output = text_of(ran.get("output"))
+                output = text_of(ran, "output")
                 talk.result(name, "code_execution", output, time, isError=failed)
                 is_read = True
         case role:

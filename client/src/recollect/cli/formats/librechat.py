@@ -5,8 +5,9 @@ from typing import Any
 
 from recollect import Role, ToolCall
 from recollect.cli.formats.forms import conversations
-from recollect.cli.formats.talks import Talk, attachment, mapping, objects, text_of
+from recollect.cli.formats.talks import Talk, attachment
 from recollect.cli.formats.trees import NOT_STATED, parent_of
+from recollect.cli.formats.values import fields_of, mapping, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -22,16 +23,16 @@ def is_conversation(value: Any) -> bool:
 
 def plan(fields: Any, where: str) -> Plan | Skip:
     """Return the plan of a conversation. Raises Damaged."""
-    own = text_of(mapping(fields, "conversation").get("conversationId"))
+    own = text_of(mapping(fields, "conversation"), "conversationId")
     if not own:
         raise Damaged("conversationId: it is missing")
-    talk = Talk(NAME, own, where, title=text_of(fields.get("title")))
+    talk = Talk(NAME, own, where, title=text_of(fields, "title"))
     nodes: dict[str, dict[str, Any]] = {}
     parents: dict[str, str | None] = {}
-    for it, parent in _nodes(fields.get("messagesTree") or fields.get("messages")):
-        name = text_of(it.get("messageId")) or f"message-{len(nodes) + 1}"
+    for it, parent in _nodes(fields):
+        name = text_of(it, "messageId") or f"message-{len(nodes) + 1}"
         nodes[name] = it
-        parents[name] = parent_of(it["parentMessageId"]) if "parentMessageId" in it else parent
+        parents[name] = parent_of(it, "parentMessageId", parent)
     times = {name: it.get("createdAt") for name, it in nodes.items()}
     branch = talk.branch(parents, "", times) if nodes else []
     talk.branches = len(nodes) - len(branch)
@@ -40,51 +41,52 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     return talk.plan()
 
 
-def _nodes(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
+def _nodes(fields: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the messages of a list or a tree, each with the parent that its place tells."""
-    waiting = [(it, NOT_STATED) for it in objects(value)][::-1]
+    all_ = objects(fields, "messagesTree") or objects(fields, "messages")
+    waiting = [(it, NOT_STATED) for it in all_][::-1]
     while waiting:
         message, parent = waiting.pop()
         yield message, parent
-        own = text_of(message.get("messageId"))
-        waiting += [(it, own) for it in objects(message.get("children"))][::-1]
+        own = text_of(message, "messageId")
+        waiting += [(it, own) for it in objects(message, "children")][::-1]
 
 
 def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
-    time, model = message.get("createdAt"), text_of(message.get("model"))
+    time, model = message.get("createdAt"), text_of(message, "model")
     files = [
         attachment(
-            text_of(it.get("filepath")) or f"librechat:{text_of(it.get('file_id'))}",
-            text_of(it.get("filename")),
-            text_of(it.get("type")),
+            text_of(it, "filepath") or f"librechat:{text_of(it, 'file_id')}",
+            text_of(it, "filename"),
+            text_of(it, "type"),
             it.get("bytes"),
         )
-        for it in [*objects(message.get("files")), *objects(message.get("attachments"))]
+        for it in [*objects(message, "files"), *objects(message, "attachments")]
     ]
     if message.get("isCreatedByUser") is True or message.get("sender") == "User":
-        text = text_of(message.get("text"))
+        text = text_of(message, "text")
         talk.hidden += not talk.say(Role.USER, own, text, time, attachments=files)
         return
-    parts = list(objects(message.get("content")))
+    parts = objects(message, "content")
     count = 0
     for index, part in enumerate(parts or [{"type": "text", "text": message.get("text")}], start=1):
         name = f"{own}/{index}" if count else own
         match part.get("type"):
             case "text":
-                value = part.get("text")
-                text = text_of(value.get("value") if isinstance(value, dict) else value)
+                is_nested = isinstance(part.get("text"), dict)
+                text = text_of(part["text"], "value") if is_nested else text_of(part, "text")
                 count += talk.say(Role.ASSISTANT, name, text, time, model=model, attachments=files)
                 files = []
             case "think":
-                talk.think(text_of(part.get("think")))
-            case "tool_call" if isinstance(it := part.get("tool_call"), dict):
-                call_id, tool = text_of(it.get("id")) or name, text_of(it.get("name"))
-                calls = [ToolCall(call_id, tool, text_of(it.get("args")))]
+                talk.think(text_of(part, "think"))
+            case "tool_call" if it := fields_of(part, "tool_call"):
+                call_id, tool = text_of(it, "id") or name, text_of(it, "name")
+                calls = [ToolCall(call_id, tool, text_of(it, "args"))]
                 count += talk.say(Role.ASSISTANT, name, "", time, calls=calls, model=model)
-                output = text_of(it.get("output"))
+                output = text_of(it, "output")
                 talk.result(f"{name}/result", tool, output, time, call_id=call_id)
             case "error":
-                talk.note("an answer ended with an error", text_of(part.get("error"))[:80])
+                talk.note("an answer ended with an error", text_of(part, "error")[:80])
             case kind:
                 talk.note(f"a part of the type {kind!r:.40} is not read")
     if files:

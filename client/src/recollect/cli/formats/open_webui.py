@@ -9,8 +9,9 @@ from typing import Any
 
 from recollect import Role, ToolCall
 from recollect.cli.formats.forms import conversations
-from recollect.cli.formats.talks import Talk, attachment, mapping, objects, text_of
-from recollect.cli.formats.trees import NOT_STATED, parent_of
+from recollect.cli.formats.talks import Talk, attachment
+from recollect.cli.formats.trees import parent_of
+from recollect.cli.formats.values import fields_of, mapping, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -32,31 +33,27 @@ def is_conversation(value: Any) -> bool:
 def plan(fields: Any, where: str) -> Plan | Skip:
     """Return the plan of a chat. Raises Damaged."""
     chat = mapping(mapping(fields, "the item").get("chat"), "chat")
-    own = text_of(fields.get("id")) or text_of(chat.get("id"))
+    own = text_of(fields, "id") or text_of(chat, "id")
     if not own:
         raise Damaged("id: it is missing")
     talk = Talk(
         NAME,
         own,
         where,
-        title=text_of(fields.get("title")) or text_of(chat.get("title")),
+        title=text_of(fields, "title") or text_of(chat, "title"),
         create_time=fields.get("created_at") or chat.get("timestamp"),
         update_time=fields.get("updated_at"),
         is_archived=fields.get("archived") is True,
     )
-    history = chat.get("history")
-    history = history if isinstance(history, dict) else {}
-    nodes = history.get("messages")
-    if not isinstance(nodes, dict):
-        messages = list(objects(chat.get("messages")))
-        nodes = {text_of(it.get("id")) or f"message-{n}": it for n, it in enumerate(messages, 1)}
+    history = fields_of(chat, "history")
+    nodes = fields_of(history, "messages")
+    if not nodes:
+        messages = objects(chat, "messages")
+        nodes = {text_of(it, "id") or f"message-{n}": it for n, it in enumerate(messages, 1)}
     nodes = {name: mapping(it, f"message {name}") for name, it in nodes.items()}
-    parents = {
-        name: parent_of(it["parentId"]) if "parentId" in it else NOT_STATED
-        for name, it in nodes.items()
-    }
+    parents = {name: parent_of(it, "parentId") for name, it in nodes.items()}
     times = {name: it.get("timestamp") for name, it in nodes.items()}
-    branch = talk.branch(parents, text_of(history.get("currentId")), times) if nodes else []
+    branch = talk.branch(parents, text_of(history, "currentId"), times) if nodes else []
     talk.branches = len(nodes) - len(branch)
     for name in branch:
         _add(talk, nodes[name], name)
@@ -64,22 +61,22 @@ def plan(fields: Any, where: str) -> Plan | Skip:
 
 
 def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
-    text, time = text_of(message.get("content")), message.get("timestamp")
+    text, time = text_of(message, "content"), message.get("timestamp")
     files = [
         attachment(
-            text_of(it.get("url"))
-            if not text_of(it.get("url")).startswith("data:")
+            text_of(it, "url")
+            if not text_of(it, "url").startswith("data:")
             else f"open-webui:{own}",
-            text_of(it.get("name")),
+            text_of(it, "name"),
             "image/*" if it.get("type") == "image" else "",
         )
-        for it in objects(message.get("files"))
+        for it in objects(message, "files")
     ]
     match message.get("role"):
         case "user":
             is_said = talk.say(Role.USER, own, text, time, attachments=files)
         case "assistant":
-            is_said = _answer(talk, text, own, time, text_of(message.get("model")))
+            is_said = _answer(talk, text, own, time, text_of(message, "model"))
         case "system":
             is_said = False
         case role:

@@ -11,7 +11,7 @@ from typing import Any
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.people import Chat
 from recollect.cli.formats.reading import Reading, Spool
-from recollect.cli.formats.talks import objects, text_of
+from recollect.cli.formats.values import fields_of, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -32,15 +32,15 @@ def _is_frame(value: Any) -> bool:
     return is_frame or "backupTimeMs" in value
 
 
-def _inner(value: Any, *names: str) -> Any:
-    """Return what an object has under a path of names, an empty object for nothing."""
+def _inner(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return the object that an object has under a path of names."""
     for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return {} if value is None else value
+        fields = fields_of(fields, name)
+    return fields
 
 
-def _name(*parts: Any) -> str:
-    return " ".join(filter(None, map(text_of, parts)))
+def _joined(fields: dict[str, Any], *names: str) -> str:
+    return " ".join(filter(None, (text_of(fields, it) for it in names)))
 
 
 class _Person:
@@ -49,19 +49,19 @@ class _Person:
     def __init__(self, fields: dict[str, Any], owner: str) -> None:
         contact, group = _inner(fields, "contact"), _inner(fields, "group")
         nickname = _inner(contact, "nickname")
-        own = _inner(contact, "aci") or _inner(contact, "e164") or _inner(group, "masterKey")
+        own = contact.get("aci") or contact.get("e164") or group.get("masterKey")
         is_self = "self" in fields
         # The ids of recipients are those of one export, and a group's key is a secret.
         key = "self" if is_self else str(own or fields.get("id"))
         self.key = hashlib.sha256(key.encode(errors="replace")).hexdigest()[:16]
         self.name = (
             (is_self and owner)
-            or _name(_inner(nickname, "given"), _inner(nickname, "family"))
-            or _name(_inner(contact, "systemGivenName"), _inner(contact, "systemFamilyName"))
-            or _name(_inner(contact, "profileGivenName"), _inner(contact, "profileFamilyName"))
-            or text_of(_inner(group, "snapshot", "title", "title"))
-            or text_of(_inner(contact, "username"))
-            or str(_inner(contact, "e164") or "unknown")
+            or _joined(nickname, "given", "family")
+            or _joined(contact, "systemGivenName", "systemFamilyName")
+            or _joined(contact, "profileGivenName", "profileFamilyName")
+            or text_of(_inner(group, "snapshot", "title"), "title")
+            or text_of(contact, "username")
+            or str(contact.get("e164") or "unknown")
         )
 
 
@@ -77,7 +77,7 @@ def _read_backup(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         if not isinstance(value, dict) or not isinstance(fields, dict):
             yield Skip(where, str(value) if isinstance(value, Damaged) else "it is no frame")
         elif name == "account":
-            owner = _name(fields.get("givenName"), fields.get("familyName"))
+            owner = _joined(fields, "givenName", "familyName")
         elif name == "recipient":
             people[str(fields.get("id"))] = _Person(fields, owner)
         elif name == "chat":
@@ -99,7 +99,7 @@ def _read_backup(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
 
 def _add(chat: Chat, item: dict[str, Any], author: _Person) -> None:
     own = f"{item.get('dateSent')}-{author.key}"
-    chat.talk.branches += sum(1 for _ in objects(item.get("revisions")))
+    chat.talk.branches += sum(1 for _ in objects(item, "revisions"))
     if not _NOT_SAID.isdisjoint(item):
         chat.talk.hidden += 1  # somebody joined, called, paid or took a message back
         return
@@ -107,26 +107,26 @@ def _add(chat: Chat, item: dict[str, Any], author: _Person) -> None:
     reply = _inner(item, "directStoryReplyMessage")
     poll, contact = _inner(item, "poll"), _inner(item, "contactMessage", "contact")
     texts = [
-        _inner(standard, "text", "body"),
-        _inner(reply, "textReply", "text", "body"),
-        _inner(reply, "emoji"),
-        _inner(item, "stickerMessage", "sticker", "emoji"),
-        _inner(poll, "question"),
-        *(f"- {text_of(it.get('option'))}" for it in objects(_inner(poll, "options"))),
-        _name(*(_inner(contact, "name", it) for it in ("givenName", "familyName"))),
-        *(it.get("value") for key in ("number", "email") for it in objects(_inner(contact, key))),
+        text_of(_inner(standard, "text"), "body"),
+        text_of(_inner(reply, "textReply", "text"), "body"),
+        text_of(reply, "emoji"),
+        text_of(_inner(item, "stickerMessage", "sticker"), "emoji"),
+        text_of(poll, "question"),
+        *(f"- {text_of(it, 'option')}" for it in objects(poll, "options")),
+        _joined(_inner(contact, "name"), "givenName", "familyName"),
+        *(text_of(it, "value") for key in ("number", "email") for it in objects(contact, key)),
     ]
-    if _inner(standard, "longText"):
+    if standard.get("longText"):
         chat.talk.note("the rest of a long text is a file of its own, and is left out", own)
-    files = [_file(_inner(it, "pointer")) for it in objects(_inner(standard, "attachments"))]
-    text = "\n".join(filter(None, map(text_of, texts)))
+    files = [_file(_inner(it, "pointer")) for it in objects(standard, "attachments")]
+    text = "\n".join(filter(None, texts))
     if not chat.say(own, author.name, text, item.get("dateSent"), files):
         chat.talk.note("a message of which nothing is read", own)
 
 
-def _file(pointer: Any) -> str:
-    kind = mimetypes.guess_extension(text_of(_inner(pointer, "contentType"))) or ""
-    return text_of(_inner(pointer, "fileName")) or f"file{kind}"
+def _file(pointer: dict[str, Any]) -> str:
+    kind = mimetypes.guess_extension(text_of(pointer, "contentType")) or ""
+    return text_of(pointer, "fileName") or f"file{kind}"
 
 
 def _is_line(value: Any) -> bool:
@@ -144,14 +144,14 @@ def _read_folder(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         elif value.get("deleted") or value.get("call"):
             chat.talk.hidden += 1
         else:
-            sender = text_of(value["sender"])
+            sender = text_of(value, "sender")
             stamp = f"{value['date']} {sender}"
             counts[stamp] = counts.get(stamp, 0) + 1
             key = hashlib.sha256(stamp.encode(errors="replace")).hexdigest()[:16]
             own = f"{key}-{counts[stamp]}"
-            text = text_of(value["body"]) or text_of(_inner(value, "sticker", "emoji"))
+            text = text_of(value, "body") or text_of(_inner(value, "sticker"), "emoji")
             files = [
-                text_of(it.get("path") or it.get("name")) for it in objects(value["attachments"])
+                text_of(it, "path") or text_of(it, "name") for it in objects(value, "attachments")
             ]
             if not chat.say(own, sender, text, value["date"], filter(None, files)):
                 chat.talk.note("a message of which nothing is read", own)

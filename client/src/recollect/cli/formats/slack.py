@@ -11,7 +11,7 @@ from typing import Any
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.people import Chat
 from recollect.cli.formats.reading import Reading
-from recollect.cli.formats.talks import objects, text_of
+from recollect.cli.formats.values import fields_of, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -36,7 +36,7 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         if not is_message(value):
             reason = str(value) if isinstance(value, Damaged) else "it is no message of Slack"
             yield Skip(where, reason)
-        elif _STATED.search(text_of(value.get("subtype"))):
+        elif _STATED.search(text_of(value, "subtype")):
             chat.talk.hidden += 1
         else:
             _add(chat, value, people)
@@ -44,23 +44,22 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
 
 
 def _add(chat: Chat, message: dict[str, Any], people: dict[str, str]) -> None:
-    own, user = text_of(message.get("ts")), text_of(message.get("user"))
-    profile = message.get("user_profile")
-    profile = profile if isinstance(profile, dict) else {}
-    names = (text_of(profile.get(key)) for key in ("display_name", "real_name", "name"))
-    if name := next(filter(None, names), "") or text_of(message.get("username")):
+    own, user = text_of(message, "ts"), text_of(message, "user")
+    profile = fields_of(message, "user_profile")
+    names = (text_of(profile, key) for key in ("display_name", "real_name", "name"))
+    if name := next(filter(None, names), "") or text_of(message, "username"):
         people[user] = name
-    texts = [text_of(message.get("text"))]
+    texts = [text_of(message, "text")]
     texts += [
-        text_of(it.get("text") or it.get("fallback")) for it in objects(message.get("attachments"))
+        text_of(it, "text") or text_of(it, "fallback") for it in objects(message, "attachments")
     ]
     text = _MARK.sub(lambda it: _shown(it, people), "\n".join(filter(None, texts)))
     for mark, character in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
         text = text.replace(mark, character)
     files = [
         address
-        for it in objects(message.get("files"))
-        if (address := text_of(it.get("url_private")) or text_of(it.get("name")))
+        for it in objects(message, "files")
+        if (address := text_of(it, "url_private") or text_of(it, "name"))
     ]
     if not chat.say(own, people.get(user) or user or "unknown", text, own, files):
         chat.talk.note("a message of which nothing is read", own)

@@ -26,6 +26,7 @@ from recollect.cli.formats import (
 )
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.reading import DAMAGE, Source
+from recollect.cli.formats.values import passed_over
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -83,10 +84,13 @@ class Input:
         if self.format is None:
             yield Skip(name, self.reason)
             return
+        passed_over()  # while the source was recognised
         try:
             with self.source.open(options.advance) as reading:
                 yield from self.format.read(reading, options)
                 yield from reading.guesses()
+            for what, short in passed_over():
+                yield Skip(name, f"{what}: {short}")
         except DAMAGE as error:
             yield Skip(f"the rest of {name}", f"the archive is damaged: {error}")
         except OSError as error:

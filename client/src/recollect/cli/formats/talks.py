@@ -2,7 +2,7 @@
 
 import mimetypes
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -12,8 +12,9 @@ from typing import Any
 from recollect import Attachment, Message, Role, ToolCall
 from recollect.cli import transcript
 from recollect.cli.formats.trees import branch_of
+from recollect.cli.formats.values import passed_over
 from recollect.cli.plans import Batch, Event, Placed, Plan, Skip
-from recollect.cli.transcript import Beginning, Damaged
+from recollect.cli.transcript import Beginning
 
 MAX_TEXT = 900_000
 """Bytes of a message's texts together: a server takes messages of 1 MiB by default."""
@@ -179,6 +180,8 @@ class Talk:
     def plan(self) -> Plan | Skip:
         """Return the plan of the conversation; Skip where it has no messages."""
         self._flush()
+        for what, short in passed_over():
+            self.note(what, short)
         title = transcript.one_line(clean(self.title))
         if len(title) > MAX_TITLE:
             self.note(f"its title is cut to {MAX_TITLE} characters", title)
@@ -312,23 +315,6 @@ def attachment(uri: str, name: str = "", media_type: str = "", size: Any = None)
     kind = media_type if "/" in media_type else guess or "application/octet-stream"
     bytes_length = size if type(size) is int and 0 < size < 1 << 63 else 0
     return Attachment(clean(kind)[:255], clean(uri), bytes_length)
-
-
-def mapping(value: Any, what: str) -> dict[str, Any]:
-    """Return a value that must be an object. Raises Damaged."""
-    if not isinstance(value, dict):
-        raise Damaged(f"{what}: it is no object")
-    return value
-
-
-def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a list; nothing where it is none."""
-    yield from (it for it in value if isinstance(it, dict)) if isinstance(value, list) else ()
-
-
-def text_of(value: Any) -> str:
-    """Return a value that is a text, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 def moment(value: Any) -> datetime | None:

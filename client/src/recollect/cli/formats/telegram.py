@@ -4,7 +4,7 @@ from typing import Any
 
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.people import Chat, chats
-from recollect.cli.formats.talks import objects, text_of
+from recollect.cli.formats.values import fields_of, members, objects, text_of
 from recollect.cli.plans import Plan, Skip
 
 NAME = "telegram-export"
@@ -20,46 +20,46 @@ def _chats(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, dict):
         return []
     lists = [value.get(key) for key in ("chats", "left_chats")]
-    all_ = [chat for it in lists if isinstance(it, dict) for chat in objects(it.get("list"))]
+    all_ = [chat for it in lists if isinstance(it, dict) for chat in objects(it, "list")]
     is_chat = "type" in value and "id" in value and isinstance(value.get("messages"), list)
     return [value] if is_chat else all_
 
 
 def _plan(fields: dict[str, Any], where: str, options: Options) -> Plan | Skip:
-    title = text_of(fields.get("name"))
+    title = text_of(fields, "name")
     chat = Chat(NAME, str(fields.get("id")), f"{where} ({title})" if title else where, title=title)
-    for message in objects(fields.get("messages")):
+    for message in objects(fields, "messages"):
         if message.get("type") != "message":
             chat.talk.hidden += 1  # somebody joined, called or pinned
             continue
         own = str(message.get("id"))
-        sender = text_of(message.get("from")) or text_of(message.get("from_id")) or "deleted"
-        text = _text(message.get("text") or message.get("text_entities"))
-        names = [name for key in _FILES if (name := text_of(message.get(key)))]
+        sender = text_of(message, "from") or text_of(message, "from_id") or "deleted"
+        text = _text(message, "text" if message.get("text") else "text_entities")
+        names = [name for key in _FILES if (name := text_of(message, key))]
         for it in names:
             if it.startswith("("):  # "(File not included. Change data exporting settings …)"
                 chat.talk.note("a file is not in the export, and its place is kept", own)
-        poll = message.get("poll")
-        if isinstance(poll, dict):
-            answers = [f"- {text_of(it.get('text'))}" for it in objects(poll.get("answers"))]
-            text = "\n".join(filter(None, (text, text_of(poll.get("question")), *answers)))
-        elif sticker := text_of(message.get("sticker_emoji")):
+        if poll := fields_of(message, "poll"):
+            answers = [f"- {text_of(it, 'text')}" for it in objects(poll, "answers")]
+            text = "\n".join(filter(None, (text, text_of(poll, "question"), *answers)))
+        elif sticker := text_of(message, "sticker_emoji"):
             text = text or sticker
-        if isinstance(place := message.get("location_information"), dict):
+        if place := fields_of(message, "location_information"):
             text = f"{text}\n{place.get('latitude')}, {place.get('longitude')}".strip()
-        if isinstance(contact := message.get("contact_information"), dict):
-            text = "\n".join(filter(None, [text, *(text_of(it) for it in contact.values())]))
+        if contact := fields_of(message, "contact_information"):
+            text = "\n".join(filter(None, [text, *(text_of(contact, it) for it in contact)]))
         time = message.get("date_unixtime") or message.get("date")
         if not chat.say(own, sender, text, time, names):
             chat.talk.note("a message of which nothing is read", own)
     return chat.plan(options.owner)
 
 
-def _text(value: Any) -> str:
+def _text(fields: dict[str, Any], name: str) -> str:
     """Return a text, of which parts may be entities such as links."""
-    if isinstance(value, list):
-        return "".join(_text(it) for it in value)
-    return text_of(value.get("text")) if isinstance(value, dict) else text_of(value)
+    if isinstance(fields.get(name), str):
+        return str(fields[name])
+    parts = members(fields, name, "text and no object", str, dict)
+    return "".join(it if isinstance(it, str) else text_of(it, "text") for it in parts)
 
 
 FORMAT = Format(NAME, "Telegram", chats(_chats, _plan), is_export)

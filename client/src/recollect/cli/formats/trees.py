@@ -5,7 +5,9 @@ branch.
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
+from recollect.cli.formats.values import pass_over
 from recollect.cli.transcript import Damaged
 
 NOT_STATED = ""
@@ -13,11 +15,15 @@ NOT_STATED = ""
 _NIL = re.compile("0{8}-[0-]{4}")
 
 
-def parent_of(value: object) -> str | None:
+def parent_of(fields: dict[str, Any], name: str, default: str = NOT_STATED) -> str | None:
     """Return a parent as exports name it: None for none, which some write as an id of zeros."""
+    value = fields.get(name, default)
     if value is None or (isinstance(value, str) and _NIL.match(value)):
         return None
-    return value if isinstance(value, str) else NOT_STATED
+    if not isinstance(value, str):
+        pass_over(fields, name, f"{name}: it is no text")
+        return default
+    return value
 
 
 def branch_of(

@@ -1,0 +1,72 @@
+"""Values of other products' exports, each taken as the type that its reader wants.
+
+A value of another type is left out, and kept here until the reader names it: `passed_over` takes
+what came together so far. Exports are read one after the other, in one thread.
+"""
+
+import reprlib
+from typing import Any, cast
+
+from recollect.cli.transcript import Damaged
+
+_passed: dict[tuple[int, str | int], tuple[Any, str, Any]] = {}
+"""By the place of each value, which readers look at more than once: what holds it (and so keeps its
+id), what is wrong, and the value.
+"""
+
+
+def _take(fields: dict[str, Any], name: str, kind: type, what: str) -> Any:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, kind):
+        pass_over(fields, name, f"{name}: it is no {what}")
+    return value if isinstance(value, kind) else kind()
+
+
+def text_of(fields: dict[str, Any], name: str) -> str:
+    """Return a text that an object has, an empty one where it has none."""
+    return cast(str, _take(fields, name, str, "text"))
+
+
+def fields_of(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object within another one, an empty one where there is none."""
+    return cast(dict[str, Any], _take(fields, name, dict, "object"))
+
+
+def objects(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects of a list that an object has."""
+    return members(fields, name, "object", dict)
+
+
+def blocks_of(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the blocks of what was said: a list of them, or a text alone."""
+    value = fields.get(name)
+    is_text = isinstance(value, str)
+    return [{"type": "text", "text": value}] if is_text else objects(fields, name)
+
+
+def members(fields: dict[str, Any], name: str, what: str, *kinds: type) -> list[Any]:
+    """Return the values of a type, or of some, of a list that an object has."""
+    values = _take(fields, name, list, "list")
+    for index, it in enumerate(values):
+        if not isinstance(it, kinds):
+            _passed[id(values), index] = values, f"{name}: a value in it is no {what}", it
+    return [it for it in values if isinstance(it, kinds)]
+
+
+def mapping(value: Any, what: str) -> dict[str, Any]:
+    """Return a value that must be an object. Raises Damaged."""
+    if not isinstance(value, dict):
+        raise Damaged(f"{what}: it is no object")
+    return value
+
+
+def pass_over(fields: dict[str, Any], name: str, what: str) -> None:
+    """Keep a value that its reader could not take, to be named."""
+    _passed[id(fields), name] = fields, what, fields.get(name)
+
+
+def passed_over() -> list[tuple[str, str]]:
+    """Return what was passed over since the last call: what is wrong, and the value in short."""
+    named = [(what, reprlib.repr(value)) for _, what, value in _passed.values()]
+    _passed.clear()
+    return named
