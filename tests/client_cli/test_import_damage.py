@@ -6,7 +6,6 @@ import io
 import json
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,15 @@ import pytest
 from recollect import Client
 from recollect.cli.formats import (
     chatgpt,
-    claude,
-    discord,
-    finding,
-    gemini,
     mail,
-    signal_chats,
-    slack,
-    telegram,
 )
-from recollect.cli.formats.forms import Format, Options
+from recollect.cli.formats.forms import Options
 from recollect.cli.formats.reading import Reading, Spool
 from recollect.cli.plans import Event, Plan, Skip
-from recollect.cli.transcript import Damaged
 
 from tests.client_cli.conftest import Run, messages_of
 from tests.client_cli.test_import_agents import llm_logs
-from tests.client_cli.test_import_products import CLAUDE, RICH, simple, written, zipped
+from tests.client_cli.test_import_products import CLAUDE, simple, written, zipped
 
 
 def test_a_damaged_conversation_is_named_and_the_others_come(
@@ -72,146 +63,9 @@ def test_a_transcript_in_utf_16_is_refused_and_begins_no_conversation(
     assert list(client.conversations.list()) == []
 
 
-STUDIO: dict[str, Any] = {
-    "runSettings": {"model": "models/gemini-2.5-pro"},
-    "systemInstruction": {"text": "Be brief"},
-    "chunkedPrompt": {
-        "chunks": [
-            {"text": "How many?", "role": "user", "createTime": "2025-06-01T09:00:00Z"},
-            {"driveImage": {"id": "d1"}, "role": "user"},
-            {"text": "Let me count.", "role": "model", "isThought": True},
-            {"executableCode": {"code": "1+1"}, "role": "model"},
-            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}, "role": "model"},
-            {"parts": [{"text": "Two"}], "role": "model"},
-        ]
-    },
-}
-
-
-ODD: list[Any] = [None, True, -1, 1e308, 10**30, "\ud800\x00", [], [None], {}, {"a": []}]
-"""Values of every type of JSON."""
-
-
-def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the place of every value within a value, as keys and indices."""
-    yield place
-    if isinstance(value, dict):
-        for key, other in value.items():
-            yield from places(other, (*place, key))
-    elif isinstance(value, list):
-        for index, other in enumerate(value):
-            yield from places(other, (*place, index))
-
-
-def changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
-    """Return a copy of a value with another at a place."""
-    if not place:
-        return other
-    copy: Any = value.copy()
-    copy[place[0]] = changed(value[place[0]], place[1:], other)
-    return copy
-
-
-@pytest.mark.parametrize(
-    ("whole", "read"),
-    [(RICH, chatgpt.plan), (CLAUDE, claude.plan), (STUDIO, gemini.studio)],
-    ids=["chatgpt", "claude", "ai-studio"],
-)
-def test_a_value_of_any_other_type_is_taken_or_named_as_damage(
-    whole: Any, read: Callable[[Any, str], Any]
-) -> None:
-    outcomes = set()
-    for place in places(whole):
-        for other in ODD:
-            try:
-                read(changed(whole, place, other), "file")
-                outcomes.add("taken")
-            except Damaged:
-                outcomes.add("named")
-    assert outcomes == {"taken", "named"}
-
-
-TEXT = {"text": {"body": "Hi", "bodyRanges": []}}
-SIGNAL: list[dict[str, Any]] = [
-    {"version": "1", "backupTimeMs": "1"},
-    {"account": {"givenName": "Alex", "familyName": "A"}},
-    {"recipient": {"id": "1", "self": {}}},
-    {"recipient": {"id": "2", "contact": {"nickname": {"given": "Ana"}, "aci": "a"}}},
-    {"recipient": {"id": "3", "group": {"masterKey": "k", "snapshot": {"title": {"title": "G"}}}}},
-    {"chat": {"id": "1", "recipientId": "2"}},
-    *(
-        {"chatItem": {"chatId": "1", "authorId": "2", "dateSent": "1715634428000"} | content}
-        for content in (
-            {"standardMessage": TEXT | {"attachments": [{"pointer": {"fileName": "a.png"}}]}},
-            {"directStoryReplyMessage": {"textReply": TEXT, "emoji": "x"}, "revisions": [{}]},
-            {"poll": {"question": "?", "options": [{"option": "8"}]}},
-            {
-                "contactMessage": {
-                    "contact": {"name": {"givenName": "B"}, "email": [{"value": "b"}]}
-                }
-            },
-        )
-    ),
-]
-SIGNAL_LINE: dict[str, Any] = {
-    "date": "2024-05-13T21:07:08",
-    "sender": "Ana",
-    "body": "Hi",
-    "quote": "",
-    "sticker": {"emoji": "x"},
-    "reactions": [],
-    "attachments": [{"name": "a.png", "path": "media/a"}],
-}
-TELEGRAM: dict[str, Any] = {
-    "name": "G",
-    "type": "private_group",
-    "id": 7,
-    "messages": [
-        {"id": 2, "type": "message", "date": "2024-05-13T21:07:08", "from": "Ana"}
-        | {"date_unixtime": "1715634430", "text": ["See ", {"type": "link", "text": "m"}]}
-        | {"text_entities": [{"type": "plain", "text": "At nine?"}], "photo": "p.jpg"},
-    ],
-}
-DISCORD: dict[str, Any] = {
-    "guild": {"id": "1", "name": "Club"},
-    "channel": {"id": "2", "type": "GuildTextChat", "name": "walks"},
-    "messages": [
-        {"id": "10", "type": "Default", "timestamp": "2024-05-13T21:07:08+02:00", "content": "Hi"}
-        | {"author": {"id": "1", "name": "Ana", "nickname": "A"}}
-        | {"attachments": [{"url": "https://x.org/a", "fileName": "a.png"}]},
-    ],
-}
-SLACK: list[dict[str, Any]] = [
-    {"type": "message", "ts": "1715634429.000100", "user": "ana", "text": "Hi <@ana>"}
-    | {"user_profile": {"display_name": "", "real_name": "Ana"}}
-    | {"files": [{"url_private": "https://f.org/a.png"}]},
-]
-
-
 def reading_of(data: bytes, name: str = "no\udce9l/2024.json") -> Reading:
     """Return a reading of bytes, as of a file whose name is no UTF-8."""
     return Reading(io.BytesIO(data), name)
-
-
-@pytest.mark.parametrize(
-    ("whole", "of"),
-    [
-        (SIGNAL, signal_chats.BACKUP),
-        ([SIGNAL_LINE], signal_chats.FOLDER),
-        ([TELEGRAM], telegram.FORMAT),
-        ([DISCORD], discord.FORMAT),
-        (SLACK, slack.FORMAT),
-    ],
-    ids=["signal", "signal-export", "telegram", "discord", "slack"],
-)
-def test_a_value_of_any_other_type_in_a_chat_leaves_the_rest_readable(
-    whole: list[dict[str, Any]], of: Format
-) -> None:
-    for place in places(whole):
-        for other in ODD[1:8:2] if place[1:] else ():
-            lines = "".join(f"{json.dumps(it)}\n" for it in changed(whole, place, other))
-            outcomes = list(of.read(reading_of(lines.encode()), Options(owner="Ana")))
-            assert outcomes, (place, other)
 
 
 def test_a_mail_that_cannot_be_read_is_named_and_the_others_come() -> None:
@@ -402,44 +256,6 @@ def test_a_damaged_file_in_a_folder_is_named_and_one_of_another_kind_is_passed_o
     (folder / "whole.json").unlink()  # nothing is recognised: the caller says what it all is
     ran = run("import", folder, "--format", "chatgpt", "--dry-run")
     assert "package.json" in ran.err
-
-
-SPEAKERS = ("user", "assistant")
-SESSION: list[dict[str, Any]] = [
-    {
-        "type": role, "uuid": role, "parentUuid": parent, "sessionId": "s", "timestamp": "2025-01-01",
-        "message": {"role": role, "content": [{"type": "text", "text": f"{role} speaks"}]},
-    }
-    for role, parent in zip(SPEAKERS, (None, "user"), strict=True)
-]  # fmt: skip
-ROLLOUT: list[dict[str, Any]] = [
-    {"type": "session_meta", "payload": {"id": "r", "timestamp": "2025-01-01"}},
-    *(
-        {"type": "response_item", "payload": item}
-        for role in SPEAKERS
-        for item in [{"type": "message", "role": role, "content": [{"text": f"{role} speaks"}]}]
-    ),
-]
-
-
-@pytest.mark.parametrize("lines", [SESSION, ROLLOUT], ids=["claude-code", "codex"])
-def test_a_line_of_a_session_with_a_value_of_any_other_type_is_taken_or_named(
-    tmp_path: Path, lines: list[dict[str, Any]]
-) -> None:
-    path = tmp_path / "session.jsonl"
-    for place in [it for it in places(lines) if 1 <= len(it) <= 2]:
-        for other in [*ODD, "other"]:
-            damaged = changed(lines, place, other)
-            path.write_text("".join(f"{json.dumps(it)}\n" for it in damaged))
-            [source] = finding.find(path, "codex" if lines is ROLLOUT else "claude-code")
-            plans, skips = list[Plan](), list[Skip]()
-            for it in source.read(Options()):
-                (plans if isinstance(it, Plan) else skips).append(it)  # type: ignore[arg-type]
-            texts = str([it.steps for it in plans])
-            is_named = skips or any(it.skips or it.hidden or it.branches for it in plans)
-            missing = [it for it in SPEAKERS if f"{it} speaks" not in texts]
-            there = path.read_text()
-            assert is_named or not any(f"{it} speaks" in there for it in missing), (place, other)
 
 
 def test_a_database_that_is_cut_off_is_named(run: Run, tmp_path: Path) -> None:

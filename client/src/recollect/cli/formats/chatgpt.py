@@ -13,7 +13,15 @@ from recollect import Attachment, Role, ToolCall
 from recollect.cli.formats.forms import conversations
 from recollect.cli.formats.talks import Talk, attachment
 from recollect.cli.formats.trees import NOT_STATED, parent_of
-from recollect.cli.formats.values import fields_of, mapping, members, objects, text_of
+from recollect.cli.formats.values import (
+    fields_of,
+    flag_of,
+    mapping,
+    members,
+    objects,
+    pass_over,
+    text_of,
+)
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -46,7 +54,7 @@ def plan(fields: Any, where: str) -> Plan | Skip:
         create_time=fields.get("create_time"),
         update_time=fields.get("update_time"),
         url=f"https://chatgpt.com/c/{own}",
-        is_archived=fields.get("is_archived") is True,
+        is_archived=flag_of(fields, "is_archived"),
     )
     branch = _branch(talk, nodes, text_of(fields, "current_node"))
     on_branch = set(branch)
@@ -58,7 +66,8 @@ def plan(fields: Any, where: str) -> Plan | Skip:
     for name in branch:
         message = fields_of(nodes[name], "message")
         if not message:
-            continue  # the root
+            talk.hidden += nodes[name].get("parent") is not None  # else it is the root
+            continue
         if not _is_said(message) or not _add(talk, message, name):
             talk.hidden += 1
     return talk.plan()
@@ -87,8 +96,8 @@ def _is_said(message: dict[str, Any]) -> bool:
     is_hidden = (
         not content
         or text_of(content, "content_type") in _NOT_SAID
-        or metadata.get("is_visually_hidden_from_conversation") is True
-        or metadata.get("is_user_system_message") is True
+        or flag_of(metadata, "is_visually_hidden_from_conversation")
+        or flag_of(metadata, "is_user_system_message")
     )
     return not is_hidden and _role(message) in {"user", "assistant", "tool"}
 
@@ -186,6 +195,9 @@ def _read(content: dict[str, Any]) -> tuple[str, dict[str, Attachment]]:
         if isinstance(part, str):
             texts.append(part)
         else:
+            part = fields_of(part, "audio_asset_pointer") or part  # of a voice, within the part
+            if not {"asset_pointer", "text"} & part.keys():
+                pass_over(part, "", "parts: nothing is read of a part", part)
             pointer = text_of(part, "asset_pointer")
             if pointer:
                 kind = text_of(part, "content_type").partition("_")[0]

@@ -11,7 +11,7 @@ from recollect import Attachment, Role, ToolCall
 from recollect.cli.formats.forms import conversations
 from recollect.cli.formats.talks import Talk, attachment
 from recollect.cli.formats.trees import parent_of
-from recollect.cli.formats.values import mapping, objects, text_of
+from recollect.cli.formats.values import flag_of, mapping, objects, pass_over, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -68,13 +68,8 @@ def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
             if not any(texts):
                 texts = [text_of(message, "text")]
             files, pasted = _files(message)
-            talk.say(
-                Role.USER,
-                own,
-                "\n\n".join(filter(None, (*texts, *pasted))),
-                time,
-                attachments=files,
-            )
+            text = "\n\n".join(filter(None, (*texts, *pasted)))
+            talk.hidden += not talk.say(Role.USER, own, text, time, attachments=files)
         case "assistant":
             _answer(talk, blocks or [{"type": "text", "text": message.get("text")}], own, time)
         case sender:
@@ -141,7 +136,7 @@ def _answer(talk: Talk, blocks: list[dict[str, Any]], own: str, time: Any) -> No
                     _text(block),
                     block.get("stop_timestamp") or begins or at,
                     call_id=text_of(block, "tool_use_id"),
-                    isError=block.get("is_error") is True,
+                    isError=flag_of(block, "is_error"),
                 )
             case _:
                 if text := _read(talk, block):
@@ -168,12 +163,17 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(filter(None, map(_text, value)))
     if not isinstance(value, dict):
+        if value is not None:
+            pass_over(value, "", "content: nothing is read of a block", value)
         return ""
     if value.get("type") == "tool_result":
         return _text(value.get("content"))
     is_text = value.get("type") == "text"
     names = ["text"] if is_text else ["title", "text", "url", "name"]
-    return "\n".join(filter(None, (text_of(value, name) for name in names)))
+    texts = [text_of(value, name) for name in names]
+    if not is_text and not value.keys() & {*names, "type", "content"}:
+        pass_over(value, "", "content: nothing is read of a block", value)
+    return "\n".join(filter(None, [*texts, "" if is_text else _text(value.get("content"))]))
 
 
 FORMAT = conversations(NAME, "Claude", is_conversation, plan)

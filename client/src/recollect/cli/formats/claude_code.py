@@ -16,7 +16,7 @@ from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.reading import Reading
 from recollect.cli.formats.talks import Talk, attachment
 from recollect.cli.formats.trees import NOT_STATED, parent_of
-from recollect.cli.formats.values import blocks_of, fields_of, text_of
+from recollect.cli.formats.values import blocks_of, fields_of, flag_of, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -194,7 +194,7 @@ def _add(talk: Talk, line: _Line, own: str) -> None:
                     _text(blocks_of(block, "content"), files, own),
                     time,
                     call_id=text_of(block, "tool_use_id"),
-                    isError=block.get("is_error") is True,
+                    isError=flag_of(block, "is_error"),
                 )
             case "image" | "document":
                 _text([block], files, own)

@@ -136,7 +136,7 @@ def _output(item: dict[str, Any]) -> str:
         except (ValueError, RecursionError):
             return str(value)
     if isinstance(value, dict):
-        value = value.get("output", value.get("content"))
+        value = value.get("output", value.get("content", value))
     if isinstance(value, list):
         return "\n".join(
             filter(None, (text_of(it, "text") for it in objects({"output": value}, "output")))

@@ -21,7 +21,15 @@ from recollect.cli.formats.forms import Format, Options, conversations
 from recollect.cli.formats.markup import plain_text
 from recollect.cli.formats.reading import Reading
 from recollect.cli.formats.talks import Talk, attachment, moment
-from recollect.cli.formats.values import fields_of, mapping, members, objects, passed_over, text_of
+from recollect.cli.formats.values import (
+    fields_of,
+    flag_of,
+    mapping,
+    members,
+    objects,
+    passed_over,
+    text_of,
+)
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -343,7 +351,7 @@ def _chunk(talk: Talk, chunk: dict[str, Any], index: int, model: str) -> None:
     match chunk.get("role"):
         case "user":
             is_read = talk.say(Role.USER, own, text, time, attachments=files)
-        case "model" if chunk.get("isThought") is True:
+        case "model" if flag_of(chunk, "isThought"):
             thought = text or _studio_text(chunk, is_thought=True)
             talk.think(thought)
             is_read = bool(thought)

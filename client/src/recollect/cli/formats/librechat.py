@@ -7,7 +7,7 @@ from recollect import Role, ToolCall
 from recollect.cli.formats.forms import conversations
 from recollect.cli.formats.talks import Talk, attachment
 from recollect.cli.formats.trees import NOT_STATED, parent_of
-from recollect.cli.formats.values import fields_of, mapping, objects, text_of
+from recollect.cli.formats.values import fields_of, flag_of, mapping, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -63,7 +63,7 @@ def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
         )
         for it in [*objects(message, "files"), *objects(message, "attachments")]
     ]
-    if message.get("isCreatedByUser") is True or message.get("sender") == "User":
+    if flag_of(message, "isCreatedByUser") or message.get("sender") == "User":
         text = text_of(message, "text")
         talk.hidden += not talk.say(Role.USER, own, text, time, attachments=files)
         return
@@ -73,7 +73,7 @@ def _add(talk: Talk, message: dict[str, Any], own: str) -> None:
         name = f"{own}/{index}" if count else own
         match part.get("type"):
             case "text":
-                is_nested = isinstance(part.get("text"), dict)
+                is_nested = isinstance(it := part.get("text"), dict) and "value" in it
                 text = text_of(part["text"], "value") if is_nested else text_of(part, "text")
                 count += talk.say(Role.ASSISTANT, name, text, time, model=model, attachments=files)
                 files = []

@@ -11,7 +11,7 @@ from recollect import Role, ToolCall
 from recollect.cli.formats.forms import conversations
 from recollect.cli.formats.talks import Talk, attachment
 from recollect.cli.formats.trees import parent_of
-from recollect.cli.formats.values import fields_of, mapping, objects, text_of
+from recollect.cli.formats.values import fields_of, flag_of, mapping, objects, text_of
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -43,7 +43,7 @@ def plan(fields: Any, where: str) -> Plan | Skip:
         title=text_of(fields, "title") or text_of(chat, "title"),
         create_time=fields.get("created_at") or chat.get("timestamp"),
         update_time=fields.get("updated_at"),
-        is_archived=fields.get("archived") is True,
+        is_archived=flag_of(fields, "archived"),
     )
     history = fields_of(chat, "history")
     nodes = fields_of(history, "messages")

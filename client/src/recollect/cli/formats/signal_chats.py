@@ -91,8 +91,12 @@ def _read_backup(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
         party = people.get(chats.get(own, ""), stranger)
         place = f"{reading.name} chat {own} ({party.name})"
         chat = Chat(NAME, party.key, place, title=party.name)
+        if party is stranger:
+            chat.talk.note("the other side of a chat is not in the export", own)
         for _, item in items:
             author = people.get(str(item.get("authorId")), stranger)
+            if author is stranger:
+                chat.talk.note("a sender is not in the export", str(item.get("authorId")))
             _add(chat, item, author)
         yield chat.plan(options.owner)
 

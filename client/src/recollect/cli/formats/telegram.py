@@ -4,7 +4,7 @@ from typing import Any
 
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.people import Chat, chats
-from recollect.cli.formats.values import fields_of, members, objects, text_of
+from recollect.cli.formats.values import fields_of, members, objects, pass_over, text_of
 from recollect.cli.plans import Plan, Skip
 
 NAME = "telegram-export"
@@ -59,6 +59,9 @@ def _text(fields: dict[str, Any], name: str) -> str:
     if isinstance(fields.get(name), str):
         return str(fields[name])
     parts = members(fields, name, "text and no object", str, dict)
+    for it in parts:
+        if "text" not in it and isinstance(it, dict):
+            pass_over(it, "text", f"{name}: nothing is read of a part", it)
     return "".join(it if isinstance(it, str) else text_of(it, "text") for it in parts)
 
 

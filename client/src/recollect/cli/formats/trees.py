@@ -21,7 +21,7 @@ def parent_of(fields: dict[str, Any], name: str, default: str = NOT_STATED) -> s
     if value is None or (isinstance(value, str) and _NIL.match(value)):
         return None
     if not isinstance(value, str):
-        pass_over(fields, name, f"{name}: it is no text")
+        pass_over(fields, name, f"{name}: it is no text", value)
         return default
     return value
 

@@ -18,13 +18,18 @@ id), what is wrong, and the value.
 def _take(fields: dict[str, Any], name: str, kind: type, what: str) -> Any:
     value = fields.get(name)
     if value is not None and not isinstance(value, kind):
-        pass_over(fields, name, f"{name}: it is no {what}")
+        pass_over(fields, name, f"{name}: it is no {what}", value)
     return value if isinstance(value, kind) else kind()
 
 
 def text_of(fields: dict[str, Any], name: str) -> str:
     """Return a text that an object has, an empty one where it has none."""
     return cast(str, _take(fields, name, str, "text"))
+
+
+def flag_of(fields: dict[str, Any], name: str) -> bool:
+    """Return whether an object has a flag that is true."""
+    return cast(bool, _take(fields, name, bool, "flag"))
 
 
 def fields_of(fields: dict[str, Any], name: str) -> dict[str, Any]:
@@ -49,7 +54,7 @@ def members(fields: dict[str, Any], name: str, what: str, *kinds: type) -> list[
     values = _take(fields, name, list, "list")
     for index, it in enumerate(values):
         if not isinstance(it, kinds):
-            _passed[id(values), index] = values, f"{name}: a value in it is no {what}", it
+            pass_over(values, index, f"{name}: a value in it is no {what}", it)
     return [it for it in values if isinstance(it, kinds)]
 
 
@@ -60,9 +65,9 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
     return value
 
 
-def pass_over(fields: dict[str, Any], name: str, what: str) -> None:
+def pass_over(holder: Any, place: str | int, what: str, value: Any) -> None:
     """Keep a value that its reader could not take, to be named."""
-    _passed[id(fields), name] = fields, what, fields.get(name)
+    _passed[id(holder), place] = holder, what, value
 
 
 def passed_over() -> list[tuple[str, str]]:

@@ -1,0 +1,232 @@
+"""`recollect import` of exports in which one value has another type than the format says: it is
+named, or all that was said comes.
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from recollect.cli.formats import (
+    chatgpt,
+    claude,
+    claude_code,
+    codex,
+    discord,
+    gemini,
+    librechat,
+    open_webui,
+    recall_sets,
+    signal_chats,
+    slack,
+    table,
+    telegram,
+    transcripts,
+)
+from recollect.cli.formats.forms import Format, Options
+from recollect.cli.formats.reading import Reading
+from recollect.cli.plans import Batch, Plan, Skip
+
+from tests.client_cli.test_import_agents import CLAUDE_CODE, CODEX, LIBRE, WEBUI
+from tests.client_cli.test_import_products import ACTIVITY, CLAUDE, RICH
+
+STUDIO: dict[str, Any] = {
+    "runSettings": {"model": "models/gemini-2.5-pro"},
+    "systemInstruction": {"text": "Be brief"},
+    "chunkedPrompt": {
+        "chunks": [
+            {"text": "How many?", "role": "user", "createTime": "2025-06-01T09:00:00Z"},
+            {"driveImage": {"id": "d1"}, "role": "user"},
+            {"text": "Let me count.", "role": "model", "isThought": True},
+            {"executableCode": {"code": "1+1"}, "role": "model"},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}, "role": "model"},
+            {"parts": [{"text": "Two"}], "role": "model"},
+        ]
+    },
+}
+
+
+TEXT = {"text": {"body": "Hi", "bodyRanges": []}}
+SIGNAL: list[dict[str, Any]] = [
+    {"version": "1", "backupTimeMs": "1"},
+    {"account": {"givenName": "Alex", "familyName": "A"}},
+    {"recipient": {"id": "1", "self": {}}},
+    {"recipient": {"id": "2", "contact": {"nickname": {"given": "Ana"}, "aci": "a"}}},
+    {"recipient": {"id": "3", "group": {"masterKey": "k", "snapshot": {"title": {"title": "G"}}}}},
+    {"chat": {"id": "1", "recipientId": "2"}},
+    *(
+        {"chatItem": {"chatId": "1", "authorId": "2", "dateSent": "1715634428000"} | content}
+        for content in (
+            {"standardMessage": TEXT | {"attachments": [{"pointer": {"fileName": "a.png"}}]}},
+            {"directStoryReplyMessage": {"textReply": TEXT, "emoji": "x"}, "revisions": [{}]},
+            {"poll": {"question": "?", "options": [{"option": "8"}]}},
+            {
+                "contactMessage": {
+                    "contact": {"name": {"givenName": "B"}, "email": [{"value": "b"}]}
+                }
+            },
+        )
+    ),
+]
+SIGNAL_LINE: dict[str, Any] = {
+    "date": "2024-05-13T21:07:08",
+    "sender": "Ana",
+    "body": "Hi",
+    "quote": "",
+    "sticker": {"emoji": "x"},
+    "reactions": [],
+    "attachments": [{"name": "a.png", "path": "media/a"}],
+}
+TELEGRAM: dict[str, Any] = {
+    "name": "G",
+    "type": "private_group",
+    "id": 7,
+    "messages": [
+        {"id": 2, "type": "message", "date": "2024-05-13T21:07:08", "from": "Ana"}
+        | {"date_unixtime": "1715634430", "text": ["See ", {"type": "link", "text": "m"}]}
+        | {"text_entities": [{"type": "plain", "text": "At nine?"}], "photo": "p.jpg"},
+    ],
+}
+DISCORD: dict[str, Any] = {
+    "guild": {"id": "1", "name": "Club"},
+    "channel": {"id": "2", "type": "GuildTextChat", "name": "walks"},
+    "messages": [
+        {"id": "10", "type": "Default", "timestamp": "2024-05-13T21:07:08+02:00", "content": "Hi"}
+        | {"author": {"id": "1", "name": "Ana", "nickname": "A"}}
+        | {"attachments": [{"url": "https://x.org/a", "fileName": "a.png"}]},
+    ],
+}
+SLACK: list[dict[str, Any]] = [
+    {"type": "message", "ts": "1715634429.000100", "user": "ana", "text": "Hi <@ana>"}
+    | {"user_profile": {"display_name": "", "real_name": "Ana"}}
+    | {"files": [{"url_private": "https://f.org/a.png"}]},
+]
+OWNER = "Ana"
+TRANSCRIPT = [
+    {"type": "meta", "id": "c", "channel": "web"},
+    {"type": "turn", "turn": 1, "message": 1, "role": "user", "content": "Hi"},
+    {"type": "turn", "turn": 1, "message": 2, "role": "assistant", "content": "Hello"},
+]
+RECALL_SET = [
+    {
+        "group": "g", "id": "c", "started": "2025-01-01T10:00:00Z",
+        "messages": [
+            {"id": "m", "role": "user", "content": "Hi", "timestamp": "2025-01-01T10:00:00Z"},
+            {"id": "n", "role": "assistant", "content": "Yes", "timestamp": "2025-01-01T10:00:01Z"},
+        ],
+    },
+]  # fmt: skip
+SAMPLES: list[tuple[Format, list[Any]]] = [
+    (chatgpt.FORMAT, [RICH]),
+    (claude.FORMAT, [CLAUDE]),
+    (gemini.ACTIVITY, ACTIVITY),
+    (gemini.STUDIO, [STUDIO]),
+    (claude_code.FORMAT, CLAUDE_CODE),
+    (codex.FORMAT, CODEX),
+    (open_webui.FORMAT, [WEBUI]),
+    (librechat.FORMAT, [LIBRE]),
+    (telegram.FORMAT, [TELEGRAM]),
+    (
+        discord.FORMAT,
+        [DISCORD | {"messages": [DISCORD["messages"][0] | {"author": {"name": OWNER}}]}],
+    ),
+    (slack.FORMAT, SLACK),
+    (signal_chats.BACKUP, SIGNAL),
+    (signal_chats.FOLDER, [SIGNAL_LINE]),
+    (transcripts.FORMAT, TRANSCRIPT),
+    (recall_sets.FORMAT, RECALL_SET),
+]
+OTHERS: list[Any] = [["other"], {"other": "other"}, 8_675_309, "other", None]
+ODD: list[Any] = [True, -1, 1e308, 10**30, "\ud800\x00", [], [None], {}, {"a": []}]
+"""A value of each type; those of ODD say nothing, and only have to end no command."""
+
+
+def test_every_format_whose_values_have_types_has_a_sample() -> None:
+    have = {id(it) for it, _ in SAMPLES}
+    assert {it.name for it in table.FORMATS if it.is_item and id(it) not in have} == set()
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield every value within a value with its place, as keys and indices."""
+    yield place, value
+    if isinstance(value, (dict, list)):
+        for key, other in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(other, (*place, key))
+
+
+def changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
+    """Return a copy of a value with another at a place."""
+    if not place:
+        return other
+    copy: Any = value.copy()
+    copy[place[0]] = changed(value[place[0]], place[1:], other)
+    return copy
+
+
+def outcome_of(of: Format, values: list[Any]) -> tuple[list[str], set[Any]]:
+    """Return what was said in an export, and all that its report names or counts."""
+    data = "".join(f"{json.dumps(it)}\n" for it in values).encode()
+    reading = Reading(io.BytesIO(data), "folder/day.json")
+    said: list[str] = []
+    named: set[Any] = set()
+    for it in of.read(reading, Options(owner=OWNER)):
+        if isinstance(it, Skip):
+            named.add(it.reason)
+            continue
+        named |= {skip.reason for skip in it.skips} | {
+            ("hidden", it.hidden),
+            ("branches", it.branches),
+        }
+        said += words_of(it)
+    return said, named
+
+
+def words_of(plan: Plan) -> Iterator[str]:
+    """Yield the texts of a plan: of each message, and a title."""
+    for step in plan.steps:
+        if isinstance(step, Batch):
+            for it in step.messages:
+                one = it.message
+                calls = (call.name + call.arguments for call in one.tool_calls)
+                files = (file.uri for file in one.attachments)
+                # a content that is no text is refused by name where it is sent
+                texts = (str(one.content), one.thinking_text, one.sender, *calls, *files)
+                yield "\n".join(filter(None, texts))
+        elif "title" in step.fields:
+            yield f"title: {step.fields['title']}"
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts within a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for it in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(it)
+
+
+@pytest.mark.parametrize(
+    ("of", "whole"), SAMPLES, ids=[f"{it.name}-{number}" for number, (it, _) in enumerate(SAMPLES)]
+)
+def test_a_value_of_another_type_is_taken_or_named_and_the_rest_comes(
+    of: Format, whole: list[Any]
+) -> None:
+    said, named = outcome_of(of, whole)
+    assert said
+    lost = []
+    for place, value in places(whole):
+        for other in (*OTHERS, *ODD) if place else ():
+            damaged = changed(whole, place, other)
+            now, report = outcome_of(of, damaged)
+            is_odd = other in ODD or type(other) is type(value)
+            if is_odd or now == said or report - named:
+                continue
+            after = "\n".join(now)
+            before = "\n".join(it for it in said if not it.startswith("title: "))
+            is_taken = other is None or any(it in after for it in ("other", "8675309"))
+            texts = {it for it in texts_in(damaged) if " " in it and it in before}
+            rest = [it for it in texts if it not in after]
+            if rest or not is_taken:
+                lost.append((place, other, rest))
+    assert lost == []
