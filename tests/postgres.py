@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 
 from scripts import serve_postgres
 from tests.waiting import until
@@ -74,7 +74,7 @@ class Postgres:
 
     def make_schema(self) -> None:
         """Let each database of a test begin with the schema."""
-        Database(self.url("template1")).close()
+        PostgresDatabase(self.url("template1")).close()
 
     def _follow(self, primary: "Postgres") -> None:
         self._run(

@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect import CheckpointRecord, Client
 from recollect_server.storage.logs.store import START, LogTaken, LogUnavailable
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.sharing import PostgresSharing
 from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
@@ -374,7 +374,7 @@ def suppressing(connection: "psycopg.Connection[Any]") -> "Iterator[psycopg.Conn
 
 def test_numbers_that_a_lost_primary_gave_out_are_not_given_out_again(postgres: Postgres) -> None:
     url = postgres.new_database()
-    lost = Database(url)
+    lost = PostgresDatabase(url)
     try:
         ledger, sharing = PostgresTokenLedger(lost), PostgresSharing(lost, "default")
         ledger.append({"type": "token"})
@@ -391,7 +391,7 @@ def test_numbers_that_a_lost_primary_gave_out_are_not_given_out_again(postgres: 
             "UPDATE recollect.timelines SET place = 'of the primary'",
         ):
             postgres.execute(statement, url)
-        taken_over = Database(url)
+        taken_over = PostgresDatabase(url)
         try:
             assert taken_over.number > lost.number
             ledger = PostgresTokenLedger(taken_over)

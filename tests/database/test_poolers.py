@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from recollect_server.app import CannotStart
 from recollect_server.storage.postgres.connections import Connection
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 
 from tests.conftest import Start
 from tests.postgres import Pooler, Postgres, pooled
@@ -147,7 +147,7 @@ def test_statements_are_prepared_where_no_pooler_is_or_as_the_setting_says(
 ) -> None:
     url = postgres.new_database()
     with closing(
-        Database(pooler.url(url) if is_pooled else url, connections=1, prepares=prepares)
+        PostgresDatabase(pooler.url(url) if is_pooled else url, connections=1, prepares=prepares)
     ) as database:
 
         def work(connection: Connection, _: bool) -> int:

@@ -22,7 +22,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect.v1.update_pb2 import Update
 from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.conftest import LONG, MovableClock, Start
@@ -210,7 +210,7 @@ class Figures:
 class Overtaken(PostgresStore):
     """A store where another server ends each delete right after this one looked at it."""
 
-    def __init__(self, database: Database, space: str, folder: Path) -> None:
+    def __init__(self, database: PostgresDatabase, space: str, folder: Path) -> None:
         super().__init__(database, space, folder)
         self._other = PostgresStore(database, space, folder)
 
@@ -235,7 +235,7 @@ def test_a_server_starts_while_another_one_ends_the_delete_that_it_found(
         delete_index(server)
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE recollect.logs SET deleting = true WHERE log = %s", [second])
-    database = Database(url)
+    database = PostgresDatabase(url)
     try:
         recovered = recover(Overtaken(database, "default", folder), clock, no_progress)
         assert set(recovered.index.conversations.progress()) == {first}

@@ -9,7 +9,7 @@ from recollect import Client, Message
 from recollect_server.inference.workers import Workers
 from recollect_server.services.space.redaction import Redactions
 from recollect_server.storage.logs.store import START
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.vectors import checking as vectors
 from recollect_server.storage.vectors.store import VectorStore
@@ -70,7 +70,7 @@ def test_each_text_is_embedded_once_by_whichever_server_and_taken_over_by_the_ot
 def test_vectors_of_a_text_that_was_redacted_or_deleted_meanwhile_are_not_kept(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    database = Database(postgres.new_database())
+    database = PostgresDatabase(postgres.new_database())
     store = PostgresStore(database, "default", tmp_path)
     sharing, texts = store.sharing, [(CONVERSATION, b"1"), (CONVERSATION, b"2")]
     begin(store)

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogStore
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.postgres import Postgres
 
 Open = Callable[[], LogStore]
 """Opens the same logs, as another process would."""
-Opened = Callable[[str], Database]
+Opened = Callable[[str], PostgresDatabase]
 """Opens a database by its address."""
 
 
 @pytest.fixture
-def database(postgres: Postgres) -> Iterator[Database]:
+def database(postgres: Postgres) -> Iterator[PostgresDatabase]:
     """Open a new database."""
-    opened = Database(postgres.new_database())
+    opened = PostgresDatabase(postgres.new_database())
     yield opened
     opened.close()
 
@@ -30,10 +30,10 @@ def database(postgres: Postgres) -> Iterator[Database]:
 @pytest.fixture
 def opened() -> Iterator[Opened]:
     """Open databases, which are closed at the end."""
-    databases: list[Database] = []
+    databases: list[PostgresDatabase] = []
 
-    def open_one(url: str) -> Database:
-        databases.append(Database(url))
+    def open_one(url: str) -> PostgresDatabase:
+        databases.append(PostgresDatabase(url))
         return databases[-1]
 
     yield open_one

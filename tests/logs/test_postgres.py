@@ -15,7 +15,7 @@ from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogUnavailable
 from recollect_server.storage.postgres.connections import DatabaseRefused, DatabaseUnavailable
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.logs.conftest import Opened
@@ -163,7 +163,7 @@ def test_a_thread_whose_first_records_nobody_answered_keeps_what_a_repeat_was_an
 def test_an_append_is_made_where_its_prepared_statement_is_gone(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    with closing(Database(postgres.new_database(), connections=1)) as database:
+    with closing(PostgresDatabase(postgres.new_database(), connections=1)) as database:
         store = PostgresStore(database, "default", tmp_path)
         end = begin(store)
 
@@ -211,7 +211,9 @@ def test_an_append_plans_nothing_anew_and_reads_the_partition_of_its_space_by_it
         assert "Index Scan" in plan
 
 
-def test_the_same_names_in_two_spaces_never_meet(database: Database, tmp_path: Path) -> None:
+def test_the_same_names_in_two_spaces_never_meet(
+    database: PostgresDatabase, tmp_path: Path
+) -> None:
     one, two = (PostgresStore(database, name, tmp_path) for name in ("one", "two"))
     begin(one, messages=3)
     begin(two, messages=1)
@@ -233,7 +235,7 @@ def test_a_newer_schema_is_refused_once_it_takes_away_what_this_version_uses(
         DatabaseRefused,
         match=r"has version 99 of the schema, for servers that know 98, and this .* knows \d",
     ):
-        Database(url)
+        PostgresDatabase(url)
 
 
 def test_no_text_about_a_database_has_its_password(postgres: Postgres) -> None:
@@ -255,7 +257,7 @@ def test_no_text_about_a_database_has_its_password(postgres: Postgres) -> None:
         f"postgresql://ann:{secret}@/logs?pass word={secret}",
     ):
         with pytest.raises((DatabaseUnavailable, DatabaseRefused)) as raised:
-            Database(url)
+            PostgresDatabase(url)
         assert secret not in str(raised.value)
 
 

@@ -19,7 +19,7 @@ from recollect_server.storage.logs.store import (
     Position,
     request_claim,
 )
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.logs.conftest import Opened
@@ -30,7 +30,7 @@ PAYLOAD, OTHER_PAYLOAD = "0" * 32, "1" * 32
 
 
 def test_of_appends_behind_one_position_exactly_one_wins(
-    database: Database, tmp_path: Path
+    database: PostgresDatabase, tmp_path: Path
 ) -> None:
     stores = [PostgresStore(database, "default", tmp_path) for _ in range(8)]
     barrier = threading.Barrier(len(stores))

@@ -25,7 +25,7 @@ from recollect_server.storage.postgres.connections import (
     DatabaseRefused,
     DatabaseUnavailable,
 )
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.moves import DatabaseMark
 from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.spaces import PostgresSpaces, awaited_spaces
@@ -70,7 +70,7 @@ class PostgresStores:
         """Open the database. Raises CannotStart."""
         self._data_dir = settings.data_dir
         with _refusing(settings.store, "--store"):
-            self._database = Database(
+            self._database = PostgresDatabase(
                 settings.store.url,
                 connections=settings.store_connections,
                 prepares=_PREPARES[settings.store_prepared_statements],
@@ -178,7 +178,7 @@ class DatabasePlace:
     def __init__(self, store: LogStoreName, flag: str) -> None:
         """Open the database that a flag names, alone. Raises CannotStart."""
         with _refusing(store, flag):
-            self._database = Database(store.url, is_alone=True)
+            self._database = PostgresDatabase(store.url, is_alone=True)
         self._mark = DatabaseMark(self._database)
         self._spaces = PostgresSpaces(self._database, Path())
         self.names, self.is_made = self._spaces.names, self._spaces.is_made

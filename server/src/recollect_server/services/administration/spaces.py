@@ -13,7 +13,7 @@ from recollect_server.services.spaces.lease import OpenedSpace
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.upkeep.statistics import Statistics, statistics_of
 from recollect_server.storage.due import DueMarkers
-from recollect_server.storage.index.checking import Totals, totals_of
+from recollect_server.storage.index.checking import SpaceTotals, totals_of
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import LogStore
@@ -61,7 +61,7 @@ class SpaceOverview:
     name: str
     state: SpaceState
     is_default: bool
-    totals: Totals
+    totals: SpaceTotals
 
 
 class SpaceAdministration:

@@ -342,7 +342,7 @@ def state_of(folder: Path) -> State:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class SpaceTotals:
     """Totals of a space, as its index knows them."""
 
     conversations: int = 0
@@ -354,11 +354,11 @@ class Totals:
     """Problem of the index; empty: none."""
 
 
-def totals_of(folder: Path) -> Totals:
+def totals_of(folder: Path) -> SpaceTotals:
     """Count what the index in a folder knows, without taking it from a server that runs."""
     path = folder / NAME
     if not path.exists():
-        return Totals(problem="missing: the next start makes it anew")
+        return SpaceTotals(problem="missing: the next start makes it anew")
     try:
         with looking(path) as connection:
             rows = connection.execute(
@@ -370,12 +370,12 @@ def totals_of(folder: Path) -> Totals:
             )
             *counts, reason = rows.fetchone() or (0, 0, 0, 0, None)
     except apsw.Error as error:
-        return Totals(problem=f"unusable ({error}): the next start makes it anew")
+        return SpaceTotals(problem=f"unusable ({error}): the next start makes it anew")
     is_damaged = path.with_name(NAME + DAMAGED).exists()
     why = reason or ("a page of it is damaged" if is_damaged else "")
     conversations, messages, communications, size = map(int, counts)
     problem = f"to be made anew at the next start: {why}" if why else ""
-    return Totals(conversations, messages, communications, size, problem)
+    return SpaceTotals(conversations, messages, communications, size, problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ _GONE = "1 hour"  # without a sign of life; then a replica's number is forgotten
 _ENDED = "PostgreSQL does not answer, and the server stops"
 
 
-class Database:
+class PostgresDatabase:
     """One database, opened. Safe to call from any thread."""
 
     def __init__(

@@ -92,7 +92,7 @@ _ONLY = "AND xid = ANY(%(only)s::text[]::xid8[])"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TransactionSnapshot:
     """The transactions that a statement sees: those before `xmax`, but for those that run."""
 
     xmin: int
@@ -100,7 +100,7 @@ class Snapshot:
     running: tuple[int, ...]
 
     @classmethod
-    def of(cls, text: str) -> "Snapshot":
+    def of(cls, text: str) -> "TransactionSnapshot":
         """Read the text of a pg_snapshot."""
         xmin, xmax, running = text.split(":")
         return cls(int(xmin), int(xmax), tuple(map(int, running.split(",") if running else ())))
@@ -297,7 +297,7 @@ class Follower:
         """Look for changes once, and give them. Return whether there are more."""
         row = connection.execute(_LOOK).fetchone()
         assert row is not None
-        snapshot = Snapshot.of(row[0])
+        snapshot = TransactionSnapshot.of(row[0])
         if self.timeline != row[1] or self._recovered not in (None, row[2]):
             # A standby took over, or a crash passed, behind a pooler, whose connections stay.
             for it in followed:
@@ -345,7 +345,7 @@ def read_after(
     kind: Kind,
     limit: int,
     max_bytes: int,
-    snapshot: Snapshot,
+    snapshot: TransactionSnapshot,
     only: Sequence[int] = (),
 ) -> OrderedChanges:
     """Read the oldest changes behind a key and below the horizon of a snapshot (see

@@ -2,13 +2,13 @@
 
 from recollect_server.storage.logs.moves import MoveMark
 from recollect_server.storage.postgres.connections import Connection
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 
 
 class DatabaseMark:
     """The mark of a database. Raises DatabaseUnavailable."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     def mark(self) -> MoveMark | None:

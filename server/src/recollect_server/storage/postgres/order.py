@@ -15,11 +15,11 @@ from recollect_server.storage.logs.order import (
 )
 from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.follower import (
     SNAPSHOT,
     Followed,
-    Snapshot,
+    TransactionSnapshot,
     read_after,
 )
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class PostgresOrder:
     """The order of the changes of one space in a database."""
 
-    def __init__(self, database: Database, space: str) -> None:
+    def __init__(self, database: PostgresDatabase, space: str) -> None:
         self._database = database
         self._follower = database.follower
         self._space = space
@@ -50,9 +50,9 @@ class PostgresOrder:
             self._space,
         )[0]
         visible, xid, tag, timeline = row
-        return self._mark(int(xid or 0), tag or 0, Snapshot.of(visible), timeline)
+        return self._mark(int(xid or 0), tag or 0, TransactionSnapshot.of(visible), timeline)
 
-    def _mark(self, xid: int, tag: int, snapshot: Snapshot, timeline: int) -> Mark:
+    def _mark(self, xid: int, tag: int, snapshot: TransactionSnapshot, timeline: int) -> Mark:
         return Mark(
             self._follower.epoch, timeline, Key(xid, END, END), tag, snapshot.missing_before(xid)
         )
@@ -85,7 +85,9 @@ class PostgresOrder:
             return True
         # A copy took over since. It has this change, and all that was seen when this was written;
         # of what ran beside it the mark may have seen some that the copy never got.
-        beside = set(Snapshot.of(visible).missing_before(mark.key.transaction)) - set(mark.missing)
+        beside = set(TransactionSnapshot.of(visible).missing_before(mark.key.transaction)) - set(
+            mark.missing
+        )
         return all(
             status == "committed"
             for (status,) in self._rows(
@@ -106,7 +108,7 @@ class PostgresOrder:
         def work(connection: Connection, _: bool) -> OrderedChanges:
             row = connection.execute(SNAPSHOT).fetchone()
             assert row is not None
-            snapshot = Snapshot.of(row[0])
+            snapshot = TransactionSnapshot.of(row[0])
             return read_after(connection, self._space, key, kind, limit, max_bytes, snapshot, only)
 
         return self._run(work)
@@ -155,14 +157,16 @@ class PostgresOrder:
         if not rows:
             return None
         tag, visible, timeline = rows[0]
-        return self._mark(xid, tag, Snapshot.of(visible), timeline)
+        return self._mark(xid, tag, TransactionSnapshot.of(visible), timeline)
 
     def of_change(self, text: str) -> Mark | None:
         """Return the position of a change by what `recollect.add_change` left of it."""
         if not text:
             return None
         xid, tag, visible = text.split(" ")
-        return self._mark(int(xid), int(tag), Snapshot.of(visible), self._follower.timeline)
+        return self._mark(
+            int(xid), int(tag), TransactionSnapshot.of(visible), self._follower.timeline
+        )
 
     def follow(
         self,

@@ -10,7 +10,7 @@ from recollect_server.domain.ids import is_communication_id, is_conversation_id,
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import Claim, LogNotFound
 from recollect_server.storage.postgres.connections import Connection
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.order import PostgresOrder
 from recollect_server.storage.postgres.sharing import failing, held_lease, key_of
 from recollect_server.storage.postgres.statement import (
@@ -46,7 +46,7 @@ _APPEND = Statement(
 class LogRows:
     """The rows of one space's logs. Safe to call from any thread. Raises LogUnavailable."""
 
-    def __init__(self, database: Database, space: str, order: PostgresOrder) -> None:
+    def __init__(self, database: PostgresDatabase, space: str, order: PostgresOrder) -> None:
         """`order` looks at once for the change that a statement made."""
         self._database = database
         self._space = space

@@ -20,7 +20,7 @@ from recollect_server.storage.logs.store import (
     request_claim,
 )
 from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""
@@ -39,7 +39,7 @@ _COLUMNS = (
 class PostgresSharing:
     """The part of one space that replicas share (see `Sharing`)."""
 
-    def __init__(self, database: Database, space: str) -> None:
+    def __init__(self, database: PostgresDatabase, space: str) -> None:
         self.replica = database.number
         self._database = database
         self._space = space

@@ -21,7 +21,7 @@ from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
 from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.sharing import failing
 from recollect_server.storage.postgres.store import PostgresStore
 
@@ -39,7 +39,7 @@ _RECEIPT = 'name, "time", conversations, communications, bytes'
 class PostgresSpaces:
     """The spaces of a database. Safe to call from any thread. Raises LogUnavailable."""
 
-    def __init__(self, database: Database, data_dir: Path) -> None:
+    def __init__(self, database: PostgresDatabase, data_dir: Path) -> None:
         """`data_dir` has the local folders of derived files."""
         self._database = database
         self._data_dir = data_dir
@@ -264,7 +264,7 @@ class PostgresSpaces:
             raise LogUnavailable(Kind.CONVERSATION, action, str(error)) from error
 
 
-def spaces_of(database: Database) -> list[str]:
+def spaces_of(database: PostgresDatabase) -> list[str]:
     """Return the names of all spaces that have a log, in order. Raises LogUnavailable."""
 
     def work(connection: Connection, _: bool) -> list[str]:
@@ -282,7 +282,7 @@ def spaces_of(database: Database) -> list[str]:
         return database.run(work)
 
 
-def awaited_spaces(database: Database) -> list[str]:
+def awaited_spaces(database: PostgresDatabase) -> list[str]:
     """Return the spaces where others wait for this replica to remove what they deleted. Raises
     LogUnavailable.
     """

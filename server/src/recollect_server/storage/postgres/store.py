@@ -36,7 +36,7 @@ from recollect_server.storage.logs.store import (
     Position,
     TornTail,
 )
-from recollect_server.storage.postgres.database import Database
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.order import PostgresOrder
 from recollect_server.storage.postgres.rows import LEDGER, LogRows, kind_of
 from recollect_server.storage.postgres.sharing import PostgresSharing, key_of
@@ -51,7 +51,7 @@ class PostgresStore:
     database.
     """
 
-    def __init__(self, database: Database, space: str, folder: Path) -> None:
+    def __init__(self, database: PostgresDatabase, space: str, folder: Path) -> None:
         """`folder` is the space's in the data folder of this process."""
         self.root = folder / f"postgres-{database.identity[:8]}"
         """Folder of the index and the vectors."""
