@@ -348,8 +348,6 @@ def test_the_best_turn_has_a_place_where_the_budget_is_short() -> None:
         (BY_WORDS, 0.4, 200),
         (BY_WORDS, 0.625, 1100),
         (BY_WORDS, 0.8, 2000),
-        (BY_MEANING, 0.15, 49),  # odds of 3 to 17, of 3 to 7 at the threshold
-        (BY_MEANING, 0.3, 120),
         (BY_MEANING, 0.4, 120),
         (BY_MEANING, 0.5, 1060),
         (BY_MEANING, 0.6, 2000),

@@ -297,12 +297,10 @@ class Recalling:
 
     def budget(self, best: float, own: int, most: int, trust: RecallTrust) -> int:
         """Return the tokens of recall whose best turn has this score: of what there is, up to
-        `most`, the more the likelier it is to help: below the threshold in proportion to its odds.
-        `own` is its own budget.
+        `most`, the more the likelier it is to help. `own` is its own budget.
         """
         share = min(1.0, max(0.0, (best - trust.doubtful) / (trust.sure - trust.doubtful)))
-        odds = best * (1 - self.threshold), self.threshold * (1 - best)
-        least = trust.least * own * (odds[0] / odds[1] if odds[0] < odds[1] else 1)
+        least = trust.least * own
         return min(most, int(least + share * max(0, most - least)))
 
 
