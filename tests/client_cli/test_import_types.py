@@ -165,10 +165,10 @@ def changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
 
 
 def outcome_of(of: Format, values: list[Any]) -> tuple[list[str], set[Any]]:
-    """Return what was said in an export, and all that its report names or counts."""
+    """Return the texts of an export, and all that its report names or counts."""
     data = "".join(f"{json.dumps(it)}\n" for it in values).encode()
     reading = Reading(io.BytesIO(data), "folder/day.json")
-    said: list[str] = []
+    written: list[str] = []
     named: set[Any] = set()
     for it in of.read(reading, Options(owner=OWNER)):
         if isinstance(it, Skip):
@@ -178,8 +178,8 @@ def outcome_of(of: Format, values: list[Any]) -> tuple[list[str], set[Any]]:
             ("hidden", it.hidden),
             ("branches", it.branches),
         }
-        said += words_of(it)
-    return said, named
+        written += words_of(it)
+    return written, named
 
 
 def words_of(plan: Plan) -> Iterator[str]:
@@ -212,18 +212,18 @@ def texts_in(value: Any) -> Iterator[str]:
 def test_a_value_of_another_type_is_taken_or_named_and_the_rest_comes(
     of: Format, whole: list[Any]
 ) -> None:
-    said, named = outcome_of(of, whole)
-    assert said
+    written, named = outcome_of(of, whole)
+    assert written
     lost = []
     for place, value in places(whole):
         for other in (*OTHERS, *ODD) if place else ():
             damaged = changed(whole, place, other)
             now, report = outcome_of(of, damaged)
             is_odd = other in ODD or type(other) is type(value)
-            if is_odd or now == said or report - named:
+            if is_odd or now == written or report - named:
                 continue
             after = "\n".join(now)
-            before = "\n".join(it for it in said if not it.startswith("title: "))
+            before = "\n".join(it for it in written if not it.startswith("title: "))
             is_taken = other is None or any(it in after for it in ("other", "8675309"))
             texts = {it for it in texts_in(damaged) if " " in it and it in before}
             rest = [it for it in texts if it not in after]
