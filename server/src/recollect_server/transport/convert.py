@@ -4,10 +4,11 @@ was checked before.
 Conversions for one service alone are in `convert_channel`, `convert_external` and `convert_recall`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from google.protobuf import json_format
+from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import conversation_pb2, message_pb2
 
@@ -37,6 +38,30 @@ _ROLES = {
 UNKNOWN_WRITER = "unknown"
 """The contract's word for who wrote notes that an earlier version kept no record of."""
 ROLE_NUMBERS = {role: number for number, role in _ROLES.items()}
+
+
+_TEXTS_OF_A_MESSAGE = ("thinking_text", "channel", "sender", "sender_name", "tool_call_id")
+_OPTIONAL_OF_A_CONVERSATION = (
+    "name",
+    "title",
+    "abbreviation",
+    "manually_named",
+    "pinned",
+    "model",
+    "cost_total",
+    "compressed_through",
+    "topics_by_hand",
+    "archived",
+    "unindexed",
+)
+_FIELDS_OF_A_PARTY = ("contact", "group_id", "thread_id", "subject", "contact_name")
+
+
+def _copy_set(value: ProtoMessage, source: object, names: Sequence[str]) -> None:
+    """Copy the fields of these names that are set, which have the same names in both."""
+    for name in names:
+        if part := getattr(source, name):
+            setattr(value, name, part)
 
 
 def milliseconds(moment: Timestamp) -> int:
@@ -109,16 +134,7 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
     if message.redaction is not None:
         fill_redaction(value.redaction, message.redaction)
     _set_moment(value.timestamp, message.timestamp)
-    if message.thinking_text:
-        value.thinking_text = message.thinking_text
-    if message.channel:
-        value.channel = message.channel
-    if message.sender:
-        value.sender = message.sender
-    if message.sender_name:
-        value.sender_name = message.sender_name
-    if message.tool_call_id:
-        value.tool_call_id = message.tool_call_id
+    _copy_set(value, message, _TEXTS_OF_A_MESSAGE)
     if message.usage is not None:
         _fill_usage(value.usage, message.usage)
     if message.cost is not None:
@@ -160,42 +176,21 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
     """
     value.id = conversation.id
     value.channel = conversation.channel
-    if name := conversation.name:
-        value.name = name
-    if conversation.title:
-        value.title = conversation.title
-    if conversation.topics:
-        value.topics.extend(conversation.topics)
+    value.topics.extend(conversation.topics)
     _set_moment(value.create_time, conversation.create_time)
     _set_moment(value.update_time, conversation.update_time)
     value.turn_count = conversation.turn_count
     value.message_count = conversation.message_count
     value.participants.extend(conversation.participants)
     if conversation.abbreviation:
-        value.abbreviation = conversation.abbreviation
         _fill_record(value.notes.abbreviation, conversation.abbreviation_record)
     if conversation.title:
         by_hand = conversation.manually_named
         _fill_record(
             value.notes.title, NoteRecord(CALLER) if by_hand else conversation.title_record
         )
-    if conversation.manually_named:
-        value.manually_named = True
-    if conversation.pinned:
-        value.pinned = True
-    if conversation.model:
-        value.model = conversation.model
     _fill_usage(value.usage_total, conversation.usage_total)
-    if conversation.cost_total:
-        value.cost_total = conversation.cost_total
-    if conversation.compressed_through:
-        value.compressed_through = conversation.compressed_through
-    if conversation.topics_by_hand:
-        value.topics_by_hand = True
-    if conversation.archived:
-        value.archived = True
-    if conversation.unindexed:
-        value.unindexed = True
+    _copy_set(value, conversation, _OPTIONAL_OF_A_CONVERSATION)
     if conversation.split.reason:
         value.split_suggestion.CopyFrom(split_to(conversation.split))
     if conversation.metadata is not None:
@@ -204,15 +199,7 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
         value.origin.conversation_id = conversation.origin_id
         value.origin.turn_number = conversation.origin_turn
     if conversation.party is not NOBODY and conversation.party != NOBODY:
-        party, there = conversation.party, value.party
-        there.contact, there.group_id, there.thread_id, there.subject = (
-            party.contact,
-            party.group_id,
-            party.thread_id,
-            party.subject,
-        )
-        if party.contact_name:
-            there.contact_name = party.contact_name
+        _copy_set(value.party, conversation.party, _FIELDS_OF_A_PARTY)
 
 
 def split_to(split: Split) -> conversation_pb2.SplitSuggestion:
@@ -228,8 +215,7 @@ def writer_of(name: str) -> str:
 
 def _fill_record(value: conversation_pb2.NoteRecord, record: NoteRecord) -> None:
     value.writer = record.writer or UNKNOWN_WRITER
-    if record.model:
-        value.model = record.model
+    value.model = record.model
     if record.time:
         _set_moment(value.write_time, record.time)
 

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable
 import grpc
 import structlog
 from google.rpc import status_pb2
-from grpc_status import rpc_status
 
 from recollect_server.domain.errors import Stopping, TooManySubscribers
 from recollect_server.domain.ids import new_ulid
 from recollect_server.transport.errors import internal, status_of
 from recollect_server.transport.handling import Send
-from recollect_server.transport.senders import Scheduled, Sender, Senders
+from recollect_server.transport.senders import Scheduled, Sender, Senders, set_end
 
 log = structlog.get_logger("recollect.calls")
 
@@ -132,10 +131,7 @@ class HeldStreams:
             stream.ending = internal(log_id)
         if stream.ending is not None:
             stream.over = True
-            end = rpc_status.to_status(stream.ending)
-            stream.context.set_code(end.code)
-            stream.context.set_details(end.details)
-            stream.context.set_trailing_metadata(end.trailing_metadata)
+            set_end(stream.context, stream.ending)
             sender.send(stream.send, None)
             self._forget(stream)
         return False

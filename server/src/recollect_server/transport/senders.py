@@ -14,11 +14,23 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+import grpc
+from google.rpc import status_pb2
+from grpc_status import rpc_status
+
 _MOVING = 3
 _MOST = 128  # threads in all: beyond that the stream that blocks longest is cancelled at once
 _BLOCKED = 0.015  # seconds that a send takes no longer than if the caller reads
 _IMPATIENT = 0.1  # seconds that a send may take once all are to end: a busy machine needs some
 _TICK = 0.005  # seconds between two looks of the watchdog while somebody is sent to
+
+
+def set_end(context: grpc.ServicerContext, status: status_pb2.Status) -> None:
+    """Set the status that the caller of a stream gets when it ends."""
+    end = rpc_status.to_status(status)
+    context.set_code(end.code)
+    context.set_details(end.details)
+    context.set_trailing_metadata(end.trailing_metadata)
 
 
 class Scheduled(Protocol):

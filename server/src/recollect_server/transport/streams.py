@@ -19,7 +19,6 @@ from typing import TypeVar, cast
 
 import structlog
 from google.rpc import status_pb2
-from grpc_status import rpc_status
 
 from recollect_server.domain.errors import (
     IndexUnavailable,
@@ -37,7 +36,7 @@ from recollect_server.services.streaming.watching import Watched, Watcher
 from recollect_server.transport.errors import internal, status_of
 from recollect_server.transport.gate import Ended
 from recollect_server.transport.handling import Call, Send
-from recollect_server.transport.senders import Scheduled, Sender, Senders
+from recollect_server.transport.senders import Scheduled, Sender, Senders, set_end
 from recollect_server.transport.updates import elements
 
 log = structlog.get_logger("recollect.streams")
@@ -67,10 +66,10 @@ class StreamLimits:
 
 class Stream:
     __slots__ = (
-        "_context",
         "again",
         "beat",
         "began",
+        "context",
         "due_since",
         "ending",
         "is_slow",
@@ -99,7 +98,7 @@ class Stream:
         self.watcher = watcher
         self.max_batch = max_batch
         self.send = send
-        self._context = call.context
+        self.context = call.context
         self.principal = call.principal
         self.scheduled = self.again = False
         self.over = False
@@ -122,18 +121,7 @@ class Stream:
     def cancel(self) -> None:
         """Cancel the call at once; a blocked send returns."""
         self.over = self.is_slow = True
-        self._context.cancel()
-
-    def watch_end(self, on_end: Callable[[], None]) -> bool:
-        """Call `on_end` when the call is over. Return False if it is over already."""
-        return self._context.add_callback(on_end)
-
-    def set_end(self, status: status_pb2.Status) -> None:
-        """Set the status that the caller gets when the stream ends."""
-        end = rpc_status.to_status(status)
-        self._context.set_code(end.code)
-        self._context.set_details(end.details)
-        self._context.set_trailing_metadata(end.trailing_metadata)
+        self.context.cancel()
 
 
 class _Followed:
@@ -238,7 +226,7 @@ class Streams:
                 self._opening -= 1
         # The callback runs on the thread that serves all calls: it may send nothing, and wait for
         # nothing.
-        if not stream.watch_end(partial(self._gone, stream)):
+        if not stream.context.add_callback(partial(self._gone, stream)):
             self._gone(stream)
             return
         if self._stopping.is_set():
@@ -495,7 +483,7 @@ class Streams:
             log.exception("fault", watcher=type(stream.watcher).__name__, log_id=log_id)
             stream.ending = internal(log_id)
         stream.over = True
-        stream.set_end(stream.ending)
+        set_end(stream.context, stream.ending)
         sender.send(stream.send, None)
         self._gone(stream)
         return False
