@@ -73,6 +73,11 @@ def test_tokens_are_created_listed_rotated_and_revoked(
         assert "revoked" in inside("admin", "tokens", "revoke", wall["id"], on_terminal=True).out
         assert inside("admin", "tokens", "revoke", "0" * 12).code == NOT_FOUND
         assert "the wall" in inside("admin", "tokens", "list", "--all", on_terminal=True).out
+        [brain] = inside("admin", "tokens", "create", "--kind", "brain").lines
+        patch.setenv("RECOLLECT_TOKEN", brain["secret"])
+        chat = inside("chat", stdin="Buy milk.\n/model haiku\n")
+        assert (chat.code, chat.lines[0]["content"]) == (0, "Buy milk.")
+        assert "haiku" in chat.lines[1]["reply"]
 
 
 def test_rules_of_retention_are_listed_tried_and_their_receipts_printed(

@@ -76,7 +76,7 @@ ALLOWED = {
     "AdminService.ListSpaceReceipts": "admin",
     "AdminService.Verify": "admin",
     "AdminService.GetVerification": "admin",
-    "ChannelService.Receive": "gateway admin",
+    "ChannelService.Receive": "brain gateway admin",
     "ChannelService.RunCommand": "brain admin",
     "ChannelService.AddOwnerIdentity": "admin",
     "ChannelService.RemoveOwnerIdentity": "admin",

@@ -34,7 +34,7 @@ PROJECT = "project"
 
 _ANY, _READ, _WRITE = Scope.ANY, Scope.CONVERSATIONS_READ, Scope.CONVERSATIONS_WRITE
 KINDS: dict[str, frozenset[Scope]] = {
-    "brain": ALL_SCOPES - {Scope.RECEIVE, Scope.IDENTITIES_MANAGE, Scope.ADMIN},
+    "brain": ALL_SCOPES - {Scope.IDENTITIES_MANAGE, Scope.ADMIN},
     PROJECT: frozenset({_ANY, _READ, _WRITE}),
     "gateway": frozenset({_ANY, Scope.RECEIVE}),
     "panel": frozenset(
