@@ -52,6 +52,19 @@ def test_a_transcript_that_cannot_be_read_takes_only_its_own_tiers(
     assert "cannot be read" in allocation(answer, HOT).note
 
 
+def test_turns_to_include_that_cannot_be_read_are_named_and_the_rest_stands(
+    service: Service, server: RunningServer
+) -> None:
+    there = service.conversation_of("The ibex lives in Bern.")
+    here = service.conversation_of("Hello.")
+    path = transcript(server, there)
+    path.rename(path.with_suffix(".copy"))
+    path.symlink_to(path.with_suffix(".copy"))  # the server follows no links
+    answer = built(service, here, include=[{"conversation_id": there}])
+    assert [leg.leg for leg in answer.degraded] == ["cold"]
+    assert (said(answer.cold), said(answer.hot)) == ([], ["Hello."])
+
+
 def test_a_lost_index_takes_the_cold_tier_and_the_others_stand(
     service: Service, server: RunningServer
 ) -> None:

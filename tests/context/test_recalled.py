@@ -2,6 +2,8 @@
 turns and by source.
 """
 
+from typing import Any
+
 import pytest
 from recollect.v1 import context_pb2
 from recollect.v1 import conversation_service_pb2 as conversation_api
@@ -338,6 +340,11 @@ def test_a_new_conversation_has_the_abbreviation_of_the_one_before_it_on_its_cha
     )
     assert "the conversation before this one" in answer.rendered
     assert "  summary: They spoke of a boat." in answer.rendered
+    first = {"conversation_id": there, "turn_range": {"first": 1, "last": 1}}
+    cases: list[tuple[dict[str, Any], int]] = [({"conversation_id": there}, 0), (first, 1)]
+    for excluded, count in cases:  # its abbreviation is of all its turns
+        new = service.create().id
+        assert len(built(service, new, "Hello!", exclude=[excluded]).sources) == count
     later = service.conversation_of(*(f"turn {number}" for number in range(5)))
     assert not built(service, later, "Hello!").sources
 

@@ -527,6 +527,31 @@ def test_streams_begin_again_where_a_standby_took_over_that_lacks_what_they_told
     assert told_of(one, later)
 
 
+def test_a_server_follows_the_changes_of_a_database_only_while_somebody_watches(
+    url: str, start_server: Start, postgres: Postgres, apart: Subscribe, watch: Watch
+) -> None:
+    def connections() -> dict[Any, str]:
+        """Return the last query of each connection to the database."""
+        rows: list[Any] = postgres.execute(
+            "SELECT pid, query FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            url,
+        )
+        return dict(rows)
+
+    def following() -> set[Any]:
+        """Return the connections that just looked for changes."""
+        return {pid for pid, it in connections().items() if "recollect.timeline()," in it}
+
+    server = start_server(store=url)
+    for begin in (lambda: apart(server.target), lambda: watch(server=server)):
+        watcher = begin().ready()
+        [pid] = until(following)
+        watcher.close()
+        until(lambda pid=pid: pid not in connections())  # type: ignore[misc]
+    assert not following()
+
+
 def test_a_stream_whose_changes_are_pruned_on_its_way_begins_again(
     url: str, start_server: Start, postgres: Postgres, apart: Subscribe, watch: Watch
 ) -> None:
