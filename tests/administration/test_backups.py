@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import structlog
 from recollect import Client, FailedPrecondition, InvalidArgument, Message
 from recollect_server.domain.principal import EVERY_SPACE
 from recollect_server.domain.time import system_clock
@@ -65,6 +66,12 @@ def test_a_backup_by_a_call_is_followed_by_the_removal_of_older_ones(
             Path(it.path).name for it in (partial, named, second)
         )
         assert first.path != second.path
+        # a removal removes folders, and fails at a file
+        (tmp_path / "backups/.removing-recollect-file").touch()
+        server.clock.move(1000)
+        with structlog.testing.capture_logs() as lines:
+            assert Path(client.admin.backup().path).is_dir()
+        assert "backups_not_removed" in {line["event"] for line in lines}
         for setting, value in (("backup_keep", ""), ("backup_dir", str(tmp_path))):
             with pytest.raises(InvalidArgument, match="where data lies"):
                 client.admin.set_setting(setting, value)

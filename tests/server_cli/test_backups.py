@@ -144,6 +144,11 @@ def test_a_backup_of_a_damaged_transcript_does_not_push_out_the_one_before_the_d
     assert before.exists()
     checked = run("backups", "verify", "--backup-dir", tmp_path / "backups")
     assert "damaged when it was made: 1 line" in checked.stdout
+    damage(before)  # now none is good, and the new one is not either
+    flags = ("--backup-dir", tmp_path / "backups", "--backup-keep", "last=1")
+    unpruned = on(server, "backup", *flags)
+    assert (unpruned.exit_code, before.exists()) == (1, True)
+    assert "is good: nothing is removed" in unpruned.stderr
 
 
 def test_a_new_backup_that_the_disk_does_not_give_back_is_refused(made: Path) -> None:

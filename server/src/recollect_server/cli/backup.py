@@ -14,12 +14,10 @@ from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
 from recollect_server.services.upkeep.backup.copying import Copied
-from recollect_server.services.upkeep.backup.creation import back_up
-from recollect_server.services.upkeep.backup.folder import BackupFolder, verified
+from recollect_server.services.upkeep.backup.folder import make_backup
 from recollect_server.services.upkeep.backup.manifest import backed_up
 from recollect_server.services.upkeep.backup.restoring import Restoring, decrypted
 from recollect_server.services.upkeep.backup.restoring import restore as copy_back
-from recollect_server.settings import Settings
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.folder import FolderStore
 
@@ -48,24 +46,25 @@ def backup(directory: Path | None, config: Path | None, **flags: Any) -> None:
     """
     settings = load_settings(config, flags)
     is_whole = flags.get("space") is None
-    target = directory or _scheduled(settings, is_whole=is_whole)
+    now = system_clock()
+    rules = None
+    if directory is None:
+        if settings.backup_dir is None:
+            raise click.UsageError(
+                "name a new folder DIR, or the folder of all backups, --backup-dir"
+            )
+        directory = settings.backup_dir / backup_name(now, is_whole=is_whole)
+        rules = settings.backup_rules if is_whole else None
     folders = folders_of(settings, flags)
     with said_plainly():
         keys = backup_keys(settings.backup_key_file, warn)
-        done = back_up(folders, target, shown("Copying"), keys)
-        verified(target, keys=keys)
-        if directory is None and is_whole:
-            pruned = BackupFolder(target.parent, keys).prune(settings.backup_rules, system_clock())
-            for old in pruned.removed:
-                click.echo(f"removed {old.path}")
-    _say(done, f"of {len(folders)} spaces " * (len(folders) > 1) + f"backed up to {target}")
-
-
-def _scheduled(settings: Settings, *, is_whole: bool) -> Path:
-    """Return the new folder of a backup that was given none. End the command if none may be."""
-    if settings.backup_dir is None:
-        raise click.UsageError("name a new folder DIR, or the folder of all backups, --backup-dir")
-    return settings.backup_dir / backup_name(system_clock(), is_whole=is_whole)
+        made = make_backup(folders, directory, keys, rules, now, shown("Copying"))
+        if made.failure is not None:
+            raise made.failure
+        for old in made.removed:
+            click.echo(f"removed {old.path}")
+    of_spaces = f"of {len(folders)} spaces " * (len(folders) > 1)
+    _say(made.copied, of_spaces + f"backed up to {directory}")
 
 
 @click.command()

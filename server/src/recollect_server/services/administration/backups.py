@@ -5,7 +5,6 @@ and where rules of the operator say which older ones are removed.
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -14,9 +13,7 @@ from recollect_server.domain.backups import KeepRule, backup_name
 from recollect_server.domain.errors import InvalidField, NoBackupFolder, StorageUnavailable
 from recollect_server.domain.keys import Keyring
 from recollect_server.domain.time import Clock
-from recollect_server.services.upkeep.backup.copying import Copied
-from recollect_server.services.upkeep.backup.creation import back_up
-from recollect_server.services.upkeep.backup.folder import BackupFolder, verified
+from recollect_server.services.upkeep.backup.folder import MadeBackup, make_backup
 from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogUnavailable
@@ -38,13 +35,6 @@ class _Pace:
     def __call__(self, _done: int, _of: int) -> None:
         time.sleep(_REST * (time.monotonic() - self._since))
         self._since = time.monotonic()
-
-
-@dataclass(frozen=True, slots=True)
-class BackupResult:
-    path: Path
-    spaces: tuple[str, ...]
-    copied: Copied
 
 
 class BackupAdministration:
@@ -80,7 +70,7 @@ class BackupAdministration:
             )
         return self._folder
 
-    def make(self, name: str, spaces: list[str], *, is_whole: bool) -> BackupResult:
+    def make(self, name: str, spaces: list[str], *, is_whole: bool) -> MadeBackup:
         """Copy spaces into a new folder of a name, and compare the copy with what was read; one
         with the time in its name if it is empty. Raises NoBackupFolder, InvalidField,
         StorageUnavailable.
@@ -92,32 +82,23 @@ class BackupAdministration:
         now = self._clock()
         target = folder / (name or backup_name(now, is_whole=is_whole))
         # the first one is what a restore puts into the default space
-        ordered = sorted(spaces, key=lambda space: (space != self._default, space))
-        stores = {space: self._folder_of(space) for space in ordered}
+        spaces = sorted(spaces, key=lambda space: (space != self._default, space))
+        stores = {space: self._folder_of(space) for space in spaces}
+        rules = self._rules if is_whole and not name else None
         with self._guard:
             if target.exists():
                 raise InvalidField.of("name", f"there is a backup {target.name} already")
+            pace = _Pace()
             try:
-                keys = self._keys()
-                copied = back_up(stores, target, _Pace(), keys)
-                verified(target, _Pace(), keys)
+                made = make_backup(stores, target, self._keys(), rules, now, pace, pace)
             except (CannotCopy, LogUnavailable, OSError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 advice = ": remove it" if target.exists() else ""
                 raise StorageUnavailable(
                     f"the backup {target} is not complete: {reason}{advice}"
                 ) from error
-            if is_whole and not name:
-                self._prune(now, keys)
-        return BackupResult(target.absolute(), tuple(ordered), copied)
-
-    def _prune(self, now: int, keys: Keyring | None) -> None:
-        """Remove older backups. What fails is logged: the new one was made all the same."""
-        assert self._folder is not None
-        try:
-            removed = BackupFolder(self._folder, keys).prune(self._rules, now).removed
-        except (CannotCopy, OSError) as error:
-            log.error("backups_not_removed", reason=str(error))
-            return
-        if removed:
-            log.info("backups_removed", names=sorted(it.path.name for it in removed))
+        if made.failure is not None:  # logged only: the new one was made all the same
+            log.error("backups_not_removed", reason=str(made.failure))
+        elif made.removed:
+            log.info("backups_removed", names=sorted(it.path.name for it in made.removed))
+        return made

@@ -13,10 +13,13 @@ from pathlib import Path
 from recollect_server.domain.backups import KeepRule, backup_time, kept
 from recollect_server.domain.keys import Keyring
 from recollect_server.services.upkeep.backup.checking import Checked, check
+from recollect_server.services.upkeep.backup.copying import Copied
+from recollect_server.services.upkeep.backup.creation import back_up
 from recollect_server.services.upkeep.backup.manifest import ARCHIVE, MANIFEST, CannotCopy, NoKey
 from recollect_server.services.upkeep.recovery import Progress, no_progress
 from recollect_server.storage import archive
 from recollect_server.storage.logs.files import sync_folder
+from recollect_server.storage.logs.folder import FolderStore
 
 _REMOVING = ".removing-"  # before the name of a backup of which only a part may be left
 _INTERRUPTED = timedelta(days=1)
@@ -42,6 +45,18 @@ class Pruned:
     removed: list[StoredBackup] = field(default_factory=list)
     good: StoredBackup | None = None
     """The newest good one, which is kept whatever the rules say."""
+
+
+@dataclass(slots=True)
+class MadeBackup:
+    """A new backup, and the older ones that were removed after it."""
+
+    path: Path
+    spaces: tuple[str, ...]
+    copied: Copied
+    removed: list[StoredBackup] = field(default_factory=list)
+    failure: CannotCopy | OSError | None = None
+    """Why older ones could not be removed. The new one was made all the same."""
 
 
 @dataclass(slots=True)
@@ -153,6 +168,30 @@ class BackupFolder:
             except archive.ArchiveError as error:
                 result.problems.append(str(error))
         return result
+
+
+def make_backup(
+    sources: dict[str, FolderStore],
+    target: Path,
+    keys: Keyring | None,
+    rules: Sequence[KeepRule] | None,
+    now: int,
+    copying: Progress,
+    verifying: Progress = no_progress,
+) -> MadeBackup:
+    """Copy the logs of spaces into an empty or new folder, and compare the copy with what was read;
+    then remove the backups beside it that no rule keeps, unless `rules` is None. Raises CannotCopy,
+    LogUnavailable, OSError if the new one is not complete.
+    """
+    copied = back_up(sources, target, copying, keys)
+    verified(target, verifying, keys)
+    made = MadeBackup(target.absolute(), tuple(sources), copied)
+    try:
+        if rules is not None:
+            made.removed = BackupFolder(target.parent, keys).prune(rules, now).removed
+    except (CannotCopy, OSError) as error:
+        made.failure = error
+    return made
 
 
 def _key_id(backup: Path) -> str | None:
