@@ -229,18 +229,12 @@ class Embedding:
     def _complete(self, plan: Plan) -> None:
         """Serve the present models from now on, because everything is embedded with them."""
         store, copy = plan.store, self._meaning.copy
-        if copy is None or copy.model != plan.model:
-            loaded = self._meaning.load(store, plan.model, plan.main, plan.index)
-            beside = copy.beside if copy is not None else None
-            if beside is None and plan.beside is not None and plan.beside_model is not None:
-                beside = self._meaning.load(store, plan.beside_model, plan.beside, plan.index)
-            loaded = replace(loaded, beside=beside, beside_reads_all=self._reads_all(plan))
-            self._meaning.whiten(loaded)
-            self._meaning.copy = loaded
+        is_new = copy is None or copy.model != plan.model
+        if is_new or (plan.name != "lack" and store.has_others(plan.model, plan.beside_model)):
             store.serve(plan.model, plan.beside_model)
+        if is_new:
+            self._make_copy(plan)
             log.info("model_changed", identity=plan.main.identity)
-        elif plan.name != "lack" and store.has_others(plan.model, plan.beside_model):
-            store.serve(plan.model, plan.beside_model)
 
     # What is to do --------------------------------------------------------------------------------
 
