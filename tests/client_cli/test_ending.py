@@ -1,6 +1,7 @@
 """Ends of the command: exit codes, one sentence, Ctrl-C, a closed pipe."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -194,9 +195,21 @@ def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
 
 @pytest.mark.parametrize("command", [(), ("admin",), ("anchors",), ("admin", "retention")])
 def test_commands_are_listed_by_whole_sentences(recollect: Any, command: tuple[str, ...]) -> None:
-    listed = recollect(*command, "--help").out.partition("Commands:")[2]
+    listed = recollect(*command, "--help").out.partition("-h, --help")[2]
     assert listed
     assert "..." not in listed
+
+
+def test_the_help_lists_commands_by_what_a_person_wants(recollect: Any) -> None:
+    text = recollect("--help").out
+    headings = ["Find", "Read", "Write", "Keep", "Answer", "Administer"]
+    first = ["search", "show", "chat", "archive", "communications", "stats"]
+    places = [
+        re.search(rf"^{heading}.*:\n  {command} +\w", text, re.MULTILINE)
+        for heading, command in zip(headings, first, strict=True)
+    ]
+    starts = [it.start() for it in places if it]
+    assert (len(starts), starts) == (len(headings), sorted(starts))
 
 
 @pytest.mark.parametrize("command", [(), ("admin",), ("admin", "tokens")])

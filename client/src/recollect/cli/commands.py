@@ -13,10 +13,15 @@ class Commands(click.Group):
     """Group whose help says of each command what its first sentence says, however long."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands."""
-        rows = [(name, self._sentence(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """Write the lists of commands, each beneath its heading, with one column for all names."""
+        width = max(map(len, self.list_commands(ctx)))
+        for heading, names in self.sections(ctx).items():
+            with formatter.section(heading):
+                formatter.write_dl([(it.ljust(width), self._sentence(ctx, it)) for it in names])
+
+    def sections(self, ctx: click.Context) -> dict[str, list[str]]:
+        """Return the names of commands beneath each heading of the help."""
+        return {"Commands": self.list_commands(ctx)}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

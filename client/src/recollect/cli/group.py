@@ -2,6 +2,7 @@
 
 import os
 import sys
+from itertools import chain
 from typing import Any
 
 import click
@@ -39,8 +40,25 @@ _LONGEST = 1000
 _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS.items())
 
 
+_SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Find conversations": (search, list_, recent),
+    "Read them": (show, tail, open_),
+    "Write and change": (
+        *(chat, fork, switch, rename, topics, notes, redo_notes),
+        *(anchors, metadata, model),
+    ),
+    "Keep, move and remove": (archive, export, import_, redact, delete, delete_many, threads),
+    "Answer third parties": (communications, escalations, owners),
+    "Administer": (stats, admin),
+}
+"""The commands by what a person wants, as the help lists them."""
+
+
 class _Commands(Commands):
     """Group that turns an error of a command into one sentence and an exit code."""
+
+    def sections(self, ctx: click.Context) -> dict[str, list[str]]:  # noqa: ARG002
+        return {heading: [it.name or "" for it in listed] for heading, listed in _SECTIONS.items()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -95,33 +113,7 @@ def commands() -> None:
     """
 
 
-for command in (
-    *(
-        list_,
-        show,
-        open_,
-        tail,
-        search,
-        recent,
-        chat,
-        switch,
-        rename,
-        topics,
-        archive,
-        metadata,
-        fork,
-        model,
-        notes,
-        redo_notes,
-        delete,
-        delete_many,
-        redact,
-        export,
-        import_,
-        stats,
-    ),
-    *(anchors, owners, communications, escalations, threads, admin),
-):
+for command in chain.from_iterable(_SECTIONS.values()):
     commands.add_command(command)
 
 
