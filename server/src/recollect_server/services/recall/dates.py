@@ -10,7 +10,7 @@ is from it.
 
 A question without a date word costs one look at its words. dateparser was measured first: its
 search takes some 200 ms of processor time for a question, and misses "letzte Woche" and "la semaine
-dernière" (`docs/decisions/date-parsing.md`).
+dernière" (`docs/decisions/languages.md`).
 """
 
 import re
