@@ -209,6 +209,27 @@ def test_held_messages_stand_once_behind_what_another_server_wrote_meanwhile(
             assert (one.found("kept"), one.found("butter")) == ([name], [other])
 
 
+def test_held_messages_that_the_database_refused_again_are_written_though_nobody_repeats_them(
+    replicas: Replicas, postgres: Postgres
+) -> None:
+    one, two = replicas.one, replicas.two
+    name = one.conversation_of("apricot")
+    postgres.execute(
+        "CREATE FUNCTION recollect.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " RAISE 'no room'; END $$;"
+        "CREATE TRIGGER refuse BEFORE INSERT ON recollect.lines FOR EACH ROW"
+        " WHEN (position('held'::bytea IN NEW.body) > 0) EXECUTE FUNCTION recollect.refuse()",
+        replicas.url,
+    )
+    assert "are held" in failure_of(lambda: one.append(name, user("held"), request_id="r")).text
+    two.append(name, user("elsewhere"))
+    assert one.search("elsewhere").degraded  # it waits for what is held
+    postgres.execute("DROP TRIGGER refuse ON recollect.lines", replicas.url)
+    until(lambda: two.found("held"))
+    assert one.found("elsewhere") == one.found("held") == [name]
+    assert said(one, name) == said(two, name)
+
+
 def test_of_eight_same_requests_on_two_servers_one_is_carried_out(replicas: Replicas) -> None:
     for round_ in range(3):
         request = f"c{round_}"

@@ -267,15 +267,9 @@ class Following:
 
     def _reload(self, name: str) -> None:
         """Index what the index lacks of a conversation. Hold its lock."""
-        if self._pending.of(name):
-            # What is pending is sent to the same place again first, so that an append whose answer
-            # was lost is recognised.
-            with suppress(ConversationNotFound):
-                self._writes.end(name)
-            if (stuck := self._pending.of(name)) and stuck.batches:
-                self._projection.overlay.note_lag(name, "it has messages that wait")
-                return
-            self._pending.release(name)
+        if not self._writes.settle(name):
+            self._projection.overlay.note_lag(name, "it has messages that wait")
+            return
         self._states.forget(name)
         with suppress(ConversationNotFound):
             self._states.get(name)

@@ -52,6 +52,7 @@ class Upkeep:
         self._projection = parts.projection
         self._pending = parts.pending
         self._states = parts.states
+        self._writes = parts.writes
         self._locks = parts.locks
         self._clock = parts.clock
         self._publish = parts.publish
@@ -94,10 +95,13 @@ class Upkeep:
     def _catch_up(self, conversation_id: str) -> bool:
         """Index what the index lacks of a conversation. Return False if it still refuses.
 
-        A conversation with pending writes is left to its next write. Raises StorageUnavailable.
+        Pending writes are left to the conversation's next write, unless the log is shared: what
+        another process wrote is indexed behind them. Raises StorageUnavailable.
         """
         with self._locks.conversations.hold(conversation_id):
-            if self._pending.of(conversation_id):
+            if self._pending.of(conversation_id) and not (
+                self._store.sharing and self._writes.settle(conversation_id)
+            ):
                 return True
             with suppress(ConversationNotFound):
                 if not self._states.get(conversation_id).indexed:

@@ -6,6 +6,7 @@ later, from the transcript.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -138,6 +139,19 @@ class Writes:
             return stuck.end
         self._pending.release(conversation_id)
         return stuck.written
+
+    def settle(self, conversation_id: str) -> bool:
+        """Write what is pending of a conversation whose log is shared, to the same place as before,
+        so that an append whose answer was lost is recognised. Return False if it is still refused.
+        """
+        if self._pending.of(conversation_id):
+            with suppress(ConversationNotFound):
+                self.end(conversation_id)
+            if (stuck := self._pending.of(conversation_id)) and stuck.batches:
+                return False
+            self._pending.release(conversation_id)
+            self._states.forget(conversation_id)
+        return True
 
     def flush(self, stuck: Stuck, *, is_last: bool) -> None:
         """Try once more to write the pending messages of a conversation. The rest stays pending,
