@@ -9,7 +9,7 @@ import orjson
 import pytest
 from recollect import Client, Message
 from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
-from recollect_server.storage.vectors.checking import hashes
+from recollect_server.storage.vectors.checking import outside, state_of
 
 from bench import __main__ as every
 from bench import (
@@ -75,6 +75,13 @@ def test_recall_writes_its_summary_and_its_questions(
     output = capsys.readouterr().out
     assert "with its abbreviations: 2 questions, 1 of them with gold messages" in output
     assert all(leg in output for leg in ("keyword_messages", "vector_messages"))
+
+
+def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
+    """Return the hashes of the embedded texts by conversation and line."""
+    with outside(folder) as vectors:
+        assert vectors
+        return {name: vectors.hashes(name)[0] for name in state_of(folder).lines}
 
 
 def test_what_is_made_up_is_not_embedded_anew_under_the_measurement(tmp_path: Path) -> None:

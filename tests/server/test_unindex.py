@@ -16,7 +16,7 @@ from recollect_server.domain.conversation import ConversationUnindexed
 from recollect_server.domain.filters import SearchScope
 from recollect_server.settings.values import FOLDER
 from recollect_server.storage.failpoints import FAILPOINTS
-from recollect_server.storage.vectors.checking import hashes, state_of
+from recollect_server.storage.vectors.checking import state_of
 
 from tests import at_rest
 from tests.conftest import MovableClock, RunningServer, Start
@@ -332,7 +332,7 @@ def test_no_vector_outlives_its_text_where_the_next_start_embeds_nothing(
         there = {it.id: it.unindexed for it in service.listed().conversations}
         assert there == ({other: False} if deletes else {other: False, name: True})
     assert state_of(folder).vectors == 1
-    assert set(hashes(folder)) == {other}
+    assert set(state_of(folder).lines) == {other}
     running.stop()
     assert problems(running) == []
 

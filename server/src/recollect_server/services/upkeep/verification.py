@@ -24,7 +24,7 @@ from recollect_server.storage.logs.ledger import forgotten_ledger, ledgers
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import forgotten_deliveries
 from recollect_server.storage.logs.store import ANCHORS, LEDGERS
-from recollect_server.storage.vectors.checking import hashes
+from recollect_server.storage.vectors.checking import outside
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
 from recollect_server.storage.vectors.file import VectorsUnavailable
@@ -92,7 +92,8 @@ def _verify(
     done: Verified,
     progress: Progress,
 ) -> None:
-    embedded = _embedded(store, done)
+    names = {name for name, _ in store.logs(Kind.CONVERSATION)}
+    embedded = _embedded(store, names, done)
     forgotten = forgotten_keys(store)
 
     def of_conversation(
@@ -103,7 +104,6 @@ def _verify(
             yield from anchor_differences(index, stored.number, reading, forgotten)
         yield from vector_differences(embedded.get(name, {}), reading)
 
-    names = {name for name, _ in store.logs(Kind.CONVERSATION)}
     done.problems += _anchors(store, names)
     done.conversations, done.messages = _verify_all(
         ConversationLogs(store), contents, index, done, progress, of_conversation
@@ -189,9 +189,11 @@ def _nothing_more(
     yield from ()
 
 
-def _embedded(logs: FolderStore, done: Verified) -> dict[str, dict[int, bytes]]:
+def _embedded(logs: FolderStore, names: set[str], done: Verified) -> dict[str, dict[int, bytes]]:
+    """Return the hashes of the embedded texts by conversation and line."""
     try:
-        return hashes(logs.root)
+        with outside(logs.root) as vectors:
+            return {name: vectors.hashes(name)[0] for name in names} if vectors else {}
     except VectorsUnavailable as error:
         done.problems.append(f"{NAME_OF_VECTORS}: cannot be used: {error}")
         return {}

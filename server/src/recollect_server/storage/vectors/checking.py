@@ -9,7 +9,7 @@ import apsw
 import numpy as np
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.domain.ids import SEQUENCE_BITS, id_range, number_of, sequence_of
+from recollect_server.domain.ids import SEQUENCE_BITS, id_range, sequence_of
 from recollect_server.storage.database import connected
 from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, failures
 from recollect_server.storage.vectors.texts import PIECE_BITS
@@ -88,28 +88,8 @@ def problems(folder: Path) -> list[str]:
     return problems_found
 
 
-def hashes(folder: Path) -> dict[str, dict[int, bytes]]:
-    """Return the hashes of the embedded texts by conversation and line, for the served models.
-    Raises VectorsUnavailable.
-    """
-    by_conversation: dict[str, dict[int, bytes]] = {}
-    if not (folder / NAME).exists():
-        return by_conversation
-    with _reading(folder) as connection:
-        names = {
-            row[0]: str(row[1]) for row in connection.execute("SELECT key, id FROM conversations")
-        }
-        by_conversation = {name: {} for name in names.values()}
-        query = f"SELECT p.place, t.hash FROM places p JOIN texts t USING (text) WHERE p.model IN {_SERVED}"
-        for place, text in connection.execute(query):
-            by_conversation.setdefault(names.get(number_of(place), "nobody"), {})[
-                sequence_of(place)
-            ] = text
-    return by_conversation
-
-
 class Outside:
-    """The file of a running server, looked at from outside. Raises VectorsUnavailable."""
+    """The file, looked at from outside. Raises VectorsUnavailable."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
