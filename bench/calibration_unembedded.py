@@ -16,7 +16,7 @@ from recollect_server.services.recall.retrievers import ConversationLegs, Messag
 from bench.calibration_cases import Case
 
 # what the vectors of a message, or what is kept beside them, say of it
-_OF_MESSAGES = frozenset({"vector", "vector_before", "vector_after", "role", "named"})
+_OF_MESSAGES = frozenset({"vector", "vector_before", "role", "named"})
 _OF_CONVERSATIONS = ("vector", "vector_mean")
 
 

@@ -68,7 +68,7 @@ _MESSAGE_GATES = ("base", "long", "own", "blind")
 _CONVERSATION_GATES = ("base", "long", "own", "notes", "blind")
 # base weights that cannot be negative, or positive
 _FOR = frozenset(
-    "keyword keyword_z keyword_window vector vector_before vector_after conversation_keyword"  # noqa: SIM905
+    "keyword keyword_z keyword_window vector vector_before conversation_keyword"  # noqa: SIM905
     " conversation_vector named length best_keyword vector_mean"
     " abbreviation mass best related related_soft related_best beside".split()
 )
@@ -110,7 +110,7 @@ def without_vectors(it: Labelled) -> Labelled:
 
     def of_messages(legs: MessageLegs) -> MessageLegs:
         names = (
-            "vector", "vector_before", "vector_after", "role", "named",
+            "vector", "vector_before", "role", "named",
         )  # fmt: skip
         return replace(legs, **dict.fromkeys(names, np.full(len(legs.time), np.nan)))
 

@@ -31,7 +31,6 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
         keyword_after=words[3:5],
         vector=cosines[0],
         vector_before=cosines[1],
-        vector_after=cosines[2],
         tokens=random.integers(3, 200, count).astype(float),
         sequence=np.tile(np.arange(2.0, 6.0), conversations),
         time=np.repeat(begin, 4) + np.tile(np.arange(4.0), conversations),
@@ -74,7 +73,7 @@ def shuffled(legs: Legs, messages: list[int], conversations: list[int]) -> Legs:
 
 
 BY_MEANING = (
-    "vector", "vector_before", "vector_after", "role", "named",
+    "vector", "vector_before", "role", "named",
 )  # fmt: skip
 """Values of a message that the model alone gives."""
 _COSINES = ("vector", "vector_mean", "abbreviation")

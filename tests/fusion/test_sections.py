@@ -49,7 +49,6 @@ def test_neighbours_count_only_within_a_section() -> None:
     # the index alone knows where the last one ends
     assert legs.keyword_after.tolist() == [[1, 0, 1, 1], [0, 0, 1, 1]]
     assert np.isnan(legs.vector_before).tolist() == [True, False, True, False]
-    assert np.isnan(legs.vector_after).tolist() == [False, True, False, False]
 
 
 def test_sections_are_compared_by_the_cosines_that_conversations_are() -> None:

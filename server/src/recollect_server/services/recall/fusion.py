@@ -131,7 +131,7 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
     own, before, after = legs.keyword / top, legs.keyword_before / top, legs.keyword_after / top
     of = legs.conversation
     vector = _expected(legs.vector[None, :], legs.keyword)[0]
-    vector_before, vector_after = z(np.array([legs.vector_before, legs.vector_after]), legs.vector)
+    vector_before = z(legs.vector_before[None, :], legs.vector)[0]
     conversation_vector = _expected(above.vector[None, :], above.keyword)[0, of]
     agent = legs.role == ASSISTANT
     length, longer = _lengths(legs.tokens, agent)
@@ -144,7 +144,6 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
         "keyword_after": after[0],
         "vector": vector,
         "vector_before": vector_before,
-        "vector_after": vector_after,
         "conversation_keyword": share(above.keyword)[of],
         "conversation_vector": conversation_vector,
         "named": known(legs.named),  # the question names who said it

@@ -15,7 +15,6 @@ MESSAGE_WEIGHTS: dict[str, dict[str, float]] = {
     "keyword_after": {"base": -0.392, "long": -1.04, "own": 0.103, "blind": -0.109},
     "vector": {"base": 0.29, "long": -0.302, "own": 0.359, "blind": 0, "unsaid": 2},
     "vector_before": {"base": 0.128, "long": -0.0138, "own": 0.0482, "blind": 0},
-    "vector_after": {"base": 0, "long": -0.0794, "own": -0.0616, "blind": 0},
     "conversation_keyword": {
         "base": 3,
         "long": -0.00679,

@@ -55,8 +55,6 @@ class MessageLegs:
     """Cosine to the question: of its best piece."""
     vector_before: Array
     """Of the message right before it."""
-    vector_after: Array
-    """Of the one right behind it."""
     tokens: Array
     """About how long it is."""
     sequence: Array
@@ -142,10 +140,10 @@ def message_legs(
     """
     ids = messages.ids
     words = Values(keyword.ids, keyword.scores).of(ids + _AROUND, 0)
-    vectors = np.full((3, len(ids)), np.nan)
+    vectors = np.full((2, len(ids)), np.nan)
     own = np.full(len(ids), -1)
     if scans:
-        beside = ids + _AROUND[1:4]
+        beside = ids + _AROUND[1:3]
         scores, marked = scans.messages.of(union(*beside))
         vectors = Values(scores.ids, scores.cosines).of(beside)
         own = Values(scores.ids, marked).of(ids, -1).astype(np.int64)
@@ -156,7 +154,6 @@ def message_legs(
         keyword_after=words[3:],
         vector=vectors[1],
         vector_before=vectors[0],
-        vector_after=vectors[2],
         tokens=messages.tokens.astype(np.float64),
         sequence=messages.sequences.astype(np.float64),
         time=messages.times.astype(np.float64),

@@ -95,7 +95,6 @@ def by_sections(
             keyword_before=np.where(before > nearest, messages.keyword_before, 0),
             keyword_after=np.where(behind > nearest, messages.keyword_after, 0),
             vector_before=np.where(before > 0, messages.vector_before, np.nan),
-            vector_after=np.where(behind > 0, messages.vector_after, np.nan),
         ),
         legs,
     )
