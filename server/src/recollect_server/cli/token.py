@@ -29,6 +29,14 @@ from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.logs.store import LogUnavailable
 
 _OVERLAP = timedelta(days=1)
+_FLAGS = {
+    "spaces": "space",
+    "conversation_id": "conversation",
+    "expire_time": "expires",
+    "limits": "limit",
+    "token_id": "token",
+}
+"""Name of the flag, or of the argument, for each field of the contract that has another name."""
 
 
 class _Duration(click.ParamType[timedelta]):
@@ -76,7 +84,9 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
                 command(Tokens(ledger, system_clock), settings=settings, **arguments)
         except InvalidField as error:
             raise click.ClickException(
-                "\n".join(f"{it.field}: {it.description}" for it in error.violations)
+                "\n".join(
+                    f"{_FLAGS.get(it.field, it.field)}: {it.description}" for it in error.violations
+                )
             ) from error
         except CannotStart as error:
             raise click.ClickException(str(error)) from error
@@ -304,7 +314,7 @@ def _moment(lifetime: timedelta | None) -> int:
     try:
         to_text(end)
     except ValueError:
-        raise InvalidField.of("expires", "is after the year 9999") from None
+        raise InvalidField.of("expire_time", "is after the year 9999") from None
     return end
 
 
@@ -315,4 +325,6 @@ def _id_of(text: str) -> str:
     try:
         return parse(text)[0]
     except ValueError:
-        raise InvalidField.of("token", "is not the id of a token: `token list` has them") from None
+        raise InvalidField.of(
+            "token_id", "is not the id of a token: `token list` has them"
+        ) from None

@@ -55,7 +55,9 @@ class Grant:
     """Limits of its own, by their names, in place of the settings'."""
 
     def check(self) -> None:
-        """Raise InvalidField, which names all that is wrong, unless a token may be made of it."""
+        """Raise InvalidField, which names all that is wrong by the names that the contract has,
+        unless a token may be made of it.
+        """
         wrong = [Violation(name, text) for name, text in self._violations() if text]
         if wrong:
             raise InvalidField(*wrong)
@@ -71,9 +73,9 @@ class Grant:
                 "scopes",
                 "names no scope" if self.kind == CUSTOM and not self.scopes - {Scope.ANY} else "",
             ),
-            ("space", f"{unlike[0]!r} is not the name of a space" if unlike else ""),
-            ("space", "" if 1 <= len(self.spaces) <= _MAX_SPACES else "names 1 to 1000 spaces"),
-            ("conversation", self._wrong_conversation()),
+            ("spaces", f"{unlike[0]!r} is not the name of a space" if unlike else ""),
+            ("spaces", "" if 1 <= len(self.spaces) <= _MAX_SPACES else "names 1 to 1000 spaces"),
+            ("conversation_id", self._wrong_conversation()),
             (
                 "channel",
                 "is not a channel: 1 to 32 lower case letters, digits, _ and -"
@@ -87,7 +89,7 @@ class Grant:
                 else "",
             ),
             (
-                "limit",
+                "limits",
                 "is not NAME=NUMBER with a number from 0"
                 if any(not _LIMIT.fullmatch(it) for it in self.limits)
                 or not all(0 <= it < float("inf") for it in self.limits.values())

@@ -141,7 +141,7 @@ class Tokens:
         old = self.get(token_id)
         now = self._clock()
         if reason := old.end(now):
-            raise InvalidField.of("token", f"{token_id} is {reason}: create another one")
+            raise InvalidField.of("token_id", f"{token_id} is {reason}: create another one")
         if not expires and keep_lifetime and old.grant.expires:
             expires = now + old.grant.expires - old.created
         grant = replace(old.grant, expires=expires)
