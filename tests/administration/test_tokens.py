@@ -40,6 +40,9 @@ def test_a_revoked_token_is_refused_and_stays_in_the_list_of_all(guarded: Guarde
     assert made.token.id not in {it.id for it in admin.list_tokens()}
     ended = {it.id: it.state for it in admin.list_tokens(include_ended=True)}
     assert ended[made.token.id] == "revoked"
+    with pytest.raises(recollect.InvalidArgument, match="is revoked: create another") as refused:
+        admin.rotate_token(made.token.id)
+    assert [it.field for it in refused.value.violations] == ["token_id"]
 
 
 def test_a_rotated_token_and_its_successor_are_valid_together(guarded: Guarded) -> None:

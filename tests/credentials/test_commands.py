@@ -109,6 +109,7 @@ def test_a_token_that_is_not_there_is_named(command: str, tmp_path: Path) -> Non
     assert (result.exit_code, result.output) == (1, f"Error: there is no token {'0' * 12}\n")
     wrong = run("token", command, "rcl_what", "--data-dir", tmp_path)
     assert (wrong.exit_code, "rcl_what" in wrong.output) == (1, False)
+    assert wrong.output.startswith("Error: token: is not the id of a token")
 
 
 def test_a_ledger_that_cannot_be_used_is_named(tmp_path: Path) -> None:
