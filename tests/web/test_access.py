@@ -127,7 +127,7 @@ def test_another_browser_needs_another_address(
         context = browser.new_context()
         page = context.new_page()
         page.goto(f"{bridge.origin}/#key={bridge.keys[0]}")
-        page.wait_for_selector("text=This browser has no session")
+        page.wait_for_selector("text=This browser is not signed in")
         assert "#" not in page.url
         page.goto(f"{bridge.origin}/?again#key={bridge.keys[-1]}")
         page.wait_for_selector(".shell")
@@ -166,7 +166,7 @@ def test_a_browser_stays_signed_in_and_its_page_goes_on_where_the_bridge_restart
         other = Bridge(server.target, listen, **state)
         stopping.append(other)
         page.reload()
-        page.wait_for_selector("text=This browser has no session")
+        page.wait_for_selector("text=This browser is not signed in")
         window.context.close()
 
 

@@ -42,7 +42,7 @@ def test_a_list_says_where_a_conversation_is_and_whether_it_was_read(
     assert "Hanan" in text
     assert "read only here" in text
     row.click()
-    page.wait_for_selector("text=Pinned to WhatsApp")
+    page.wait_for_selector("text=Pinned to Hanan on WhatsApp")
     assert page.query_selector("textarea") is None
     page.wait_for_selector(f"#row-{it} .unread", state="detached")
     page.close()
@@ -354,7 +354,9 @@ def test_a_reason_for_searching_less_is_shown_once(browser: Any, tmp_path: Path)
         page = opened.tab("/search?q=disk", ".result")
         reasons = page.locator(".degraded-search").all_inner_texts()
         assert len(reasons) == 1
-        assert "SHA256SUMS of the embedding model cannot be read" in reasons[0]
+        assert "searched by its meaning; the others were searched by their words" in reasons[0]
+        page.click(".degraded-search summary")
+        page.wait_for_selector("text=SHA256SUMS of the embedding model cannot be read")
         visit(page, "/search?q=zebra")
         page.wait_for_selector("text=Nothing")
         assert page.locator(".degraded-search").all_inner_texts() == reasons

@@ -112,6 +112,12 @@ export function partyOf(conversation: Conversation): string {
   return oneLine(party.contactName || party.contact || party.threadId);
 }
 
+/** Return where the messages of a pinned conversation come from. */
+export function placeOf(conversation: Conversation): string {
+  const [party, channel] = [partyOf(conversation), channelName(conversation.channel)];
+  return party ? t.conversation.placeOn(party, channel) : channel;
+}
+
 /** Return whether new messages come from the conversation's own channel alone. */
 export function isReadOnly(conversation: Conversation): boolean {
   return conversation.pinned && conversation.channel !== "web";

@@ -9,11 +9,18 @@ export function legName(leg: string): string {
   return t.search.legs[leg] ?? oneLine(leg);
 }
 
-/** One line for each reason, with the retrievers that it stopped. */
+/** One line for each reason: what is missing for it, and behind a click the server's own words. */
 export function Degraded({ legs }: { legs: DegradedLeg[] }) {
   const reasons = [...new Set(legs.map((it) => it.reason))];
-  const stoppedBy = (reason: string) => legs.filter((it) => it.reason === reason).map((it) => legName(it.leg));
   return reasons.map((reason) => (
-    <p key={reason} class="degraded-search"><Icon name="warning" />{t.search.degraded(stoppedBy(reason), oneLine(reason))}</p>
+    <details key={reason} class="degraded-search">
+      <summary><Icon name="warning" /><span>{lossesBy(reason, legs).join(" ")} <u>{t.search.whyIncomplete}</u></span></summary>
+      <p>{oneLine(reason.replace(/^keyword_budget: */, ""))}</p>
+    </details>
   ));
+}
+
+function lossesBy(reason: string, legs: DegradedLeg[]): string[] {
+  const names = legs.filter((it) => it.reason === reason).map((it) => it.leg);
+  return [...new Set(names.map((it) => t.search.incomplete[it] ?? t.search.incompleteElse(legName(it))))];
 }

@@ -7,7 +7,7 @@ import { generation, listen } from "../../live/connection";
 import { onKey } from "../../keyboard";
 import { link, navigate, route, setQuery } from "../../router";
 import { itemsFor } from "../../sidebar/items";
-import { isReadOnly, partyOf, RenameForm, nameOf } from "../../sidebar/Row";
+import { isReadOnly, partyOf, placeOf, RenameForm, nameOf } from "../../sidebar/Row";
 import { NEW } from "../../state/conversations";
 import { draftsOf } from "../../state/drafts";
 import { markSeen } from "../../state/unread";
@@ -204,7 +204,7 @@ function Opened({ id }: { id: string }) {
           <TranscriptList transcript={transcript} target={target} />
           {isUnanswered(shown) && <p class="composer-note">{t.conversation.unanswered}</p>}
           {isReadOnly(conversation) ? (
-            <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(channelName(conversation.channel))}</p>
+            <p class="composer-note"><Icon name="lock" />{t.conversation.readOnly(placeOf(conversation), channelName(conversation.channel))}</p>
           ) : may(Scope.CONVERSATIONS_WRITE) ? (
             <Composer conversation={conversation} />
           ) : (

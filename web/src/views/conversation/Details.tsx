@@ -54,6 +54,7 @@ function Notes({ conversation }: { conversation: Conversation }) {
   return (
     <section>
       <h2>{d.notes}</h2>
+      <p class="muted tiny notes-hint">{d.notesHint}</p>
       {abbreviation ? <Text text={abbreviation} /> : <p class="muted">{d.noNotes}</p>}
       {record && <p class="muted tiny" title={fullTime(record.writeTime)}>{d.writer(oneLine(record.writer), oneLine(record.model))}</p>}
       {notes?.failure && <p class="error">{d.failure} {oneLine(notes.failure)}</p>}
@@ -245,8 +246,7 @@ function Tier({ answer, tier, messages }: TierProps) {
         {use && <span class="muted tiny">{d.used(use.used, use.budget)}</span>}
       </h3>
       {use && <meter min={0} max={Math.max(use.budget, 1)} value={use.used} aria-label={d.used(use.used, use.budget)} />}
-      {use?.note && <p class="muted tiny">{oneLine(use.note)}</p>}
-      {messages.length === 0 && <p class="muted tiny">{d.nothing}</p>}
+      {use?.note ? <p class="muted tiny">{oneLine(use.note)}</p> : messages.length === 0 && <p class="muted tiny">{d.nothing}</p>}
       <ul>
         {messages.map((it) => (
           <li key={`${it.conversationId} ${it.message?.sequence}`}>
