@@ -61,12 +61,13 @@ class _Commands(Commands):
         return {heading: [it.name or "" for it in listed] for heading, listed in _SECTIONS.items()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        typed = [it for it in args if it in self.commands]  # parsing takes them out
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             option = error.option_name
-            for name, command in self.commands.items():
-                if any(option in it.opts for it in command.params):
+            for name in [*typed, *self.commands]:
+                if any(option in it.opts for it in self.commands[name].params):
                     raise click.UsageError(
                         f"{option} stands behind the command, as in: recollect {name} {option} …",
                         ctx,
