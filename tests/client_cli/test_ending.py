@@ -20,6 +20,7 @@ from tests.programs import CLIENT, Forked
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
 NOBODY = "127.0.0.1:1"
+_BACKWARDS = ("--since", "2026-02-02", "--until", "2026-01-01")
 
 
 def test_the_version_is_printed_without_the_commands() -> None:
@@ -103,6 +104,19 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
         (("tail", "nonsense"), "`recollect list` has them"),
         (("topics", UNKNOWN, "A B"), "as disk-full"),
         (("delete-many", UNKNOWN, "nonsense"), "Error: CONVERSATION "),
+        (("list", "--name", "x" * 300), "Error: --name "),
+        (("list", *_BACKWARDS), "Error: --until is not after --since"),
+        (("recent", *_BACKWARDS), "Error: --until is not after --since"),
+        (("search", "x", *_BACKWARDS), "Error: --until is not after --since"),
+        (("switch", "--from", "nonsense", UNKNOWN), "Error: --from "),
+        (("switch", "nonsense"), "`recollect list` has them"),
+        (("delete", "nonsense", "--yes"), "Error: CONVERSATION "),
+        (("export", "nonsense"), "Error: CONVERSATION "),
+        (("metadata", UNKNOWN, "a=" + "x" * 70_000), "Error: KEY=VALUE "),
+        (("owners", "link", "alex", "W!", "a@b.example"), "Error: CHANNEL "),
+        (("threads", "delete", "x" * 600, "--yes"), "Error: THREAD "),
+        (("admin", "tokens", "revoke", "nonsense"), "Error: ID "),
+        (("admin", "tokens", "create", "--kind", "brain", "--for-space", "A B"), "--for-space "),
     ],
 )
 def test_wrong_usage_names_what_is_wrong(

@@ -78,23 +78,38 @@ _LISTS = {
 _PARAMETERS = {
     "updated_after": "since",
     "updated_before": "until",
-    "date_range": "since",
+    "after": "since",
+    "before": "until",
+    "date_range.start": "since",
+    "date_range.end": "until",
     "max_turns": "turns",
     "page_size": "limit",
-    "query": "words",
     "content": "words",
     "text": "words",
     "message": "words",
     "through_turn": "through",
+    "from_conversation_id": "left",
+    "to_conversation_id": "conversation",
+    "thread_id": "names",
+    "token_id": "ids",
+    "spaces": "for_spaces",
+    "metadata": "values",
 }
 """Names that commands have for what fields of the contract hold, where they differ."""
+
+_QUERIES = {"query": ("words", "name")}
+"""Likewise, of a field for which commands have different names."""
+
+_OTHERS = re.compile(r"(?<=is not after )[a-z_.]+")
+"""Another field that a description names."""
 
 
 def _of_field(violation: errors.FieldViolation) -> str:
     """Return what is wrong with a field, and which command has what it should be."""
     field = re.sub(r"\[\d+\]", "", violation.field)
-    text = f"{_typed(field) or violation.field} {violation.description}"
-    command = _LISTS.get(field.replace("_ids", "_id"))
+    description = _OTHERS.sub(lambda it: _typed(it[0]) or it[0], violation.description)
+    text = f"{_typed(field) or violation.field} {description}"
+    command = _LISTS.get(re.sub("^(from|to)_", "", field.replace("_ids", "_id")))
     return f"{text}: `{command}` has them" if command else text
 
 
@@ -103,15 +118,16 @@ def _typed(field: str) -> str:
     has none.
     """
     context = click.get_current_context(silent=True)
-    name = field.rpartition(".")[2]
-    names = {name, f"{name}s", name.removesuffix("_ids") + "s", name.removesuffix("_id")}
-    names.add(_PARAMETERS.get(field.partition(".")[0], name))
-    names.add(_PARAMETERS.get(name, name))
+    first, last = field.partition(".")[0], field.rpartition(".")[2]
+    base = re.sub("_ids?$", "", last)
+    names = {first, last, f"{last}s", base, f"{base}s", *_QUERIES.get(last, ())}
+    names |= {_PARAMETERS.get(it, it) for it in (field, first, last)}
     for it in context.command.params if context else ():
         if it.name in names:
-            return (
-                it.opts[0] if isinstance(it, click.Option) else it.human_readable_name.strip("[].")
-            )
+            if isinstance(it, click.Option):
+                return it.opts[0]
+            typed = it.human_readable_name.strip("[].")
+            return last.upper() if last.upper() in typed.split() else typed
     return ""
 
 
