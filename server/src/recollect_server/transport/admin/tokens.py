@@ -1,8 +1,5 @@
 """AdminService: the tokens."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from recollect.v1 import admin_pb2
 from recollect.v1 import admin_service_pb2 as api
 
@@ -10,7 +7,6 @@ from recollect_server.domain.errors import (
     InvalidField,
     PermissionDenied,
     TokenNotFound,
-    Violation,
 )
 from recollect_server.domain.principal import EVERY_SPACE, Principal
 from recollect_server.domain.time import DAY, Clock, to_text
@@ -53,22 +49,21 @@ class TokenHandlers:
 
     def CreateToken(self, request: api.CreateTokenRequest, call: Call) -> api.CreateTokenResponse:
         scopes = [SCOPES[number].value for number in request.scopes]
-        with _fields_of_the_contract():
-            grant = Grant(
-                request.kind,
-                scopes_of(request.kind, tuple(scopes)),
-                tuple(dict.fromkeys(request.spaces)) or (call.principal.space,),
-                optional_milliseconds(request, "expire_time") or 0,
-                request.note,
-                request.conversation_id,
-                request.channel,
-                dict(request.limits),
-            )
-            grant.check()
-            if 0 < grant.expires <= self._clock():
-                raise InvalidField.of("expire_time", "is in the past")
-            check_grant(call.principal, grant, "CreateToken")
-            token, secret = self._tokens.create(grant)
+        grant = Grant(
+            request.kind,
+            scopes_of(request.kind, tuple(scopes)),
+            tuple(dict.fromkeys(request.spaces)) or (call.principal.space,),
+            optional_milliseconds(request, "expire_time") or 0,
+            request.note,
+            request.conversation_id,
+            request.channel,
+            dict(request.limits),
+        )
+        grant.check()
+        if 0 < grant.expires <= self._clock():
+            raise InvalidField.of("expire_time", "is in the past")
+        check_grant(call.principal, grant, "CreateToken")
+        token, secret = self._tokens.create(grant)
         return api.CreateTokenResponse(token=token_to(token, self._clock()), secret=secret)
 
     def RevokeToken(self, request: api.RevokeTokenRequest, call: Call) -> api.RevokeTokenResponse:
@@ -82,13 +77,12 @@ class TokenHandlers:
         expires = optional_milliseconds(request, "expire_time") or 0
         if 0 < expires <= self._clock():
             raise InvalidField.of("expire_time", "is in the past")
-        with _fields_of_the_contract():
-            token, secret = self._tokens.rotate(
-                old.id,
-                expires,
-                overlap,
-                check=lambda grant: check_grant(call.principal, grant, "RotateToken"),
-            )
+        token, secret = self._tokens.rotate(
+            old.id,
+            expires,
+            overlap,
+            check=lambda grant: check_grant(call.principal, grant, "RotateToken"),
+        )
         return api.RotateTokenResponse(
             token=token_to(token, self._clock()),
             secret=secret,
@@ -125,25 +119,6 @@ def check_grant(principal: Principal, grant: Grant, method: str) -> None:
         )
         denied.principal = principal
         raise denied
-
-
-@contextmanager
-def _fields_of_the_contract() -> Iterator[None]:
-    """Give violations the names that fields have in the contract."""
-    try:
-        yield
-    except InvalidField as error:
-        raise InvalidField(
-            *(Violation(_FIELDS.get(it.field, it.field), it.description) for it in error.violations)
-        ) from None
-
-
-_FIELDS = {
-    "space": "spaces",
-    "conversation": "conversation_id",
-    "limit": "limits",
-    "token": "token_id",
-}
 
 
 def is_within_reach(principal: Principal, token: Token) -> bool:
