@@ -8,6 +8,7 @@ import pytest
 from recollect import Client
 from recollect_server.app.space import OpenSpace
 from recollect_server.domain.external import Provenance
+from recollect_server.jobs import retiring
 from recollect_server.storage.logs.store import LogTaken
 
 from tests.channels.conftest import ALEX, STRANGER, Post
@@ -46,6 +47,13 @@ def test_notes_are_taken_once_by_whichever_server_has_the_lease(
     assert held == (1,)
 
 
+@pytest.fixture
+def tests_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the servers' own looks at retention, a second after their start, from its lease."""
+    monkeypatch.setattr(retiring, "_FIRST_SECONDS", 3600.0)
+
+
+@pytest.mark.usefixtures("tests_lease")
 def test_work_whose_lease_another_server_took_meanwhile_writes_nothing(
     postgres: Postgres, start_server: Start
 ) -> None:
@@ -66,6 +74,7 @@ def test_work_whose_lease_another_server_took_meanwhile_writes_nothing(
     assert postgres.execute(late, url) == [(0,)]
 
 
+@pytest.mark.usefixtures("tests_lease")
 def test_a_statement_that_was_cut_off_until_another_server_had_its_lease_writes_nothing(
     postgres: Postgres, start_server: Start, tmp_path: Path
 ) -> None:
