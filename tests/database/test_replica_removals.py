@@ -12,6 +12,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect_server.domain.conversation import ConversationUnindexed
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.filters import Filter
+from recollect_server.jobs import retiring
 from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
@@ -142,6 +143,7 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
     action: str,
 ) -> None:
     url = postgres.new_database()
+    monkeypatch.setattr(retiring, "_FIRST_SECONDS", 3600.0)  # the server's own look, after a second
     one = start_server(
         store=url, data_dir=tmp_path / "one", retention_grace="0s", retention=f"{action} idle=30d"
     )
