@@ -129,19 +129,19 @@ def test_a_server_that_nobody_calls_rests_and_serves_the_next_call_at_once(
     tmp_path: Path, postgres: Postgres
 ) -> None:
     # Measured on a busy machine with two cores: 0.06 to 0.24 %, 10 to 18 wake-ups a second, of
-    # which gRPC's own threads are 0.06 % and 12. Before jobs rested: 0.5 % and 65. The one with an
-    # embedder had 30 and 31 in two gates of 2026-11-27, by a cause that was not found.
+    # which gRPC's own threads are 0.06 % and 12. Before jobs rested: 0.5 % and 65.
     most = {
         "empty": Cost(0.3, 22, 96, 14),
         "written": Cost(0.3, 22, 98, 18),
-        "embedder": Cost(0.3, 34, 138, 20),
+        "embedder": Cost(0.3, 22, 138, 20),
         "postgres": Cost(0.4, 30, 116, 24),
     }
     with ExitStack() as stack:
         servers = {
             "empty": Measured(tmp_path / "empty"),  # with its model, which nobody asked yet
             "written": Measured(tmp_path / "written", embedder="off"),
-            "embedder": Measured(tmp_path / "embedder", embedder="onnx", embedding_idle="1s"),
+            # It looks four times in that time whether its model is idle: each second.
+            "embedder": Measured(tmp_path / "embedder", embedder="onnx", embedding_idle="4s"),
             "postgres": Measured(
                 tmp_path / "postgres", embedder="off", store=postgres.new_database()
             ),

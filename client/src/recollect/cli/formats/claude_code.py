@@ -154,12 +154,9 @@ def _answer_of(line: _Line) -> str:
 
 
 def _blocks(line: _Line) -> list[dict[str, Any]]:
-    is_queued = _queued(line) is not None
-    return (
-        blocks_of(line["attachment"], "prompt")
-        if is_queued
-        else (blocks_of(fields_of(line, "message"), "content"))
-    )
+    if _queued(line) is not None:
+        return blocks_of(line["attachment"], "prompt")
+    return blocks_of(fields_of(line, "message"), "content")
 
 
 def _add(talk: Talk, line: _Line, own: str) -> None:
