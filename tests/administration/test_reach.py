@@ -56,6 +56,8 @@ def test_a_token_for_a_space_has_the_statistics_of_that_space_alone(guarded: Gua
     assert (stats.space.space, stats.space.conversations, stats.server) == ("one", 1, None)
     with pytest.raises(recollect.NotFound, match="there is no space two"):
         admin.get_stats(space="two")
+    for name in ("one", "three"):  # an append alone need not have opened its space yet
+        guarded.operator.admin.get_stats(space=name)
     server = guarded.operator.admin.get_stats(space="two").server
     assert server is not None
     assert (server.spaces, server.open_spaces) == (4, 4)
