@@ -93,11 +93,18 @@ def test_an_address_that_is_not_the_apis_is_asked_again_later(
     ],
 )
 def test_a_refusal_that_may_pass_is_asked_again(
-    make: Callable[..., HostedModel], api: Api, talk: Talk, refusal: Answer
+    make: Callable[..., HostedModel],
+    api: Api,
+    talk: Talk,
+    refusal: Answer,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     api.answers[:0] = [refusal, refused(408, "timeout_error")]
     assert make().write_notes(talk("Hello"), "").title == "Shipping on Friday"
     assert len(api.requests) == 3
+    output = "".join(capsys.readouterr())
+    assert output.count("model_asked_again") == 2
+    assert "408" in output
 
 
 def test_the_servers_retry_after_is_waited_for(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import structlog
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -17,6 +18,8 @@ from tenacity import (
 from tenacity.nap import sleep_using_event
 
 from recollect_server.inference.language_model import CannotWrite, ModelUnavailable
+
+log = structlog.get_logger("recollect.model")
 
 T = TypeVar("T")
 
@@ -89,6 +92,7 @@ class CircuitBreaker:
             stop=self._given_up,
             wait=self._wait,
             sleep=sleep_using_event(self._closing),
+            before_sleep=_say_why,
             reraise=True,
         )
         try:
@@ -125,6 +129,11 @@ class CircuitBreaker:
             multiplier=self._backoff.first, max=self._backoff.longest
         )(state)
         return max(backoff, _asked(state) or 0)
+
+
+def _say_why(state: RetryCallState) -> None:
+    reason = str(state.outcome.exception()) if state.outcome else ""
+    log.info("model_asked_again", reason=reason, seconds=round(state.upcoming_sleep, 1))
 
 
 def _asked(state: RetryCallState) -> float | None:
