@@ -171,7 +171,7 @@ def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_th
     """A watcher that missed 200 messages of a megabyte must not be read for all at once."""
     here = opened(tmp_path, sync=False)
     index, external = here.index, External(CommunicationStore(here.space))
-    begin = index.external.last()
+    begin = 0
     for number in range(4):
         external.receive("email", "ann", f"mail-{number}", "x" * 1000, (), None)
     whole = index.external.changes(begin, 200, 1 << 20)

@@ -371,7 +371,7 @@ def test_the_log_is_pruned_now_and_then(
     service = record(server)
     cursor = service.turn(service.create().id, "One").cursor
     service.conversation_of("Two", "Three")
-    until(lambda: not spaces[-1].index.log.changes(int(cursor.split("-")[1]), 0).whole)
+    until(lambda: not spaces[-1].index.log.reaches_back_to(int(cursor.split("-")[1])))
     assert subscribe(server.target, cursor=cursor).ready().updates[0].reset
 
 

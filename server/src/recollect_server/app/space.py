@@ -69,6 +69,7 @@ from recollect_server.services.upkeep.recovery import (
 )
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import identity_ledger, retention_ledger
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
@@ -382,7 +383,7 @@ class OpenSpace:
             max_draft=settings.max_message_bytes,
         )
         encode_update = partial(encode_communication_update, seal)
-        order = space.communication_order
+        order = space.order(Kind.COMMUNICATION)
         communication_updates = LiveCommunications(communications, order, encode_update)
         self._watched = updates, communication_updates
         self._watch()

@@ -104,6 +104,8 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
 
     def advance(self) -> NewUpdates:
         """Take the changes that came."""
+        if (following := self._following) is not None:
+            following.collect()
         with self._guard:
             count = self._changes - self._delivered
             self._delivered = self._changes

@@ -21,7 +21,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.external import Communication, ExternalContent, ExternalMessage
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
-from recollect_server.services.space.events import ChangedElsewhere, CommunicationChanged
+from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import IndexAhead
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
@@ -84,7 +84,6 @@ class CommunicationStore:
                     del self._behind[communication_id]
             if not self.space.is_shared:
                 log.warning("communication_caught_up", communication=communication_id)
-            self.space.publish(CommunicationChanged(communication_id))
 
     def _note(self, communication_id: str) -> None:
         with self._guard:
@@ -177,7 +176,6 @@ class CommunicationStore:
             )
             raise
         hit("external.indexed")
-        self.space.publish(CommunicationChanged(communication_id))
         return Written(
             communication, [content for content in contents if isinstance(content, ExternalMessage)]
         )

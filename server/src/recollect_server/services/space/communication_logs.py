@@ -155,7 +155,3 @@ class CommunicationLogs(Logs[Communication]):
         called.
         """
         return index.external.add(before, after, lines, time=time, log=log)
-
-    def skip_cursors(self, index: Index) -> None:
-        """Leave out the cursors of updates that a crash may have taken."""
-        index.external.skip_cursors()

@@ -179,7 +179,3 @@ class ConversationLogs(Logs[Conversation]):
         return index.add(
             number, before, after, lines, mail=mail, time=time, failed=failed, log=log
         )[0]
-
-    def skip_cursors(self, index: Index) -> None:
-        """Leave out the cursors of updates that a crash may have taken."""
-        index.log.skip_cursors()

@@ -108,13 +108,6 @@ class Suspended:
     """The files of the space are closed, and its caches are dropped. Nobody uses the space."""
 
 
-@frozen
-class CommunicationChanged:
-    """A change of an external communication that the index has taken in. Its lock may be held."""
-
-    communication_id: str
-
-
 class Subscribers:
     """The handlers of a space's events, by type. They subscribe before anybody calls."""
 

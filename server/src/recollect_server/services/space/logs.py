@@ -194,10 +194,6 @@ class Logs(ABC, Generic[State]):
         number.
         """
 
-    @abstractmethod
-    def skip_cursors(self, index: Index) -> None:
-        """Leave out the cursors of updates that a crash may have taken."""
-
     def whole(self, stored: Indexed[State]) -> State:
         """Return the state in the index, with what an older version did not index."""
         return stored.state

@@ -26,7 +26,6 @@ from recollect_server.services.space.deletion import Deletions, Receipt, nobody
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
-    CommunicationChanged,
     CursorsLost,
     IndexReplaced,
     Reloaded,
@@ -44,7 +43,8 @@ from recollect_server.services.space.upkeep import Upkeep
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.order import CommunicationOrder, IndexOrder
+from recollect_server.storage.index.order import IndexOrder
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, Place, contents_of
 from recollect_server.storage.logs.order import Order, SharedOrder
 from recollect_server.storage.logs.store import (
@@ -136,12 +136,12 @@ class Space:
         self.subscribe(Reloaded, lambda event: self.requests.forget(event.conversation_id))
         self.subscribe(CaughtUp, self._index_changed)
         self.subscribe(IndexReplaced, self._index_changed)
-        self._index_order = IndexOrder(index, store.read)
-        self._index_communications = CommunicationOrder(index, store.read)
-        self.subscribe(IndexReplaced, lambda event: self._index_order.replace(event.index))
-        self.subscribe(IndexReplaced, lambda event: self._index_communications.replace(event.index))
-        self.subscribe(CommunicationChanged, lambda _: self._index_communications.note())
-        self.subscribe(CursorsLost, lambda _: self._index_order.renew())
+        conversations = IndexOrder(Kind.CONVERSATION, index, store.read)
+        communications = IndexOrder(Kind.COMMUNICATION, index, store.read)
+        self._orders = {Kind.CONVERSATION: conversations, Kind.COMMUNICATION: communications}
+        self.subscribe(IndexReplaced, lambda event: conversations.replace(event.index))
+        self.subscribe(IndexReplaced, lambda event: communications.replace(event.index))
+        self.subscribe(CursorsLost, lambda _: conversations.renew())
 
     @property
     def index(self) -> Index:
@@ -153,15 +153,9 @@ class Space:
         """Return the order of changes that all processes agree on; None if there is one process."""
         return self._store.order
 
-    @property
-    def order(self) -> Order:
-        """Return the order of the changes of conversations."""
-        return self._store.order or self._index_order
-
-    @property
-    def communication_order(self) -> Order:
-        """Return the order of the changes of external communications."""
-        return self._store.order or self._index_communications
+    def order(self, kind: Kind) -> Order:
+        """Return the order of the changes of a kind of log."""
+        return self._store.order or self._orders[kind]
 
     # Locks and events ---------------------------------------------------------------------------
 

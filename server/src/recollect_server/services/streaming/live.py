@@ -12,6 +12,7 @@ from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.streaming.subscription import Subscription
 from recollect_server.services.streaming.watching import Encode, Interest, NewUpdates
 from recollect_server.services.working_context import LoadLimits
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.order import Part
 
 
@@ -34,7 +35,7 @@ class LiveUpdates:
         """
         self._space = space
         self._drafts = Drafts(space.clock, timeout=draft_timeout, max_length=max_draft)
-        self._log = UpdateLog(space, space.order, self._drafts, encode)
+        self._log = UpdateLog(space, space.order(Kind.CONVERSATION), self._drafts, encode)
         self._snapshots = Snapshots(self._log, limits)
 
     def subscribe(

@@ -332,7 +332,7 @@ def _catch_up_all(
             f"{len(indexed)} {logs.plural} are indexed and have no transcript, as {next(iter(indexed))}"
         )
     if behind and not rebuilt:
-        logs.skip_cursors(index)
+        index.log.skip_cursors()
     for number, (name, recovered) in enumerate(_recovered(logs, sorted(behind), ahead=rebuilt)):
         progress(number, len(behind))
         about = {logs.noun: name}

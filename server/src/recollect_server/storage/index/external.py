@@ -19,7 +19,7 @@ from recollect_server.domain.external import (
 )
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
-from recollect_server.storage.index import updates, words
+from recollect_server.storage.index import words
 from recollect_server.storage.index.columns import dump_json
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external_rows import (
@@ -52,10 +52,6 @@ _update_of_row = EXTERNAL_UPDATES.reader()
 class ExternalChanges:
     """A part of the log, at one moment."""
 
-    whole: bool
-    """True if everything behind the requested cursor is still here."""
-    last: int
-    """Nothing is behind this cursor, at that moment."""
     rows: list[ExternalRow]
     logs: dict[int, str]
     """Ids of the rows' communications, by number."""
@@ -106,8 +102,12 @@ class ExternalIndex:
                 self._names.add(line.entry.stamp.request_id)
             if isinstance(message := line.entry.content, ExternalMessage):
                 self._names.add(former_key_of_delivery(after.channel, message.provider_message_id))
-        return self._database.write(
-            lambda connection, _: take_in(connection, before, after, lines, time, log=log)
+        return self._database.writer.write(
+            lambda connection, cursor: take_in(
+                connection, before, after, lines, time, cursor, log=log
+            ),
+            updates=len(lines),
+            notice=lambda: after,
         )
 
     # Communications ------------------------------------------------------------------------------
@@ -225,14 +225,8 @@ class ExternalIndex:
         Their messages have `max_bytes` together, unless that of the first change alone has more.
         """
         with self._database.moment() as connection:
-            whole = updates.reaches_back_to(connection, cursor, updates.EXTERNAL)
-            last = updates.last(connection, updates.EXTERNAL)
             query = f"SELECT {EXTERNAL_UPDATES.list} FROM external_updates WHERE cursor > ? ORDER BY cursor LIMIT ?"
-            rows = (
-                [_update_of_row(row) for row in connection.execute(query, (cursor, limit))]
-                if whole
-                else []
-            )
+            rows = [_update_of_row(row) for row in connection.execute(query, (cursor, limit))]
             sizes = accumulate(
                 connection.execute(
                     "SELECT length FROM external_messages WHERE number = ? AND sequence = ?",
@@ -255,35 +249,12 @@ class ExternalIndex:
                 ).fetchone():
                     starts[number] = place
             logs = {number: it.id for number, it in _by_number(connection, set(first)).items()}
-            return ExternalChanges(whole, last, rows, logs, starts)
-
-    def reaches_back_to(self, cursor: int) -> bool:
-        """Return whether everything behind a cursor is still here, and it was given out."""
-        with self._database.moment() as connection:
-            return cursor <= updates.last(connection, updates.EXTERNAL) and updates.reaches_back_to(
-                connection, cursor, updates.EXTERNAL
-            )
-
-    def last(self) -> int:
-        """Return the end of the log."""
-        with self._database.reading() as connection:
-            return updates.last(connection, updates.EXTERNAL)
+            return ExternalChanges(rows, logs, starts)
 
     def newest(self, limit: int) -> list[Communication]:
         """Return the newest communications."""
         with self._database.moment() as connection:
             return _select(connection, CommunicationFilter(), limit, None)
-
-    def skip_cursors(self) -> None:
-        """Skip the cursors that may have been given out for changes which a power failure took from
-        the index.
-        """
-
-        def job(connection: apsw.Connection, _: int) -> None:
-            begin = updates.last(connection, updates.EXTERNAL)
-            updates.skip(connection, begin, begin + updates.CRASH_GAP, updates.EXTERNAL)
-
-        self._database.write(job)
 
     # Search --------------------------------------------------------------------------------------
 

@@ -157,12 +157,14 @@ def take_in(
     after: Communication,
     lines: list[Line],
     time: int,
+    cursor: int,
     *,
     log: bool,
 ) -> int:
     """Take in lines that follow what is indexed, and return the communication's number.
 
-    `log` False leaves the update log out. Raises apsw.Error if the lines do not follow.
+    `cursor` is the one before those that the lines have in the update log; `log` False leaves that
+    out. Raises apsw.Error if the lines do not follow.
     """
     query = "SELECT bytes FROM external_communications WHERE id = ?"
     if (connection.execute(query, (after.id,)).get or 0) != lines[0].offset:
@@ -170,7 +172,7 @@ def take_in(
     stored = StoredCommunication(0, after, lines[-1].end, lines[-1].sequence)
     number = int(connection.execute(_TAKE_IN, COMMUNICATIONS.values(stored)).get)
     first: dict[str, KnownRequest] = {}
-    for line in lines:
+    for at, line in enumerate(lines, start=cursor + 1):
         if line.entry is None:
             continue
         if (stamp := line.entry.stamp).request_id:
@@ -186,8 +188,8 @@ def take_in(
         before = fold(before, line.entry.content)
         if log and (update := update_of(line, before)) is not None:
             kind, escalation_id = update
-            row = ExternalRow(0, number, kind.value, time, line.sequence, escalation_id)
-            connection.execute(f"INSERT {EXTERNAL_UPDATES.insert}", (None, *row[1:]))
+            row = ExternalRow(at, number, kind.value, time, line.sequence, escalation_id)
+            connection.execute(f"INSERT {EXTERNAL_UPDATES.insert}", row)
     for request in first.values():
         requests.add(connection, request)
     return number

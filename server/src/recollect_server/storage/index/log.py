@@ -18,8 +18,8 @@ from recollect_server.storage.index.messages import MessageTable, Place
 from recollect_server.storage.logs.order import Mark
 
 Listener = Callable[[Sequence[tuple[int, object]]], None]
-"""Called with what the log got, in its order: the cursor before it, and an `Added` or the
-`UpdateRow` of a deletion. Must return at once.
+"""Called with what the logs got, in their order: the cursor before it, and an `Added`, the
+`UpdateRow` of a deletion, or the `Communication` that was written to. Must return at once.
 """
 
 
@@ -27,8 +27,6 @@ Listener = Callable[[Sequence[tuple[int, object]]], None]
 class Changes:
     """A part of the log, at one moment."""
 
-    whole: bool
-    """True if everything behind the requested cursor is still here."""
     last: int
     """Nothing is behind this cursor, at that moment."""
     more: bool
@@ -101,18 +99,18 @@ class IndexLog:
         with self._database.reading() as connection:
             self._read_epoch(connection)
 
-    def reaches_back_to(self, cursor: int) -> bool:
+    def reaches_back_to(self, cursor: int, log: updates.Log = updates.CONVERSATIONS) -> bool:
         """Return whether everything behind a cursor is still here."""
         with self._database.reading(settled=False) as connection:
-            return updates.reaches_back_to(connection, cursor)
+            return updates.reaches_back_to(connection, cursor, log)
 
     def cursor_text(self, cursor: int) -> str:
         """Return a position in the log in the form that callers see, bound to this index."""
         return str(Mark.numbered(self.epoch, cursor)) if cursor else ""
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener` from here on with everything that the log gets."""
-        self._database.writer.notify = listener
+        """Call `listener` from here on with everything that the logs get."""
+        self._database.writer.listeners.append(listener)
 
     def set_watched(self, watched: bool) -> None:
         """Set whether somebody watches: then changes are published sooner, and appends cost a
@@ -135,12 +133,12 @@ class IndexLog:
         """
         return self._database.writer.note_refused_cursors()
 
-    def last_cursor(self) -> int:
+    def last_cursor(self, log: updates.Log = updates.CONVERSATIONS) -> int:
         """Return the cursor of the log's end, including everything that was added before this
         call.
         """
         with self._database.reading() as connection:
-            return updates.last(connection)
+            return updates.last(connection, log)
 
     def changed_after(self, cursor: int) -> tuple[list[str] | None, int]:
         """Return the existing conversations that the log names behind a cursor, and the cursor of
@@ -166,8 +164,8 @@ class IndexLog:
         Lines that are queued and not written yet are not among them; they are delivered later.
         """
         with self._database.moment() as connection:
-            whole, last = updates.reaches_back_to(connection, cursor), updates.last(connection)
-            rows = updates.after(connection, cursor, limit) if whole else []
+            last = updates.last(connection)
+            rows = updates.after(connection, cursor, limit)
             conversations = self._conversations.by_number({row.number for row in rows})
             more = len(rows) == limit
             if max_bytes and len(fitting := self._within(rows, max_bytes)) < len(rows):
@@ -180,7 +178,7 @@ class IndexLog:
                 for n in conversations
                 if (place := self._messages.newest_through(n, first[n]))
             }
-            return Changes(whole, last, more, rows, conversations, starts)
+            return Changes(last, more, rows, conversations, starts)
 
     def newest_conversations(
         self,

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.external import Communication
+from recollect_server.storage.index import updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
@@ -32,54 +34,36 @@ ReadLines = Callable[[str, Position], Iterator[Line]]
 _NO_END = 1 << 62  # everything that is in the index is complete
 
 
-class Numbered:
-    """An order by the numbers of an index, of one kind of log. Methods raise IndexUnavailable
+class IndexOrder:
+    """The order of the changes of one kind of log in a folder. Methods raise IndexUnavailable
     too.
     """
 
-    def __init__(self, index: Index, lines: ReadLines) -> None:
-        self._index = index
+    def __init__(self, kind: Kind, index: Index, lines: ReadLines) -> None:
+        self._kind = kind
+        self._log = updates.EXTERNAL if kind is Kind.COMMUNICATION else updates.CONVERSATIONS
         self._lines = lines
+        self._following: _FollowedIndex | None = None
+        self._attach(index)
+
+    def _attach(self, index: Index) -> None:
+        def receive(notices: Sequence[tuple[int, object]]) -> None:
+            if (following := self._following) is not None:
+                following.receive(index, notices)
+
+        self._index = index
+        index.log.listen(receive)
 
     def timeline(self) -> int:
         """Return the number of the only history."""
         return 0
 
-    def placed(self, start: Mark, cursor: int) -> tuple[Mark, dict[str, int]]:
-        """Return the position of a snapshot of the index whose log ended at a cursor; nothing of it
-        comes behind that.
-        """
-        return Mark.numbered(start.epoch, cursor), {}
-
     def hurry(self) -> None:
         """Do nothing: the index takes in what was added before it is read."""
 
-    def _read(self, log: str, start: Place | None, last: int) -> list[Line]:
-        """Return the lines of a log from a place (None: from its top) to one of a number; none if
-        it is gone.
-        """
-        sequence, offset, _ = start or (1, 0, 0)
-        lines: list[Line] = []
-        try:
-            for line in self._lines(log, Position(sequence - 1, offset)):
-                lines.append(line)
-                if line.sequence >= last:
-                    break
-        except LogNotFound:
-            return []
-        return lines
-
-
-class IndexOrder(Numbered):
-    """The order of the conversations' changes in a folder."""
-
-    def __init__(self, index: Index, lines: ReadLines) -> None:
-        super().__init__(index, lines)
-        self._following: _FollowedIndex | None = None
-
     def replace(self, index: Index) -> None:
         """Go on with another index. Nothing is written meanwhile."""
-        self._index = index
+        self._attach(index)
         self.renew()
 
     def renew(self) -> None:
@@ -89,22 +73,28 @@ class IndexOrder(Numbered):
 
     def now(self) -> Mark:
         """Return the position behind everything that is acknowledged."""
-        return _mark(self._index, self._index.log.last_cursor())
+        return _mark(self._index, self._index.log.last_cursor(self._log))
 
     settled = now
+
+    def placed(self, start: Mark, cursor: int) -> tuple[Mark, dict[str, int]]:
+        """Return the position of a snapshot of the index whose log ended at a cursor; nothing of it
+        comes behind that.
+        """
+        return Mark.numbered(start.epoch, cursor), {}
 
     def reaches(self, mark: Mark) -> bool:
         """Return whether everything behind a mark is still here, and what is before it was never
         lost: an older copy of the index may have been put back.
         """
-        log = self._index.log
-        number = mark.key.transaction
-        return mark.epoch == log.epoch and number <= log.given_out() and log.reaches_back_to(number)
+        log, number = self._index.log, mark.key.transaction
+        is_own = mark.epoch == log.epoch and number <= log.given_out()
+        return is_own and log.reaches_back_to(number, self._log)
 
     def after(
         self,
         key: Key,
-        kind: Kind,  # noqa: ARG002 - it has conversations alone
+        kind: Kind,
         limit: int,
         max_bytes: int,
         only: Sequence[int] = (),  # noqa: ARG002 - nothing is ever missing below the last one
@@ -112,6 +102,8 @@ class IndexOrder(Numbered):
         """Return the oldest changes behind a key. Those of a conversation that is being deleted
         have no lines: its deletion follows.
         """
+        if kind is Kind.COMMUNICATION:
+            return self._exchanges(key.transaction, limit, max_bytes)
         changes = self._index.log.changes(key.transaction, limit, max_bytes)
         last = {row.number: row.last for row in changes.rows}
         lines = {
@@ -130,129 +122,65 @@ class IndexOrder(Numbered):
             end = changes.rows[-1].cursor + 1
         return OrderedChanges(rows, changes.more, end, end)
 
-    def follow(
-        self,
-        kind: Kind,  # noqa: ARG002 - it has conversations alone
-        take: Take,
-        lost: Callable[[], None],
-        ready: Callable[[], None],
-    ) -> Following:
-        """Give the changes from now on, when `collect` is called. One follows at a time."""
-        self._following = _FollowedIndex(self._index, take, lost, ready)
-        return self._following
-
-
-class CommunicationOrder(Numbered):
-    """The order of the changes of external communications in a folder."""
-
-    def __init__(self, index: Index, lines: ReadLines) -> None:
-        super().__init__(index, lines)
-        self._following: _FollowedCommunications | None = None
-
-    def replace(self, index: Index) -> None:
-        """Go on with another index."""
-        self._index = index
-        if self._following is not None:
-            self._following.begin_again(self.now())
-
-    def note(self) -> None:
-        """Note that the index took in a change."""
-        if self._following is not None:
-            self._following.start()
-
-    def now(self) -> Mark:
-        """Return the position behind everything that is acknowledged."""
-        return _mark(self._index, self._index.external.last())
-
-    settled = now
-
-    def reaches(self, mark: Mark) -> bool:
-        """Return whether everything behind a mark is still here."""
-        return mark.epoch == self._index.log.epoch and self._index.external.reaches_back_to(
-            mark.key.transaction
-        )
-
-    def after(
-        self,
-        key: Key,
-        kind: Kind,  # noqa: ARG002 - it has communications alone
-        limit: int,
-        max_bytes: int,
-        only: Sequence[int] = (),  # noqa: ARG002 - nothing is ever missing below the last one
-    ) -> OrderedChanges:
-        """Return the oldest changes behind a key."""
-        changes = self._index.external.changes(key.transaction, limit, max_bytes)
+    def _exchanges(self, cursor: int, limit: int, max_bytes: int) -> OrderedChanges:
+        changes = self._index.external.changes(cursor, limit, max_bytes)
         last = {row.number: row.sequence for row in changes.rows}
         lines = {
-            number: {
-                line.sequence: line
-                for line in self._read(log, changes.starts.get(number), last[number])
-            }
+            (number, line.sequence): line
             for number, log in changes.logs.items()
+            for line in self._read(log, changes.starts.get(number), last[number])
         }
         rows: list[OrderedChange] = []
         for row in changes.rows:
-            line = lines[row.number].get(row.sequence)
-            rows.append(
-                _ordered(
-                    row.cursor,
-                    changes.logs[row.number],
-                    Kind.COMMUNICATION,
-                    row.time,
-                    lines=[line] if line else [],
-                )
-            )
+            line = lines.get((row.number, row.sequence))
+            own, log = [line] if line else [], changes.logs[row.number]
+            rows.append(_ordered(row.cursor, log, Kind.COMMUNICATION, row.time, lines=own))
         return OrderedChanges(rows, more=False, horizon=_NO_END, ceiling=_NO_END)
 
+    def _read(self, log: str, start: Place | None, last: int) -> list[Line]:
+        """Return the lines of a log from a place (None: from its top) to one of a number; none if
+        it is gone.
+        """
+        sequence, offset, _ = start or (1, 0, 0)
+        lines: list[Line] = []
+        try:
+            for line in self._lines(log, Position(sequence - 1, offset)):
+                lines.append(line)
+                if line.sequence >= last:
+                    break
+        except LogNotFound:
+            return []
+        return lines
+
     def follow(
-        self,
-        kind: Kind,  # noqa: ARG002 - it has communications alone
-        take: Take,
-        lost: Callable[[], None],
-        ready: Callable[[], None],  # noqa: ARG002
+        self, kind: Kind, take: Take, lost: Callable[[], None], ready: Callable[[], None]
     ) -> Following:
-        """Say from now on that there are changes. One follows at a time."""
-        self._following = _FollowedCommunications(self.now(), take, lost)
+        """Give the changes from now on, when `collect` is called. One follows at a time."""
+        self._following = _FollowedIndex(self, kind, self._index, take, lost, ready)
+        self._following.mark = self.now()  # only then: nothing comes between
         return self._following
 
-
-class _FollowedCommunications:
-    """Follower that hears of changes, and reads them by `after`."""
-
-    def __init__(self, mark: Mark, take: Take, lost: Callable[[], None]) -> None:
-        self.mark = mark
-        self._take = take
-        self._lost = lost
-        self._is_closed = False
-
-    def start(self) -> None:
-        """Say that there may be changes."""
-        if not self._is_closed:
-            self._take(OrderedChanges([], more=False, horizon=_NO_END, ceiling=_NO_END))
-
-    def begin_again(self, mark: Mark) -> None:
-        """Go on in another index."""
-        self.mark = mark
-        self._lost()
-        self.start()
-
-    def collect(self) -> None:
-        """Do nothing: changes are read."""
-
-    def await_next(self, *, awaited: bool) -> None:
-        """Do nothing: each change is taken in at once."""
-
-    def close(self) -> None:
-        """Say nothing more."""
-        self._is_closed = True
+    def leave(self) -> None:
+        """Let nobody follow any more."""
+        self._following = None
 
 
 class _FollowedIndex:
-    """Changes that an index takes in, from its beginning until it is closed."""
+    """Changes that an index takes in, from its beginning until it is closed. Those of
+    communications are few, so who follows them hears of them alone, and reads them by `after`.
+    """
 
     def __init__(
-        self, index: Index, take: Take, lost: Callable[[], None], ready: Callable[[], None]
+        self,
+        order: IndexOrder,
+        kind: Kind,
+        index: Index,
+        take: Take,
+        lost: Callable[[], None],
+        ready: Callable[[], None],
     ) -> None:
+        self._order = order
+        self._is_rare = kind is Kind.COMMUNICATION
         self._take = take
         self._lost = lost
         self._ready = ready
@@ -260,21 +188,16 @@ class _FollowedIndex:
         self._guard = threading.Lock()  # guards the next two; nothing slow happens under it
         self._index = index
         self._notices: list[tuple[int, object]] = []
-        self._attach(index)  # before its end is read: nothing comes between
-        self.mark = _mark(index, index.log.last_cursor())
+        self.mark = _mark(index, 0)
 
-    def _attach(self, index: Index) -> None:
-        def receive(notices: Sequence[tuple[int, object]]) -> None:
-            with self._guard:
-                if index is not self._index:
-                    return
-                self._notices += notices
-            self._ready()
-
+    def receive(self, index: Index, notices: Sequence[tuple[int, object]]) -> None:
+        """Keep notices of what an index has just taken in, until they are collected."""
+        own = [it for it in notices if isinstance(it[1], Communication) == self._is_rare]
         with self._guard:
-            self._index = index
-            self._notices.clear()
-        index.log.listen(receive)
+            if index is not self._index or not own:
+                return
+            self._notices += own
+        self._ready()
 
     def start(self) -> None:
         """Say how far everything is complete."""
@@ -286,7 +209,9 @@ class _FollowedIndex:
         a snapshot, which has all of that.
         """
         with self._gives:
-            self._attach(index)
+            with self._guard:
+                self._index = index
+                self._notices.clear()
             self.mark = _mark(index, index.log.given_out())
             self._lost()
             self._give([])
@@ -295,7 +220,8 @@ class _FollowedIndex:
         """Let the index take in each change at once while somebody waits for it. Else it takes in
         more at a time, at a lower cost per change.
         """
-        self._index.log.set_watched(awaited)
+        if not self._is_rare:
+            self._index.log.set_watched(awaited)
 
     def collect(self) -> None:
         """Give what the index took in since, in the caller's thread."""
@@ -308,18 +234,19 @@ class _FollowedIndex:
                 for change in _changes(cursor, notice)
                 if change.transaction > self.mark.key.transaction
             ]
-            if rows:
+            if rows or (notices and self._is_rare):
                 self._give(rows)
 
     def _give(self, rows: list[OrderedChange]) -> None:
         last = rows[-1].transaction if rows else self.mark.key.transaction
-        self._take(OrderedChanges(rows, more=False, horizon=last + 1, ceiling=last + 1))
+        end = _NO_END if self._is_rare else last + 1
+        self._take(OrderedChanges(rows, more=False, horizon=end, ceiling=end))
         self.mark = Mark.numbered(self.mark.epoch, last)
 
     def close(self) -> None:
         """Give no more changes."""
-        self._index.log.set_watched(False)
-        self._index.log.listen(_ignore)
+        self.await_next(awaited=False)
+        self._order.leave()
 
 
 def _mark(index: Index, number: int) -> Mark:
@@ -330,8 +257,9 @@ def _changes(cursor: int, notice: object) -> list[OrderedChange]:
     """Return the changes that an index has just taken in behind a cursor."""
     if isinstance(notice, UpdateRow):
         return [_deleted(notice)]
-    assert isinstance(notice, Added)
     changes: list[OrderedChange] = []
+    if not isinstance(notice, Added):
+        return changes
     for at, (kind, time, first, last) in enumerate(notice.updates, start=cursor + 1):
         row = UpdateRow(at, notice.number, kind, time, first, last, "")
         lines = [line for line in notice.lines if first <= line.sequence <= last]
@@ -390,7 +318,3 @@ def _ordered(
         is_last=True,
         state=state,
     )
-
-
-def _ignore(_: Sequence[tuple[int, object]]) -> None:
-    """Ignore notices."""

@@ -1,7 +1,7 @@
 """The update log: one row for every change, in the order of the changes, written in the change's
 own transaction.
 
-A cursor is a row's number. Numbers grow and leave gaps: what a crash took, what the index refused,
+A cursor is a row's number, and no two rows of both logs share one. Numbers grow and leave gaps: what a crash took, what the index refused,
 what a deleted conversation had.
 """
 
@@ -101,20 +101,19 @@ def remove(connection: apsw.Connection, number: int, limit: int) -> int:
     return connection.changes()
 
 
-def skip(connection: apsw.Connection, begin: int, end: int, log: Log = CONVERSATIONS) -> None:
+def skip(connection: apsw.Connection, begin: int, end: int) -> None:
     """Skip the cursors between two, which may have been given out for rows lost in a crash."""
-    connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (log.table,))
-    connection.execute("INSERT INTO sqlite_sequence VALUES(?, ?)", (log.table, end))
-    note_lost(connection, [(begin, end)], log)
+    for log in LOGS:
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (log.table,))
+        connection.execute("INSERT INTO sqlite_sequence VALUES(?, ?)", (log.table, end))
+    note_lost(connection, [(begin, end)])
 
 
-def note_lost(
-    connection: apsw.Connection, pairs: Collection[tuple[int, int]], log: Log = CONVERSATIONS
-) -> None:
+def note_lost(connection: apsw.Connection, pairs: Collection[tuple[int, int]]) -> None:
     """Note that cursors between those of each pair were given out, and that no row has them."""
-    _note(
-        connection, log.lost, orjson.dumps([*_lost(connection, log), *pairs][-_MAX_LOST:]).decode()
-    )
+    for log in LOGS:
+        lost = [*_lost(connection, log), *pairs][-_MAX_LOST:]
+        _note(connection, log.lost, orjson.dumps(lost).decode())
 
 
 def prunable(connection: apsw.Connection, before: int, most: int, log: Log = CONVERSATIONS) -> int:

@@ -84,7 +84,7 @@ class Writer:
         of a newer version.
         """
         self.path = path
-        self.notify: Callable[[Sequence[tuple[int, object]]], None] = _ignore
+        self.listeners: list[Callable[[Sequence[tuple[int, object]]], None]] = []
         """Called in the writer's thread with the notices of what was just written, each with the
         cursor before it.
         """
@@ -108,7 +108,7 @@ class Writer:
         try:
             migrate(self._writer)
             self._inode = path.stat().st_ino
-            self._cursor = update_log.last(self._writer)
+            self._cursor = max(update_log.last(self._writer, log) for log in update_log.LOGS)
         except BaseException:
             self._writer.close(force=True)
             raise
@@ -126,7 +126,7 @@ class Writer:
 
         `build` makes its text, given the cursor before its own, in the writer's thread: many at
         once cost less. `failed` is called there too, with the reason, if it cannot be written;
-        `notice` is passed on (see `notify`) if it is. Returns the cursor of the last of its rows
+        `notice` is passed on (see `listeners`) if it is. Returns the cursor of the last of its rows
         (0: none). Raises IndexUnavailable if the writer has stopped.
         """
         while True:
@@ -154,7 +154,7 @@ class Writer:
         result.
 
         It may add `updates` rows to the update log, and is given the cursor before theirs; `notice`
-        then returns the notice (see `notify`). `alone` runs it outside of any transaction. Raises
+        then returns the notice (see `listeners`). `alone` runs it outside of any transaction. Raises
         IndexUnavailable.
         """
         with self._changed:
@@ -365,7 +365,7 @@ class Writer:
                 for document in documents
                 if document.notice is not None
             ]:
-                self.notify(notices)
+                self._notify(notices)
         except apsw.Error as error:
             if len(documents) == 1:
                 if documents[0].updates:
@@ -386,7 +386,7 @@ class Writer:
                 self._run_in_transaction(job)
             job.error = None
             if job.notice is not None:
-                self.notify([(job.cursor, job.notice())])
+                self._notify([(job.cursor, job.notice())])
         except apsw.Error as error:
             job.error = error
 
@@ -401,6 +401,6 @@ class Writer:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
 
-
-def _ignore(_: Sequence[tuple[int, object]]) -> None:
-    """Ignore notices."""
+    def _notify(self, notices: Sequence[tuple[int, object]]) -> None:
+        for listener in self.listeners:
+            listener(notices)
