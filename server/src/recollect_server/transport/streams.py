@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import structlog
 from google.rpc import status_pb2
@@ -32,7 +32,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.telemetry import UNMEASURED, Count, Telemetry
-from recollect_server.services.streaming.watching import Watched, Watcher
+from recollect_server.services.streaming.followed import FollowedLog, Watcher
 from recollect_server.transport.errors import internal, status_of
 from recollect_server.transport.gate import Ended
 from recollect_server.transport.handling import Call, Send
@@ -88,7 +88,7 @@ class Stream:
 
     def __init__(
         self,
-        watched: Watched,
+        watched: FollowedLog[Any, Any],
         watcher: Watcher,
         max_batch: int,
         call: Call,
@@ -137,7 +137,7 @@ class _Followed:
         "watched",
     )
 
-    def __init__(self, watched: Watched, *, stands_in: bool) -> None:
+    def __init__(self, watched: FollowedLog[Any, Any], *, stands_in: bool) -> None:
         self.watched = watched
         self.stands_in = stands_in
         """It is the empty space, in place of one that does not exist."""
@@ -162,7 +162,7 @@ class Streams:
         self._ticks_at = 0.0
         # guards everything below; nothing slow happens under it
         self._guard = threading.Condition()
-        self._followed: dict[Watched, _Followed] = {}
+        self._followed: dict[FollowedLog[Any, Any], _Followed] = {}
         self._pending: set[_Followed] = set()  # have changes, and do not rest
         self._resting: set[_Followed] = set()
         self._streams: set[Stream] = set()
@@ -173,7 +173,7 @@ class Streams:
         self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
         self._listener.start()
 
-    def watch(self, watched: Watched, *, stands_in: bool = False) -> None:
+    def watch(self, watched: FollowedLog[Any, Any], *, stands_in: bool = False) -> None:
         """Follow something that streams may be opened of. `stands_in`: see `end_of_made`."""
         followed = _Followed(watched, stands_in=stands_in)
         with self._guard:
@@ -181,7 +181,7 @@ class Streams:
         watched.listen(partial(self._signal, followed))
         watched.expect()
 
-    def unwatch(self, watched: Watched) -> None:
+    def unwatch(self, watched: FollowedLog[Any, Any]) -> None:
         """Follow it no more, and wait until no thread uses it. It has no open streams."""
         with self._guard:
             followed = self._followed.pop(watched)
@@ -192,7 +192,7 @@ class Streams:
 
     def open(
         self,
-        watched: Watched,
+        watched: FollowedLog[Any, Any],
         subscribe: Callable[[], Watcher],
         max_batch: int,
         call: Call,

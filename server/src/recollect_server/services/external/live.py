@@ -24,11 +24,10 @@ from recollect_server.domain.external import (
     Listed,
     Trust,
 )
-from recollect_server.domain.update import Heartbeat
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.streaming.followed import FollowedLog, Placed
+from recollect_server.services.streaming.followed import FollowedLog, Placed, Watcher
 from recollect_server.services.streaming.replaying import Replaying
-from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
+from recollect_server.services.streaming.watching import Batch, NewUpdates
 from recollect_server.storage.index.external_rows import update_of
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
@@ -67,6 +66,7 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
     kind = Kind.COMMUNICATION
     prefix = "x"  # a cursor of this stream is never one of the conversations' updates
     giver = "stream"
+    value = CommunicationUpdate
 
     def __init__(self, store: CommunicationStore, order: Order, encode: EncodeChange) -> None:
         """`encode` makes what is sent."""
@@ -104,8 +104,7 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
 
     def advance(self) -> NewUpdates:
         """Take the changes that came."""
-        if (following := self._following) is not None:
-            following.collect()
+        self._collect()
         with self._guard:
             count = self._changes - self._delivered
             self._delivered = self._changes
@@ -210,50 +209,16 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
         return self.encode(update), mark
 
 
-class CommunicationWatcher:
+class CommunicationWatcher(Watcher):
     """One watcher's place in the log."""
 
-    __slots__ = ("_first", "_live", "_position")
+    __slots__ = ()
 
-    def __init__(self, live: LiveCommunications, cursor: str) -> None:
-        self._live = live
-        self._first: bytes | None = None
-        self._position: Mark
-        position = live.position_of(cursor) if cursor else None
-        if position is None:
-            self._begin(reset=bool(cursor))
-        else:
-            self._position = position
+    _log: LiveCommunications
 
-    def concerned(self, new: NewUpdates) -> bool:
-        """Return whether there may be something for it."""
-        return new.everyone
-
-    def take(self, most: int) -> tuple[Batch, bool]:
-        """Return at most `most` updates that come next, and whether more wait. Raises
-        IndexUnavailable, StorageUnavailable.
-        """
-        if self._first is not None:
-            first, self._first = self._first, None
-            return Batch([first]), True
-        before = self._position
-        try:
-            batch, self._position = self._live.behind(before, most)
-        except Renewed:
-            self._begin(reset=True)
-            return self.take(most)
-        # Changes of other logs may have been passed: then there may be more behind them.
-        if batch.updates or self._position != before:
-            return batch, True
-        # An answer is shared by those who ask the same; to an empty one a heartbeat may be added.
-        return Batch([]), False
-
-    def heartbeat(self) -> bytes:
-        """Return a heartbeat with the cursor."""
-        now = self._live.space.clock()
-        return self._live.encode(
-            CommunicationUpdate(self._live.cursor(self._position), "", now, Heartbeat())
-        )
+    def _behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
+        return self._log.behind(position, most)
 
     def _begin(self, *, reset: bool) -> None:
-        self._first, self._position = self._live.snapshot(reset=reset)
+        first, self._position = self._log.snapshot(reset=reset)
+        self._parts = (first,)

@@ -12,14 +12,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.external import CommunicationUpdate
-from recollect_server.domain.update import Update
+from recollect_server.domain.update import Heartbeat, Update
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.replaying import Replaying, State
-from recollect_server.services.streaming.watching import Renewed
+from recollect_server.services.streaming.watching import Batch, NewUpdates, Renewed
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.order import (
     Following,
@@ -55,6 +55,8 @@ class FollowedLog(ABC, Generic[State, Value]):
     """Text before a position in a cursor."""
     giver: ClassVar[str]
     """Name for what gives cursors out, in the error of another one."""
+    value: ClassVar[type[Update | CommunicationUpdate]]
+    """Type of its updates."""
 
     def __init__(
         self, space: Space, order: Order, states: Replaying[State], encode: Callable[[Value], bytes]
@@ -119,6 +121,18 @@ class FollowedLog(ABC, Generic[State, Value]):
             self._signal = signal
         signal()
 
+    @abstractmethod
+    def expect(self) -> None:
+        """Note that the caller of `advance` is idle: the next change is to be signalled soon."""
+
+    @abstractmethod
+    def advance(self) -> NewUpdates:
+        """Take the changes that came, and return a summary of them. One thread calls it."""
+
+    def _collect(self) -> None:
+        if (following := self._following) is not None:
+            following.collect()
+
     def _ready(self) -> None:
         """Have the caller of `advance` collect what came."""
         with self._guard:
@@ -147,6 +161,11 @@ class FollowedLog(ABC, Generic[State, Value]):
         """
 
     # What is read ---------------------------------------------------------------------------------
+
+    def heartbeat(self, position: Mark) -> bytes:
+        """Return a heartbeat with a position."""
+        now = self.space.clock()
+        return self.encode(cast(Value, self.value(self.cursor(position), "", now, Heartbeat())))
 
     def _read(
         self, position: Mark, key: Key, most: int, only: Sequence[int] = ()
@@ -237,6 +256,68 @@ class FollowedLog(ABC, Generic[State, Value]):
         mark = self._order.now()
         self.space.follow()
         return mark
+
+
+class Watcher(ABC):
+    """One watcher: its place in a log, and what comes next for it. It holds no update. One thread
+    at a time may call it.
+    """
+
+    __slots__ = ("_log", "_parts", "_position")
+
+    def __init__(self, log: FollowedLog[Any, Any], cursor: str) -> None:
+        """Begins with a snapshot, or behind a cursor.
+
+        Raises InvalidField, ConversationNotFound, IndexUnavailable, StorageUnavailable.
+        """
+        self._log = log
+        self._parts: tuple[bytes, ...] = ()
+        self._position: Mark
+        if cursor and (position := log.position_of(cursor)):
+            self._position = position
+        else:
+            self._begin(reset=bool(cursor))
+
+    def take(self, most: int) -> tuple[Batch, bool]:
+        """Return at most `most` updates that come next, and whether more wait. Raises
+        IndexUnavailable, StorageUnavailable.
+
+        The returned updates count as delivered.
+        """
+        if self._parts:
+            parts, self._parts = self._parts, ()
+            return Batch(list(parts)), True
+        before = self._position
+        try:
+            batch, self._position = self._behind(before, most)
+        except Renewed:
+            self._begin(reset=True)
+            return self.take(most)
+        # Changes of other logs may have been passed: then there may be more behind them.
+        if batch.updates or self._position != before:
+            return batch, True
+        # An answer is shared by those who ask the same; to an empty one a heartbeat may be added.
+        return Batch(self._unplaced()), False
+
+    def heartbeat(self) -> bytes:
+        """Return a heartbeat with the cursor."""
+        return self._log.heartbeat(self._position)
+
+    def concerned(self, new: NewUpdates) -> bool:
+        """Return whether there may be something for it."""
+        return new.everyone
+
+    def _unplaced(self) -> list[bytes]:
+        """Return what comes at no place."""
+        return []
+
+    @abstractmethod
+    def _begin(self, *, reset: bool) -> None:
+        """Begin with a snapshot."""
+
+    @abstractmethod
+    def _behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
+        """Return what comes behind a position, and the position behind that. Raises Renewed."""
 
 
 def _ignore() -> None:

@@ -59,6 +59,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
 
     kind = Kind.CONVERSATION
     giver = "service"
+    value = Update
 
     def __init__(self, space: Space, order: Order, drafts: Drafts, encode: Encode) -> None:
         states = Replaying(space, space.transcripts.folded, self._indexed)
@@ -110,7 +111,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
 
     # Drafts ---------------------------------------------------------------------------------------
 
-    def publish(self, part: Part) -> None:
+    def grow(self, part: Part) -> None:
         """Add a part to a draft, here and on the other processes. Raises InvalidField,
         StorageUnavailable.
         """
@@ -248,9 +249,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
         with self._guard:
             self._is_awaited, self._is_collecting = False, True
             self._await()
-            following = self._following
-        if following is not None:
-            following.collect()
+        self._collect()
         with self._guard:
             self._is_collecting = False
             taken = list(self._inbox)

@@ -1,11 +1,10 @@
-"""Protocols of what can be watched, and of a watcher: the conversations of a space, by `live` and
-`subscription`, and its external communications, by `services.external.live`. Senders need not know
-which. And the types they share: filters, summaries of new updates, batches of updates.
+"""Types that what is watched shares: the conversations of a space, by `live` and `subscription`,
+and its external communications, by `services.external.live`. Filters, summaries of new updates,
+batches of updates.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from recollect_server.domain.update import Update
 
@@ -59,39 +58,3 @@ class NewUpdates:
 
 class Renewed(Exception):
     """The index is another one, or its log no longer reaches back: begin again."""
-
-
-class Watcher(Protocol):
-    """One watcher's place, and what comes next for it. One thread at a time may call it."""
-
-    def concerned(self, new: NewUpdates) -> bool:
-        """Return whether there may be something for it."""
-
-    def take(self, most: int) -> tuple[Batch, bool]:
-        """Return at most `most` updates that come next, and whether more wait. Raises
-        IndexUnavailable, StorageUnavailable.
-        """
-
-    def heartbeat(self) -> bytes:
-        """Return a heartbeat with the cursor."""
-
-
-class Watched(Protocol):
-    """Something that is watched. Safe to call from any thread, but for `advance` and `tick`, which
-    one thread calls.
-    """
-
-    def listen(self, signal: Callable[[], None]) -> None:
-        """Call `signal`, which returns at once, whenever `advance` has something to do."""
-
-    def expect(self) -> None:
-        """Note that the caller of `advance` is idle: the next change is to be signalled soon."""
-
-    def advance(self) -> NewUpdates:
-        """Take the changes that came, and return a summary of them."""
-
-    def tick(self) -> None:
-        """Do the periodic work."""
-
-    def unsubscribe(self) -> None:
-        """Count one watcher less."""
