@@ -160,7 +160,7 @@ def test_a_server_that_is_written_to_and_redacted_is_verified_without_a_false_al
                     client.conversations.redact_message(other, sequence=2)
                     client.conversations.record_abbreviation(lasting, f"{name} was here")
                     opened = server.app.spaces.open_now()[0]
-                    opened._space.unindex(other, lambda _: True)
+                    opened._space.unindexing.unindex(other, lambda _: True)
                     client.conversations.append_turn(other, [Message.user("Back")])
                     if not name.endswith("1"):
                         client.conversations.delete(other)

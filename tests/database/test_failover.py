@@ -421,7 +421,7 @@ def test_what_is_left_of_a_delete_that_was_lost_goes_though_the_database_refuses
     assert two.found("pangolin") == [name]
     space = servers[1].app.spaces.open_now()[0]._space
     assert space._following is not None
-    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    monkeypatch.setattr(space.deletions, "finish_interrupted", lambda *_: True)
     one.delete(name)
     assert two.found("pangolin") == []
     assert space.index.removal.find(name) is not None

@@ -59,7 +59,7 @@ def test_a_redaction_that_a_read_meets_behind_lines_that_its_index_lacks_costs_n
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     space = late_space(replicas)
-    length = space._store.length
+    length = space.store.length
 
     def be_overtaken(log: str) -> int:
         monkeypatch.undo()
@@ -68,14 +68,14 @@ def test_a_redaction_that_a_read_meets_behind_lines_that_its_index_lacks_costs_n
         return length(log)
 
     space._states.forget(name)
-    monkeypatch.setattr(space._store, "length", be_overtaken)
+    monkeypatch.setattr(space.store, "length", be_overtaken)
     assert two.get(name).message_count == 3
     check_words_are_gone(replicas, "secretword")
     assert two.found("hiddenword") == two.found("butter") == [name]
     redact(one, name, sequence=4)
     check_words_are_gone(replicas, "secretword", "hiddenword")
     assert said(two, name) == said(one, name)
-    space.repair(lambda: False)  # as its job does every second
+    space.upkeep.repair(lambda: False)  # as its job does every second
     assert index_files(replicas) == made, "an index was made anew"
 
 
@@ -134,7 +134,7 @@ def test_words_that_go_before_an_ended_redaction_is_followed_leave_none_behind(
         stored = space.index.conversations.find(name)
         assert stored is not None
         with pytest.raises(IndexUnavailable, match="redacted by another server"):
-            take_out_part(space._store, space.index, name, stored)
+            take_out_part(space.store, space.index, name, stored)
     check_words_are_gone(replicas, "secretword")
     assert two.found("butter") == []
     assert two.found("zebra") == [other]

@@ -111,7 +111,7 @@ def test_a_delete_that_is_repeated_elsewhere_in_any_moment_of_it_is_answered_wit
     one, two = replicas.one, replicas.two
     first, second = one.conversation_of("apricot"), one.conversation_of("butter")
     answers: list[object] = []
-    store, other = (it.app.spaces.open_now()[0]._space._store for it in replicas.servers)
+    store, other = (it.app.spaces.open_now()[0]._space.store for it in replicas.servers)
     end, begin = store.end_delete, other.begin_delete
 
     def repeat_behind(log: str) -> dict[str, int]:
@@ -150,7 +150,7 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
     two = start_server(store=url, data_dir=tmp_path / "two")
     with Post(one.target) as first, Post(two.target) as second, Client(one.target) as client:
         assert first.pages() == [[]]
-        store = one.app.spaces.open_now()[0]._space._store
+        store = one.app.spaces.open_now()[0]._space.store
         step = "begin_delete" if action == "delete" else "append"
         carry_out = getattr(store, step)
         names: list[str] = []
@@ -229,7 +229,7 @@ def test_a_redaction_that_a_delete_elsewhere_overtakes_finds_nothing_and_keeps_t
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     sequence = one.load(name).messages[0].sequence
-    store = replicas.servers[0].app.spaces.open_now()[0]._space._store
+    store = replicas.servers[0].app.spaces.open_now()[0]._space.store
     begin = store.begin_redaction
 
     def be_overtaken(*values: Any, **named: Any) -> None:
@@ -265,7 +265,7 @@ def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhi
         redact(one, name, sequence=first)
         stored = space.index.conversations.find(name)
         assert stored is not None
-        while take_out_part(space._store, space.index, name, stored):
+        while take_out_part(space.store, space.index, name, stored):
             pass
     until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
     assert two.found("butter") == []
@@ -274,7 +274,7 @@ def test_words_go_and_come_back_by_the_text_that_another_server_redacted_meanwhi
         redact(one, name, sequence=second)
         stored = space.index.conversations.find(name)
         assert stored is not None
-        while bring_back_part(space._store, space.index, name, stored):
+        while bring_back_part(space.store, space.index, name, stored):
             pass
     assert two.found("zebra") == [name]
     assert two.found("secretword") == two.found("hiddenword") == []
@@ -290,7 +290,7 @@ def test_a_delete_by_another_server_while_a_space_is_verified_is_no_false_alarm(
     one, two = replicas.one, replicas.two
     deleted = one.conversation_of("secretword")
     assert two.found("secretword") == [deleted]
-    store = replicas.servers[1].app.spaces.open_now()[0]._space._store
+    store = replicas.servers[1].app.spaces.open_now()[0]._space.store
     logs, calls = store.logs, count(1)
 
     def listed(kind: Kind) -> list[tuple[str, int]]:
@@ -319,7 +319,7 @@ def test_a_redaction_that_another_server_was_faster_with_answers_as_it_is_now(
     one.conversations.Rename(title)
     assert two.get(name).title == "On secretword"
     sequence = two.load(name).messages[0].sequence
-    store = replicas.servers[1].app.spaces.open_now()[0]._space._store
+    store = replicas.servers[1].app.spaces.open_now()[0]._space.store
     redacting = store.redacting
 
     def be_overtaken() -> list[str]:
@@ -380,7 +380,7 @@ def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(
     name = one.conversation_of("secretword")
     assert two.found("secretword") == [name]
     space = replicas.servers[1].app.spaces.open_now()[0]._space
-    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    monkeypatch.setattr(space.deletions, "finish_interrupted", lambda *_: True)
     one.delete(name)
     assert two.found("secretword") == []
     postgres.execute(  # as another server does after half a minute
@@ -451,7 +451,7 @@ def test_a_redaction_that_a_read_meets_before_it_is_followed_costs_no_new_index(
     assert two.found("secretword") == [name]
     made = index_files(replicas)
     space = replicas.servers[1].app.spaces.open_now()[0]._space
-    length = space._store.length
+    length = space.store.length
 
     def be_overtaken(log: str) -> int:
         monkeypatch.undo()
@@ -459,7 +459,7 @@ def test_a_redaction_that_a_read_meets_before_it_is_followed_costs_no_new_index(
         return length(log)
 
     space._states.forget(name)
-    monkeypatch.setattr(space._store, "length", be_overtaken)
+    monkeypatch.setattr(space.store, "length", be_overtaken)
     assert two.get(name).message_count == 1
     until(lambda: two.found("secretword") == [])
     for server in replicas.servers:
@@ -467,7 +467,7 @@ def test_a_redaction_that_a_read_meets_before_it_is_followed_costs_no_new_index(
     two.append(name, user("lemon"))
     assert two.found("lemon") == one.found("lemon") == [name]
     assert said(two, name) == said(one, name)
-    space.repair(lambda: False)  # as its job does every second
+    space.upkeep.repair(lambda: False)  # as its job does every second
     assert index_files(replicas) == made, "an index was made anew"
 
 
@@ -480,7 +480,7 @@ def test_a_request_of_a_deleted_conversation_is_known_where_it_is_used_again(
     assert two.found("zebra") == [first_user]
     made = index_files(replicas)
     space = replicas.servers[1].app.spaces.open_now()[0]._space
-    monkeypatch.setattr(space._deletions, "finish_interrupted", lambda *_: True)
+    monkeypatch.setattr(space.deletions, "finish_interrupted", lambda *_: True)
     one.delete(first_user)
     first = one.append(other, user("lemon"), request_id="r1")
     assert two.found("lemon") == [other]  # which has the request before it forgot the deleted one

@@ -230,7 +230,7 @@ def test_an_anchor_that_another_server_forgets_at_the_same_moment_is_not_found_a
     one, two = replicas.one, replicas.two
     name = one.conversation_of("apricot")
     _set_anchor(one, name, "r1")
-    store = replicas.servers[1].app.spaces.open_now()[0]._space._store
+    store = replicas.servers[1].app.spaces.open_now()[0]._space.store
     replace = store.replace
 
     def be_overtaken(*values: Any, **named: Any) -> None:

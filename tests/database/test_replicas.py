@@ -113,7 +113,7 @@ def test_an_append_that_asks_for_no_changes_first_knows_what_another_server_did(
 ) -> None:
     one, two = replicas.one, replicas.two
     name, other = one.conversation_of("apricot"), one.conversation_of("butter")
-    sharing = replicas.servers[1].app.spaces.open_now()[0]._space._store.sharing
+    sharing = replicas.servers[1].app.spaces.open_now()[0]._space.store.sharing
     assert sharing is not None
     changes = sharing.changes
     moments: list[str] = []

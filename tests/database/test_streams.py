@@ -568,7 +568,7 @@ def test_a_stream_whose_changes_are_pruned_on_its_way_begins_again(
     communications: Any = space._watched[1]
     behind = [updates.subscribe(Interest(), Choice(), it, 0) for it in (cursor, lacking)]
     panels = [communications.subscribe(it) for it in (panel, f"x{lacking}")]
-    updates._log._shrink()  # as a redaction does: they read the database
+    updates._shrink()  # as a redaction does: they read the database
     postgres.execute("SELECT recollect.prune_changes('default', 0, 0)", url)
     for one in behind:
         first, _ = one.take(200)

@@ -90,7 +90,7 @@ def test_a_folder_that_is_replaced_gets_nothing_of_the_server_before(
     files = bytes_under(server.data_dir)
     assert "was moved, removed or replaced" in refusal(service, name)
     (space,) = server.app.spaces.open_now()
-    assert not space._space.repair(lambda: False)  # as its job does every second
+    assert not space._space.upkeep.repair(lambda: False)  # as its job does every second
     assert bytes_under(server.data_dir) == files
     other.channel.close()
     second.stop()
@@ -129,7 +129,7 @@ def test_a_space_whose_folder_is_away_gets_no_other_in_its_place(
         failure = failure_of(call)
         assert (failure.code, failure.reason) == ("UNAVAILABLE", "STORAGE_UNAVAILABLE")
     (space,) = server.app.spaces.open_now()
-    assert not space._space.repair(lambda: False)  # as its job does every second
+    assert not space._space.upkeep.repair(lambda: False)  # as its job does every second
     assert not folder.exists()
     away.rename(folder)
     service.append(name, user("two"), request_id="r")

@@ -299,7 +299,7 @@ def overtaken(
     """Let the next redaction be overtaken: it reads the transcript before it holds the
     conversation's lock.
     """
-    redactions = server.app.spaces.open_now()[0]._space._redactions
+    redactions = server.app.spaces.open_now()[0]._space.redactions
     read_ahead = redactions._read_ahead
 
     def read_and_be_overtaken(name: str) -> object:
@@ -341,12 +341,14 @@ def test_a_redaction_that_an_unindexing_overtakes_leaves_no_word(
 ) -> None:
     conversation_id = service.conversation_of("My password is quixotriple", "Thank you, wimblezark")
     space = server.app.spaces.open_now()[0]._space
-    overtaken(server, monkeypatch, lambda: space.unindex(conversation_id, lambda _: True))
+    overtaken(
+        server, monkeypatch, lambda: space.unindexing.unindex(conversation_id, lambda _: True)
+    )
     redact(service, conversation_id, sequence=2)
     assert files_with(server.data_dir, "quixotriple") == []
     assert service.found("wimblezark") == []
     service.append(conversation_id, user("And then came snorquibble"))
-    while space.settle_words():
+    while space.unindexing.settle():
         pass
     assert service.found("wimblezark") == service.found("snorquibble") == [conversation_id]
     assert files_with(server.data_dir, "quixotriple") == []

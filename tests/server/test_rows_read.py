@@ -60,7 +60,7 @@ def test_a_conversation_is_changed_and_deleted_without_a_scan_of_what_all_others
         index.settle()
         with Scans(index) as scans:
             if change == "delete":
-                space.delete(names[5], DELETE_ANCHORS)
+                space.deletions.delete(names[5], DELETE_ANCHORS)
             else:
                 with space.writing(names[5]) as state:
                     space.append(state, [message(3, "three")])

@@ -344,7 +344,7 @@ def test_a_message_that_comes_between_two_parts_is_kept_and_brings_the_words_bac
     service = connect(server)
     name = long_one(service, moment(server.clock.now - 40 * DAY))
     opened = server.app.spaces.open_now()[0]
-    index, unindexing = opened._space.index, opened._space._unindexing
+    index, unindexing = opened._space.index, opened._space.unindexing
     opened._space.record(name, lambda _: [ConversationUnindexed(server.clock.now)])
     assert unindexing._settle_part(index, name)
     stored = index.conversations.find(name)

@@ -43,7 +43,7 @@ def test_what_is_told_can_be_read_and_what_was_refused_is_not_told(tmp_path: Pat
                     other.execute("SELECT 1 FROM updates WHERE cursor = ?", (cursor + 1,)).get == 1
                 )
 
-    index.log.listen(receive)
+    index.writer.listeners.append(receive)
     state = fold(None, Began(ID, "web", 1))
     assert isinstance(state, Conversation)
     add = partial(index.add, time=1, failed=refused.append)

@@ -463,7 +463,7 @@ class OpenSpace:
         return SpaceLoad(
             documents,
             size,
-            index.lag(),
+            index.writer.lag(),
             self._space.not_indexed(),
             waiting.conversations if waiting else 0,
             time.monotonic() - waiting.since if waiting else 0.0,

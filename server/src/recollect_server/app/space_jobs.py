@@ -69,7 +69,7 @@ class SpaceJobs:
             RETENTION: RetentionKeeper(retention),
         }
         if space.is_shared:
-            jobs[FOLLOWER] = FollowerJob(space, lambda: space.index.log.is_watched, note_work)
+            jobs[FOLLOWER] = FollowerJob(space, lambda: space.index.writer.watched, note_work)
         if embedder is not None:
             jobs[EMBEDDER] = embedder
         self.by_name: Mapping[str, Job] = jobs

@@ -60,7 +60,7 @@ class IndexKeeper(Job):
 
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
-        self._is_well = self._space.repair(stopping.is_set)
+        self._is_well = self._space.upkeep.repair(stopping.is_set)
         self._wait = _INDEX_SECONDS if self._is_well else min(2 * self._wait, _MOST_INDEX_SECONDS)
         return self._wait
 

@@ -69,7 +69,7 @@ def _copies(space: Space, conversation_id: str, last: int, max_bytes: int) -> li
     """Return the messages of a conversation up to a turn, as those of a new one."""
     messages: list[Message] = []
     size = 0
-    for line in space.lines(conversation_id):
+    for line in space.store.read(conversation_id):
         message = line.entry.content if line.entry else None
         if not isinstance(message, Message) or message.turn_number > last:
             continue

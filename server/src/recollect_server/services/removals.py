@@ -77,7 +77,9 @@ class Removals:
         """
         payload: dict[str, Any] = {"id": conversation_id, "anchors": anchors}
         request = key_of("Delete", request_id, payload | ({"force": True} if force else {}))
-        return self._space.delete(conversation_id, anchors, request, force=force, deleting=deleting)
+        return self._space.deletions.delete(
+            conversation_id, anchors, request, force=force, deleting=deleting
+        )
 
     def redact(
         self, conversation_id: str, sequence: int, turn: int, by: str, request_id: str
@@ -86,7 +88,7 @@ class Removals:
         Return also the conversations that may have copies of them.
         """
         payload = {"id": conversation_id, "sequence": sequence, "turn": turn}
-        done = self._space.redact(
+        done = self._space.redactions.redact(
             conversation_id,
             sequence=sequence,
             turn=turn,
@@ -166,9 +168,11 @@ class Removals:
                 place = row.conversation.update_time, name
                 try:
                     if dry_run:
-                        self._space.check_delete(name, anchors, force=force)
+                        self._space.deletions.check(name, anchors, force=force)
                     else:
-                        receipt = self._space.delete(name, anchors, force=force, deleting=deleting)
+                        receipt = self._space.deletions.delete(
+                            name, anchors, force=force, deleting=deleting
+                        )
                         removed.update(receipt.removed)
                     deleted.append(name)
                 except (ConversationPinned, AnchorsPresent) as error:

@@ -136,7 +136,7 @@ class Retention:
 
     def settle(self) -> bool:
         """Finish what is left of unindexing; one conversation. Return False if nothing is left."""
-        return self._space.settle_words()
+        return self._space.unindexing.settle()
 
     def alone(self) -> AbstractContextManager[bool]:
         """Enter to carry the rules out, if no other process does now."""
@@ -170,9 +170,9 @@ class Retention:
 
             try:
                 if rule.unindexes:
-                    self._space.unindex(retired.conversation_id, confirm)
+                    self._space.unindexing.unindex(retired.conversation_id, confirm)
                 else:
-                    self._space.delete(retired.conversation_id, anchors, confirm=confirm)
+                    self._space.deletions.delete(retired.conversation_id, anchors, confirm=confirm)
             except (NotConfirmed, ConversationNotFound, ConversationPinned, LogConflict):
                 for it in decided:
                     withdrawn = replace(it, rule=_WITHDRAWN)

@@ -270,7 +270,7 @@ def _around(
         gaps.append((sequence, offset + length, size))
     for at, (sequence, start, end) in enumerate(gaps, start=1):
         for line in (
-            space.lines(conversation_id, Position(sequence, start), end) if start < end else ()
+            space.store.read(conversation_id, Position(sequence, start), end) if start < end else ()
         ):
             content = line.entry.content if line.entry else None
             if isinstance(content, Message):
@@ -284,7 +284,7 @@ def _check_taken_in(space: Space, head: ConversationState) -> None:
     """Raise IndexUnavailable if the index refused lines: it may have done so after `head` was read,
     and before it answered.
     """
-    if space.is_lagging(head.conversation.id):
+    if space.overlay.is_lagging(head.conversation.id):
         raise IndexUnavailable("the index did not take in the newest lines")
 
 
@@ -292,7 +292,7 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
     """Return the messages at these places of a transcript. Raises StorageUnavailable."""
     if not places:
         return Turns([])
-    lines = space.lines_at(conversation_id, places)
+    lines = space.store.read_at(conversation_id, places)
     messages = messages_of(lines)
     return Turns(messages, len(lines) - len(messages))
 
@@ -314,7 +314,7 @@ def read_several(
     that was deleted since the index named it.
     """
     messages: dict[str, list[Message] | StorageUnavailable] = {}
-    for name, lines in space.lines_of_several(places).items():
+    for name, lines in space.store.read_several(places).items():
         if isinstance(lines, LogNotFound):
             messages[name] = []
         else:
@@ -326,7 +326,7 @@ def unindexed_lines(space: Space, head: ConversationState) -> Iterator[Line]:
     """Yield the whole lines of a conversation, from its transcript alone. Raises
     StorageUnavailable.
     """
-    for line in space.lines(head.conversation.id):
+    for line in space.store.read(head.conversation.id):
         if line.sequence > head.lines:
             return
         yield line

@@ -191,7 +191,7 @@ class Commands:
     def _removed_by_clear(self, conversation_id: str) -> str:
         """Return what goes with a conversation, counted; empty if there is nothing."""
         messages = self._state(conversation_id).conversation.message_count
-        keys = sorted({it.key for it in self._space.anchors_of(conversation_id)})
+        keys = sorted({it.key for it in self._space.deletions.anchors(conversation_id)})
         shown = ", ".join(keys[:_NAMED_FACTS]) + (", …" if len(keys) > _NAMED_FACTS else "")
         parts = [counted(messages, "message")] if messages else []
         if keys:

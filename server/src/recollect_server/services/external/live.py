@@ -144,7 +144,7 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
     def _timeline(self) -> int:
         """Return the timeline of what is delivered now."""
         following = self._following
-        return following.mark.timeline if following else self._order.timeline()
+        return following.mark.timeline if following else self.order.timeline()
 
     def _updates_of(self, change: OrderedChange, end: Mark) -> list[Placed[CommunicationUpdate]]:
         state = self._states.behind(change) if change.lines else None

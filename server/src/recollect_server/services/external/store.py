@@ -184,7 +184,7 @@ class CommunicationStore:
         """Return the readable messages at these places. Raises StorageUnavailable."""
         if not places:
             return []
-        lines = self.space.lines_at(communication_id, places)
+        lines = self.space.store.read_at(communication_id, places)
         return [
             line.entry.content
             for line in lines
@@ -197,7 +197,7 @@ class CommunicationStore:
         """
         communication: Communication | None = None
         batch: list[ExternalMessage] = []
-        for line in self.space.lines(communication_id):
+        for line in self.space.store.read(communication_id):
             communication = self._logs.folded(communication, line, communication_id)
             if line.entry and line.entry.stamp.batch[0] == 1:
                 batch = []

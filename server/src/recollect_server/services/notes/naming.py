@@ -85,7 +85,7 @@ class Material:
         """Return whether notes of this material may be recorded: the conversation was not redacted
         since, nor deleted. Hold its lock.
         """
-        redactions = space.redactions(self.conversation.id)
+        redactions = space.redactions.count(self.conversation.id)
         return (redactions, state.number) == (self.redactions, self.number)
 
 
@@ -325,9 +325,9 @@ def read_material(space: Space, conversation_id: str) -> Material:
     """
     with space.writing(conversation_id) as state:
         conversation, number = state.conversation, state.number
-        redactions = space.redactions(conversation_id)
+        redactions = space.redactions.count(conversation_id)
     try:
-        lines = list(space.lines(conversation_id))
+        lines = list(space.store.read(conversation_id))
     except LogNotFound:
         raise ConversationNotFound(conversation_id) from None
     except LogUnavailable as error:

@@ -112,13 +112,20 @@ class Deletions:
         self,
         conversation_id: str,
         anchors: int,
-        request: RequestKey | None,
+        request: RequestKey | None = None,
         *,
-        force: bool,
+        force: bool = False,
         confirm: Callable[[Conversation], bool] | None = None,
         deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
-        """Remove a conversation (see `Space.delete`)."""
+        """Remove a conversation for good, its text from every file.
+
+        `anchors` says what becomes of its anchors. `confirm` is asked once more, under the
+        conversation's lock: NotConfirmed is raised if it returns False. `deleting` is called with
+        the id right before anything goes, when nothing refuses it any more. Raises
+        ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
+        StorageUnavailable, IndexUnavailable. Hold no lock.
+        """
         while True:
             if (under_way := self._under_way.get(conversation_id)) is not None:
                 under_way.wait()
@@ -245,7 +252,7 @@ class Deletions:
             ):
                 self._unfinished.setdefault(conversation_id, None)
 
-    def check(self, conversation_id: str, anchors: int, *, force: bool) -> None:
+    def check(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""
         with self._locks.conversations.hold(conversation_id):
             state = self._states.get(conversation_id)

@@ -68,7 +68,7 @@ class Projection:
         self.overlay = Overlay()
         self.suspects = Suspects(unverified)
         self._telemetry = telemetry
-        index.measure(telemetry)
+        index.writer.telemetry = telemetry
         self._retired: list[Index] = []  # closed at the end: somebody may still read them
 
     @property
@@ -83,7 +83,7 @@ class Projection:
     def replace(self, index: Index) -> None:
         """Use another index, which was made from the logs. Nobody may write meanwhile."""
         self._retired.append(self.index)
-        index.measure(self._telemetry)
+        index.writer.telemetry = self._telemetry
         self.index = index
         self.suspects.end()
 

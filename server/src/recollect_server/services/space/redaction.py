@@ -112,13 +112,17 @@ class Redactions:
     def redact(
         self,
         conversation_id: str,
+        *,
         sequence: int,
         turn: int,
         by: str,
-        request: RequestKey | None,
+        request: RequestKey | None = None,
     ) -> RedactionDone:
-        """Remove the text of the message of a line, or, where that is 0, of all messages of a turn
-        (see `Space.redact`).
+        """Remove the text of the message of a line, or, where that is 0, of all messages of a turn,
+        for good; tombstones stay.
+
+        Raises InvalidField where there is no such message; ConversationNotFound,
+        StorageUnavailable, IndexUnavailable. Hold no lock.
         """
         # Decoded before the lock is held, which takes most of the time: writers of a long
         # conversation must not wait for it.
@@ -132,7 +136,7 @@ class Redactions:
                     "the transcript cannot be written yet, and messages of it are held: try again"
                 )
             if request and (earlier := self._requests.find(request, conversation_id)):
-                lines, conversation = self._requests.replay_lines(earlier)
+                lines, conversation = self._requests.replays.lines(earlier)
                 if not isinstance(lines[-1].entry and lines[-1].entry.content, MessagesRedacted):
                     raise RequestIdReused(request.id)  # by a message that was redacted since
                 return self._answer(conversation, lines[-1], earlier.cursor, duplicate=True)

@@ -237,8 +237,8 @@ class Requests:
         self._projection = projection
         self._states = states
         self._anchors = anchors
-        self._recent = RecentRequests()
-        self._replays = Replays(transcripts)
+        self.recent = RecentRequests()
+        self.replays = Replays(transcripts)
         self._elsewhere: list[Callable[[str], RequestKey | None]] = []
 
     def ask(self, elsewhere: Callable[[str], RequestKey | None]) -> None:
@@ -295,12 +295,12 @@ class Requests:
         return self._recent_request(request_id, conversation_id) if conversation_id else None
 
     def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
-        if not self._recent.has(conversation_id):
+        if not self.recent.has(conversation_id):
             state = self._states.get(conversation_id)
-            self._recent.read(
+            self.recent.read(
                 self._transcripts.store, conversation_id, Position(state.lines, state.size)
             )
-        earlier = self._recent.find(conversation_id, request_id)
+        earlier = self.recent.find(conversation_id, request_id)
         if earlier and not self._projection.overlay.is_lagging(conversation_id):
             self._states.distrust(
                 f"{conversation_id}: the index does not know the request {request_id}"
@@ -329,26 +329,15 @@ class Requests:
                     return [], state.conversation
                 lines = self._transcripts.store.read_at(request.conversation_id, places)
                 return messages_of(lines), state.conversation
-        lines, conversation = self._replays.lines(request)
+        lines, conversation = self.replays.lines(request)
         return messages_of(lines), conversation
-
-    def replay_lines(self, request: KnownRequest) -> tuple[list[Line], Conversation]:
-        """Return the lines that a request wrote, and the conversation as it was right after.
-
-        Raises ConversationNotFound, StorageUnavailable.
-        """
-        return self._replays.lines(request)
-
-    def follow(self, conversation_id: str, lines: list[Line]) -> None:
-        """Note lines that were appended."""
-        self._recent.follow(conversation_id, lines)
 
     def forget(self, conversation_id: str) -> None:
         """Drop a conversation, whose log changed or is deleted."""
-        self._recent.forget(conversation_id)
-        self._replays.forget(conversation_id)
+        self.recent.forget(conversation_id)
+        self.replays.forget(conversation_id)
 
     def shrink(self) -> None:
         """Drop what can be read again, but for the newest."""
-        self._recent.shrink()
-        self._replays.shrink()
+        self.recent.shrink()
+        self.replays.shrink()

@@ -1,6 +1,6 @@
 """One owner's data, open: its logs, their index, and every verb that the services have for them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Message
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.deletion import Deletions, Receipt, nobody
+from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.events import (
     Appended,
     CaughtUp,
@@ -35,7 +35,7 @@ from recollect_server.services.space.events import (
 from recollect_server.services.space.following import Following
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.parts import build_parts
-from recollect_server.services.space.redaction import RedactionDone, Redactions
+from recollect_server.services.space.redaction import Redactions
 from recollect_server.services.space.shared_work import SharedWork
 from recollect_server.services.space.state import Committed, ConversationState, RequestKey
 from recollect_server.services.space.unindexing import Unindexing
@@ -45,15 +45,12 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.order import IndexOrder
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line, Place, contents_of
-from recollect_server.storage.logs.order import Order, SharedOrder
+from recollect_server.storage.logs.lines import contents_of
+from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
-    START,
     Claim,
     LogStore,
-    LogUnavailable,
-    Position,
 )
 
 E = TypeVar("E")
@@ -101,7 +98,7 @@ class Space:
         self._capacity = capacity or Holder(UNBOUNDED)
         self.clock = clock
         self.telemetry = telemetry
-        self._store = store
+        self.store = store
         self.shared_work = SharedWork(store.sharing)
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
@@ -120,17 +117,17 @@ class Space:
         self._locks = parts.locks
         self.exclusive = self._locks.exclusive
         self._projection = parts.projection
-        self._overlay = self._projection.overlay
+        self.overlay = self._projection.overlay
         self._pending, self._states = parts.pending, parts.states
         self.routes = parts.routes
         self.requests, self.answered_requests = parts.requests, parts.answered
         self._writes = parts.writes
-        self._deletions = Deletions(parts)
-        self._redactions = Redactions(parts)
-        self._unindexing = Unindexing(parts)
-        self._upkeep = Upkeep(parts, self._deletions, self._redactions)
+        self.deletions = Deletions(parts)
+        self.redactions = Redactions(parts)
+        self.unindexing = Unindexing(parts)
+        self.upkeep = Upkeep(parts, self.deletions, self.redactions)
         self._following = store.sharing and Following(
-            parts, store.sharing, moment, self._deletions, self._redactions
+            parts, store.sharing, moment, self.deletions, self.redactions
         )
         self.subscribe(Appended, self._appended)
         self.subscribe(Reloaded, lambda event: self.requests.forget(event.conversation_id))
@@ -148,14 +145,9 @@ class Space:
         """The index that is used now."""
         return self._projection.index
 
-    @property
-    def shared_order(self) -> SharedOrder | None:
-        """Return the order of changes that all processes agree on; None if there is one process."""
-        return self._store.order
-
     def order(self, kind: Kind) -> Order:
         """Return the order of the changes of a kind of log."""
-        return self._store.order or self._orders[kind]
+        return self.store.order or self._orders[kind]
 
     # Locks and events ---------------------------------------------------------------------------
 
@@ -186,7 +178,7 @@ class Space:
     def _appended(self, event: Appended) -> None:
         if AnchorSet in map(type, contents_of(event.lines)):
             self.anchors.changed()
-        self.requests.follow(event.conversation_id, event.lines)
+        self.requests.recent.follow(event.conversation_id, event.lines)
 
     def _index_changed(self, event: CaughtUp | IndexReplaced) -> None:
         if self._following and isinstance(event, IndexReplaced):
@@ -216,7 +208,7 @@ class Space:
     @property
     def is_removing(self) -> bool:
         """True if something of a deleted conversation is left to remove here."""
-        return self._deletions.is_any_left
+        return self.deletions.is_any_left
 
     def claim(self, places: Sequence[str]) -> Claim:
         """Return the claim of who is about to begin a log at places, and take in what other
@@ -224,9 +216,9 @@ class Space:
 
         Raises LogUnavailable. Hold no conversation's lock.
         """
-        if not (self._following and self._store.sharing):
+        if not (self._following and self.store.sharing):
             return NO_CLAIM
-        claim = Claim(places=self._store.sharing.claims(places))
+        claim = Claim(places=self.store.sharing.claims(places))
         self._following.follow()
         return claim
 
@@ -240,27 +232,13 @@ class Space:
         with self.reading(conversation_id) as state:
             return state
 
-    def lines(self, name: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
-        """Yield the lines of a log (see `LogStore.read`). Raises LogUnavailable."""
-        return self._store.read(name, after, until)
-
-    def lines_at(self, name: str, places: list[Place]) -> list[Line]:
-        """Return the lines of a log at places that the index named. Raises LogUnavailable."""
-        return self._store.read_at(name, places)
-
-    def lines_of_several(
-        self, places: Mapping[str, list[Place]]
-    ) -> dict[str, list[Line] | LogUnavailable]:
-        """Return for each log what `lines_at` returns or raises, read at once."""
-        return self._store.read_several(places)
-
     def current(self, conversation: Conversation) -> Conversation:
         """Return a conversation that the index named, by its transcript where the index lacks
         lines.
 
         Call it after the index was asked. Hold no conversation's lock.
         """
-        if not self._overlay.is_lagging(conversation.id):
+        if not self.overlay.is_lagging(conversation.id):
             return conversation
         with suppress(ConversationNotFound, StorageUnavailable):
             return self.read(conversation.id).conversation
@@ -272,7 +250,7 @@ class Space:
 
     def not_indexed(self) -> int:
         """Return the number of conversations that the index lacks lines of."""
-        return len(self._overlay.lagging())
+        return len(self.overlay.lagging())
 
     def pending_messages(self, conversation_id: str) -> list[Message]:
         """Return a conversation's pending messages as they will be written. Hold its lock."""
@@ -285,10 +263,10 @@ class Space:
         """Finish here what another process deleted, if it had this id or began with this request:
         both are free again. Raises IndexUnavailable. Hold no lock.
         """
-        if not self._deletions.is_any_left or not self.is_shared:
+        if not self.deletions.is_any_left or not self.is_shared:
             return
         earlier = self.requests.known(request.id) if request else None
-        self._deletions.finish_interrupted(
+        self.deletions.finish_interrupted(
             {conversation_id, earlier.conversation_id if earlier else ""}
         )
 
@@ -296,7 +274,7 @@ class Space:
         """Try to write the pending messages of a request, if it has any. Hold no conversation's
         lock.
         """
-        if pending := self._overlay.pending(request_id):
+        if pending := self.overlay.pending(request_id):
             with self.writing(pending.conversation_id):
                 pass
 
@@ -308,7 +286,7 @@ class Space:
         """Return the position of what a request wrote in the live updates; empty if it is not known
         any more. Raises StorageUnavailable.
         """
-        if (order := self.shared_order) is None:
+        if (order := self.store.order) is None:
             return self.index.log.cursor_text(request.cursor)
         return str(order.of_line(request.conversation_id, request.last_sequence) or "")
 
@@ -361,23 +339,23 @@ class Space:
         """Have every copy in the index that was made of a conversation before it was redacted; one
         that another process is about to write is refused. Raises LogUnavailable. Hold no lock.
         """
-        if self._store.sharing:
-            self._store.sharing.claim(_copies_of(conversation_id))
+        if self.store.sharing:
+            self.store.sharing.claim(_copies_of(conversation_id))
             self.follow()
 
     def _free_name(self, conversation_id: str) -> None:
         """Refuse an id that is taken. Hold the conversation's lock."""
-        if self._store.is_taken(conversation_id):
-            if self.is_shared and not self._store.has(conversation_id):
+        if self.store.is_taken(conversation_id):
+            if self.is_shared and not self.store.has(conversation_id):
                 raise StorageUnavailable(
                     f"{conversation_id} is being deleted by several servers: repeat the call"
                     " with the same request_id"
                 )
             raise ConversationExists(conversation_id)
         # Its file goes before the last steps of its delete.
-        if not self.is_shared and self._deletions.is_left(conversation_id):
+        if not self.is_shared and self.deletions.is_left(conversation_id):
             raise ConversationExists(conversation_id)
-        self._deletions.free(conversation_id)
+        self.deletions.free(conversation_id)
 
     def append(
         self,
@@ -427,75 +405,6 @@ class Space:
             hit("event.recorded")
             return done.state.conversation
 
-    def delete(
-        self,
-        conversation_id: str,
-        anchors: int,
-        request: RequestKey | None = None,
-        *,
-        force: bool = False,
-        confirm: Callable[[Conversation], bool] | None = None,
-        deleting: Callable[[str], None] = nobody,
-    ) -> Receipt:
-        """Remove a conversation for good, its text from every file (see `services.space.deletion`).
-
-        `anchors` says what becomes of its anchors. `confirm` is asked once more, under the
-        conversation's lock: NotConfirmed is raised if it returns False. `deleting` is called with
-        the id right before anything goes, when nothing refuses it any more. Raises
-        ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
-        StorageUnavailable, IndexUnavailable. Hold no lock.
-        """
-        return self._deletions.delete(
-            conversation_id, anchors, request, force=force, confirm=confirm, deleting=deleting
-        )
-
-    def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:
-        """Take a conversation out of searches until somebody writes to it (see
-        `services.space.unindexing`).
-
-        `confirm` is asked under the conversation's lock: NotConfirmed is raised if it returns
-        False, if the conversation is unindexed already, or if the index lacks lines of it. Raises
-        ConversationPinned, ConversationNotFound, StorageUnavailable, IndexUnavailable. Hold no
-        lock.
-        """
-        self._unindexing.unindex(conversation_id, confirm)
-
-    def settle_words(self) -> bool:
-        """Finish what is left to unindex, and bring the words of one conversation back that is
-        written to again. Return False if nothing is left. Raises IndexUnavailable,
-        StorageUnavailable.
-        """
-        return self._unindexing.settle()
-
-    def check_delete(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
-        """Raise what `delete` would refuse a conversation with, and change nothing."""
-        self._deletions.check(conversation_id, anchors, force=force)
-
-    def anchors_of(self, conversation_id: str) -> list[AnchorSet]:
-        """Return the anchors that a delete removes with a conversation, unless it keeps them."""
-        return self._deletions.anchors(conversation_id)
-
-    def redact(
-        self,
-        conversation_id: str,
-        *,
-        sequence: int,
-        turn: int,
-        by: str,
-        request: RequestKey | None = None,
-    ) -> RedactionDone:
-        """Remove the text of a message, or of all messages of a turn, for good; tombstones stay
-        (see `services.space.redaction`).
-
-        Raises InvalidField where there is no such message; ConversationNotFound,
-        StorageUnavailable, IndexUnavailable. Hold no lock.
-        """
-        return self._redactions.redact(conversation_id, sequence, turn, by, request)
-
-    def redactions(self, conversation_id: str) -> int:
-        """Return how often a conversation was redacted since the start. Hold its lock."""
-        return self._redactions.count(conversation_id)
-
     def flush(self, *, is_last: bool = False) -> None:
         """Try once more to write every pending message. After the last try the rest is lost, and
         logged.
@@ -523,14 +432,6 @@ class Space:
         """True if the index was compared with every transcript, or was closed properly."""
         return not self._projection.suspects.reason
 
-    def is_lagging(self, conversation_id: str) -> bool:
-        """Return True if the index lacks lines of a conversation. Ask it after the index."""
-        return self._overlay.is_lagging(conversation_id)
-
-    def lagging(self) -> list[str]:
-        """Return the conversations that the index lacks lines of."""
-        return self._overlay.lagging()
-
     def compare(self, conversation_id: str, *, is_locked: bool = False) -> None:
         """Compare the index with a conversation's transcript, all but the words.
 
@@ -539,14 +440,6 @@ class Space:
         """
         with nullcontext() if is_locked else self._locks.conversations.hold(conversation_id):
             self._states.compare(conversation_id)
-
-    def repair(self, stopping: Callable[[], bool]) -> bool:
-        """Finish what was interrupted, and repair what can be repaired of the index now. Return
-        False if something is left to do.
-
-        Raises nothing. Hold no lock.
-        """
-        return self._upkeep.repair(stopping)
 
     # Suspended ----------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ class States:
                     index, conversation_id, stored, time=self._clock(), log_updates=True
                 )
                 stored = Stored(number, conversation, end.bytes, end.lines)
-                if index.log.note_refused_cursors():
+                if index.writer.note_refused_cursors():
                     self._publish(CursorsLost())
                 self._publish(CaughtUp(conversation_id))
             else:

@@ -49,7 +49,13 @@ class Unindexing:
         self._publish = parts.publish
 
     def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:
-        """Unindex a conversation (see `Space.unindex`)."""
+        """Take a conversation out of searches until somebody writes to it.
+
+        `confirm` is asked under the conversation's lock: NotConfirmed is raised if it returns
+        False, if the conversation is unindexed already, or if the index lacks lines of it. Raises
+        ConversationPinned, ConversationNotFound, StorageUnavailable, IndexUnavailable. Hold no
+        lock.
+        """
         with self._locks.conversations.hold(conversation_id):
             state = self._writes.end(conversation_id)
             if self._pending.of(conversation_id) or not state.indexed:

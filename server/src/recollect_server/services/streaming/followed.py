@@ -64,7 +64,7 @@ class FollowedLog(ABC, Generic[State, Value]):
         """`encode` makes what is sent."""
         self.space = space
         self.encode = encode
-        self._order = order
+        self.order = order
         self._makes = threading.Lock()  # guards `_states`; held while lines are read
         self._states = states
         self._begins = threading.Lock()  # held while the following begins or ends
@@ -83,7 +83,7 @@ class FollowedLog(ABC, Generic[State, Value]):
         """
         with self._begins:
             if self._following is None:
-                following = self._order.follow(self.kind, self._take, self._lost, self._ready)
+                following = self.order.follow(self.kind, self._take, self._lost, self._ready)
                 self._begin(following)
                 following.start()
             with self._guard:
@@ -173,12 +173,12 @@ class FollowedLog(ABC, Generic[State, Value]):
         """Read the oldest changes behind a key, for a watcher at a position. Raises Renewed if
         some of them were pruned, or lost with a server of PostgreSQL, before they were read.
         """
-        changes = self._order.after(key, self.kind, min(most, _PART), _PART_BYTES, only)
+        changes = self.order.after(key, self.kind, min(most, _PART), _PART_BYTES, only)
         self._check(position)
         return changes
 
     def _check(self, position: Mark) -> None:
-        if not self._order.reaches(position):
+        if not self.order.reaches(position):
             raise Renewed
 
     def _missed(self, position: Mark, horizon: int, most: int) -> tuple[list[Placed[Value]], Mark]:
@@ -230,7 +230,7 @@ class FollowedLog(ABC, Generic[State, Value]):
         mark = Mark.of(cursor.removeprefix(self.prefix)) if is_own else None
         if mark is None:
             raise InvalidField.of("cursor", f"is not a cursor that this {self.giver} gave out")
-        if not self._order.reaches(mark):
+        if not self.order.reaches(mark):
             return None  # it is too old, or of another store or index
         self._settle()  # else it would count as having missed nothing
         return mark
@@ -239,9 +239,9 @@ class FollowedLog(ABC, Generic[State, Value]):
         """Wait until everything that is visible now is delivered, but not for a transaction that
         stays open.
         """
-        end = self._order.now().key.transaction
+        end = self.order.now().key.transaction
         until = time.monotonic() + _LONGEST_WAIT
-        self._order.hurry()
+        self.order.hurry()
         with self._guard:
             self._guard.wait_for(lambda: self._has(end), until - time.monotonic())
 
@@ -253,7 +253,7 @@ class FollowedLog(ABC, Generic[State, Value]):
         """Return the position behind everything that is visible now, and let the index have that.
         Raises StorageUnavailable, IndexUnavailable.
         """
-        mark = self._order.now()
+        mark = self.order.now()
         self.space.follow()
         return mark
 

@@ -28,7 +28,6 @@ from recollect_server.services.streaming.watching import (
 )
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.incoming import updates_of
-from recollect_server.storage.index.log import Newest
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.order import (
     Following,
@@ -67,7 +66,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
         self.drafts = drafts
         self.resets = 0
         """Number of times that every watcher had to begin again."""
-        self._shared = space.shared_order
+        self._shared = space.store.order
         self._inbox: deque[_Incoming] = deque()
         self._touched: set[About] = set()  # drafts that grew or ended
         self._shown: set[About] = set()  # those that may be shown now
@@ -133,7 +132,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
         """Let other processes have a part, and return the ceiling of what was written before."""
         if self._shared is None:
             try:
-                return self._order.now().key.transaction + 1
+                return self.order.now().key.transaction + 1
             except IndexUnavailable:
                 return 0  # nothing of it is delivered before there is another one
         return self._shared.publish(
@@ -170,7 +169,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
         with self._guard:
             self._waiting[about] = max(ceiling, self._waiting.get(about, 0))
             self._release(self._reached)
-        self._order.hurry()
+        self.order.hurry()
 
     def _release(self, horizon: int) -> None:
         for about in [it for it, ceiling in self._waiting.items() if ceiling <= horizon]:
@@ -299,9 +298,9 @@ class UpdateLog(FollowedLog[Conversation, Update]):
                 raise Renewed
         if position.timeline != latest.timeline:
             # One of the two is from before a takeover.
-            if not self._order.reaches(position):
+            if not self.order.reaches(position):
                 raise Renewed
-            if self._order.timeline() != latest.timeline:
+            if self.order.timeline() != latest.timeline:
                 return Batch([]), position  # until what took over is followed
             position = replace(position, timeline=latest.timeline)
         with self._guard:
@@ -376,13 +375,6 @@ class UpdateLog(FollowedLog[Conversation, Update]):
 
     def _has(self, end: int) -> bool:
         return self._latest.key.transaction >= end or super()._has(end) or self._renewed
-
-    def placed(self, start: Mark, newest: Newest) -> tuple[Mark, dict[str, int]]:
-        """Return the position of a snapshot of the index, taken after `start`, and what of it comes
-        behind that: the byte at which it begins, by conversation. Raises StorageUnavailable.
-        """
-        return self._order.placed(start, newest.cursor)
-
 
 def end_drafts(drafts: Drafts, update: Update) -> None:
     """Land the drafts that an update completes before it can be read, so that no stream sends more

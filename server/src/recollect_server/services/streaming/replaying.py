@@ -82,6 +82,6 @@ class Replaying(Generic[State]):
     def _read(self, change: OrderedChange, after: Position) -> list[Line]:
         """Return the lines of a log behind a position up to the end of a change."""
         try:
-            return list(self._space.lines(change.log, after, change.until))
+            return list(self._space.store.read(change.log, after, change.until))
         except LogNotFound:
             return []

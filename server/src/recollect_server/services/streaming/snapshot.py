@@ -67,7 +67,7 @@ class Snapshots:
         with self._guard:
             cached = self._cache.get(key)
         # What the index did not take in moves no cursor.
-        if cached and cached.position == self._log.begin() and not self._log.space.lagging():
+        if cached and cached.position == self._log.begin() and not self._log.space.overlay.lagging():
             return cached
         for _ in range(3):
             try:
@@ -102,9 +102,9 @@ class Snapshots:
             max_tokens=limits.max_tokens,
             max_bytes=limits.max_bytes,
         )
-        position, behind = self._log.placed(start, newest)
+        position, behind = self._log.order.placed(start, newest.cursor)
         loaded = ConversationLoaded()
-        if newest.loaded is not None and space.is_lagging(newest.loaded.id):
+        if newest.loaded is not None and space.overlay.is_lagging(newest.loaded.id):
             window = WorkingContext(space, self._limits).load(
                 newest.loaded.id, max_turns=limits.max_turns
             )

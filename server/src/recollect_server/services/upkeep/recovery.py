@@ -332,7 +332,7 @@ def _catch_up_all(
             f"{len(indexed)} {logs.plural} are indexed and have no transcript, as {next(iter(indexed))}"
         )
     if behind and not rebuilt:
-        index.log.skip_cursors()
+        index.writer.skip_cursors()
     for number, (name, recovered) in enumerate(_recovered(logs, sorted(behind), ahead=rebuilt)):
         progress(number, len(behind))
         about = {logs.noun: name}
@@ -442,7 +442,7 @@ def _look_after_all(
 ) -> Recovered:
     deleting, redacting = logs.deleted(), logs.redacting()
     if (deleting or redacting) and not rebuilt:
-        index.log.skip_cursors()  # what goes may have changed before, and the index not know of it
+        index.writer.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorLedger(logs) if deleting else None
     catch_up_forgotten(logs, index)
     for conversation_id in () if rebuilt else redacting:

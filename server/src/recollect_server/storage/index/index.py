@@ -13,7 +13,6 @@ import apsw
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.telemetry import Telemetry
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import redaction, requests, words
 from recollect_server.storage.index.activity import ActivityTable
@@ -51,6 +50,8 @@ class Index:
         The numbers of new conversations come behind `numbers_after`, and behind all that were used.
         """
         self._database = Database(folder)
+        self.writer = self._database.writer
+        """Thread that takes changes in, and its queue."""
         self._closed = threading.Event()
         self._suspended_file: list[int] = []
         try:
@@ -133,7 +134,7 @@ class Index:
                 entries = words.entries_of_notes(connection, after)
         build = partial(document_of, own, before, after, lines, updates, mail, entries)
         notice = Added(own, after, lines, updates) if updates else None
-        cursor = self._database.writer.put(
+        cursor = self.writer.put(
             build, lines[-1].end - lines[0].offset, len(updates), failed, notice
         )
         hit("index.put")
@@ -175,7 +176,7 @@ class Index:
             cursors.append(cursor + len(updates))
 
         notice = Added(number, after, [line], updates)
-        self._database.writer.write(job, updates=len(updates), notice=lambda: notice)
+        self.writer.write(job, updates=len(updates), notice=lambda: notice)
         self._lengths.set(number, after.text_bytes, 0)
         hit("redact.indexed")
         self.removal.purge_words(number)
@@ -186,21 +187,13 @@ class Index:
         """Wait until everything that was added before is taken in, or was refused and its `failed`
         called.
         """
-        self._database.writer.settle()
+        self.writer.settle()
 
     def taken(self) -> tuple[int, int]:
         """Return how many additions are taken in or were refused, and how many were put in: both
         only grow.
         """
-        return self._database.writer.taken, self._database.writer.puts
-
-    def measure(self, telemetry: Telemetry) -> None:
-        """Measure by this what is taken in from now on."""
-        self._database.writer.telemetry = telemetry
-
-    def lag(self) -> float:
-        """Return the seconds that the oldest addition waits; 0 if none does."""
-        return self._database.writer.lag()
+        return self.writer.taken, self.writer.puts
 
     def last_number(self) -> int:
         """Return a number above those of all conversations."""
@@ -322,7 +315,7 @@ class Index:
         """Seal the file, which is closed. Raises OSError, also if another file has its name now:
         that is not this server's to seal.
         """
-        if reason := self._database.writer.moved():
+        if reason := self.writer.moved():
             raise OSError(errno.ESTALE, reason)
         seal(self._database.path.parent)
 
@@ -339,11 +332,11 @@ class Index:
     @property
     def is_suspended(self) -> bool:
         """Return whether the file is closed until `resume`."""
-        return self._database.writer.is_suspended
+        return self.writer.is_suspended
 
     def waiting(self) -> tuple[int, int]:
         """Return the number of additions that wait to be taken in, and their size in bytes."""
-        return self._database.writer.waiting()
+        return self.writer.waiting()
 
     def close(self, *, sound: bool = False) -> None:
         """Close the file. Closing twice is harmless. A `sound` one is known to be right, and is

@@ -3,7 +3,6 @@ bounds.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import apsw
@@ -16,11 +15,6 @@ from recollect_server.storage.index.conversations import ConversationTable
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import MessageTable, Place
 from recollect_server.storage.logs.order import Mark
-
-Listener = Callable[[Sequence[tuple[int, object]]], None]
-"""Called with what the logs got, in their order: the cursor before it, and an `Added`, the
-`UpdateRow` of a deletion, or the `Communication` that was written to. Must return at once.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +101,6 @@ class IndexLog:
     def cursor_text(self, cursor: int) -> str:
         """Return a position in the log in the form that callers see, bound to this index."""
         return str(Mark.numbered(self.epoch, cursor)) if cursor else ""
-
-    def listen(self, listener: Listener) -> None:
-        """Call `listener` from here on with everything that the logs get."""
-        self._database.writer.listeners.append(listener)
-
-    def set_watched(self, watched: bool) -> None:
-        """Set whether somebody watches: then changes are published sooner, and appends cost a
-        little more.
-        """
-        self._database.writer.watched = watched
-
-    @property
-    def is_watched(self) -> bool:
-        """True while somebody watches."""
-        return self._database.writer.watched
-
-    def given_out(self) -> int:
-        """Return the last cursor that was given out."""
-        return self._database.writer.given_out()
-
-    def note_refused_cursors(self) -> bool:
-        """Write down the cursors that were given out for what the index refused since. False if
-        there are none.
-        """
-        return self._database.writer.note_refused_cursors()
 
     def last_cursor(self, log: updates.Log = updates.CONVERSATIONS) -> int:
         """Return the cursor of the log's end, including everything that was added before this
@@ -236,10 +205,6 @@ class IndexLog:
         return self._database.write(
             lambda connection, _: updates.prune(connection, through, limit, log)
         )
-
-    def skip_cursors(self) -> None:
-        """Skip the cursors that may have been given out for updates lost in a crash."""
-        self._database.writer.skip_cursors()
 
     def _within(self, rows: list[UpdateRow], max_bytes: int) -> list[UpdateRow]:
         """Return the first of these changes whose messages have `max_bytes` together, at least

@@ -52,7 +52,7 @@ class IndexOrder:
                 following.receive(index, notices)
 
         self._index = index
-        index.log.listen(receive)
+        index.writer.listeners.append(receive)
 
     def timeline(self) -> int:
         """Return the number of the only history."""
@@ -87,9 +87,9 @@ class IndexOrder:
         """Return whether everything behind a mark is still here, and what is before it was never
         lost: an older copy of the index may have been put back.
         """
-        log, number = self._index.log, mark.key.transaction
-        is_own = mark.epoch == log.epoch and number <= log.given_out()
-        return is_own and log.reaches_back_to(number, self._log)
+        index, number = self._index, mark.key.transaction
+        is_own = mark.epoch == index.log.epoch and number <= index.writer.given_out()
+        return is_own and index.log.reaches_back_to(number, self._log)
 
     def after(
         self,
@@ -212,7 +212,7 @@ class _FollowedIndex:
             with self._guard:
                 self._index = index
                 self._notices.clear()
-            self.mark = _mark(index, index.log.given_out())
+            self.mark = _mark(index, index.writer.given_out())
             self._lost()
             self._give([])
 
@@ -221,7 +221,7 @@ class _FollowedIndex:
         more at a time, at a lower cost per change.
         """
         if not self._is_rare:
-            self._index.log.set_watched(awaited)
+            self._index.writer.watched = awaited
 
     def collect(self) -> None:
         """Give what the index took in since, in the caller's thread."""

@@ -1,8 +1,8 @@
 """The update log: one row for every change, in the order of the changes, written in the change's
 own transaction.
 
-A cursor is a row's number, and no two rows of both logs share one. Numbers grow and leave gaps: what a crash took, what the index refused,
-what a deleted conversation had.
+A cursor is a row's number, and no two rows of both logs share one. Numbers grow and leave gaps:
+what a crash took, what the index refused, what a deleted conversation had.
 """
 
 from collections.abc import Collection

@@ -85,8 +85,9 @@ class Writer:
         """
         self.path = path
         self.listeners: list[Callable[[Sequence[tuple[int, object]]], None]] = []
-        """Called in the writer's thread with the notices of what was just written, each with the
-        cursor before it.
+        """Called in the writer's thread with the notices of what was just written, in its order and
+        each with the cursor before it: an `Added`, the `UpdateRow` of a deletion, or the
+        `Communication` that was written to. They must return at once.
         """
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
@@ -153,9 +154,9 @@ class Writer:
         """Run the work in a transaction of its own, after everything queued before, and return its
         result.
 
-        It may add `updates` rows to the update log, and is given the cursor before theirs; `notice`
-        then returns the notice (see `listeners`). `alone` runs it outside of any transaction. Raises
-        IndexUnavailable.
+        It may add `updates` rows to the update logs, and is given the cursor before theirs;
+        `notice` then returns the notice (see `listeners`). `alone` runs it outside of any
+        transaction. Raises IndexUnavailable.
         """
         with self._changed:
             if self.is_suspended:
