@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.inference.weights import TOKENIZER, NoWeights, Weights, WrongWeights, look
 from recollect_server.inference.word_codes import NO_CODES, Codes, QuestionPieces, WordCodes, unit
 
@@ -173,7 +174,7 @@ class Embedder:
         self._used = time.monotonic()
         self._guard = threading.Lock()  # guards `_questions`
         # by hash: no text is kept
-        self._questions: OrderedDict[bytes, AskedWith] = OrderedDict()
+        self._questions: LastUsed[bytes, AskedWith] = LastUsed(_REMEMBERED)
 
     def release(self, idle: float) -> bool:
         """Release the model's memory if it was not used for `idle` seconds. Return True if it was
@@ -305,9 +306,7 @@ class Embedder:
         answer = self._asked(model, text, pieces)
         answer.vector.flags.writeable = False
         with self._guard:
-            self._questions[name] = answer
-            if len(self._questions) > _REMEMBERED:
-                self._questions.popitem(last=False)
+            self._questions.keep(name, answer)
         return answer
 
     def _asked(self, model: _Model, text: str, pieces: list[Piece]) -> AskedWith:

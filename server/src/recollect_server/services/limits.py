@@ -6,7 +6,6 @@ everywhere. Who was refused today, and the bytes of the day, are kept in a small
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable, LimitExceeded
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.live import Live
 from recollect_server.domain.principal import Principal
 from recollect_server.domain.time import DAY, Clock
@@ -58,9 +58,8 @@ class Buckets:
 
     def __init__(self, rate: Rate, most: int = MAX_NAMES) -> None:
         self._rate = rate
-        self._most = most
         self._guard = threading.Lock()  # guards `_full`
-        self._full: OrderedDict[Hashable, float] = OrderedDict()
+        self._full: LastUsed[Hashable, float] = LastUsed(most)
 
     def take(self, name: Hashable, now: int, rate: Rate | None = None) -> int:
         """Take a token at `now`, in milliseconds. Return 0 if there was one, else the milliseconds
@@ -74,10 +73,7 @@ class Buckets:
             # fill.
             full = max(min(self._full.get(name, 0.0), now + room), now)
             wait = full + step - now - room
-            self._full[name] = full if wait > 0 else full + step
-            self._full.move_to_end(name)
-            while len(self._full) > self._most:
-                self._full.popitem(last=False)
+            self._full.keep(name, full if wait > 0 else full + step)
             return max(1, round(wait)) if wait > 0 else 0
 
     def __len__(self) -> int:

@@ -1,11 +1,11 @@
 """Rate limit of senders who are not owners. The stats name those who exceeded it."""
 
 import threading
-from collections import OrderedDict
 
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable, RateLimited
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.live import Live
 from recollect_server.services.limits import Buckets, Rate
 from recollect_server.services.space.space import Space
@@ -26,7 +26,7 @@ class RateLimiter:
         self._buckets = Buckets(rate.now)
         self._guard = threading.Lock()  # guards `_counted`
         # refused since when it was noted
-        self._counted: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
+        self._counted: LastUsed[tuple[str, str], tuple[int, int]] = LastUsed(_MAX_COUNTED)
 
     def admit(self, channel: str, sender: str) -> None:
         """Admit a message. Raises RateLimited."""
@@ -37,10 +37,7 @@ class RateLimiter:
         with self._guard:
             refused, noted = self._counted.get((channel, sender), (0, 0))
             due = not 0 <= now - noted < _NOTED_EVERY  # the clock may be set back
-            self._counted[channel, sender] = (0, now) if due else (refused + 1, noted)
-            self._counted.move_to_end((channel, sender))
-            while len(self._counted) > _MAX_COUNTED:
-                self._counted.popitem(last=False)
+            self._counted.keep((channel, sender), (0, now) if due else (refused + 1, noted))
         if due:
             log.warning("sender_limited", channel=channel, sender=sender, refused=refused + 1)
             self._note(channel, sender, refused + 1, now)

@@ -6,11 +6,11 @@ become one summary, with what the last one said, recorded as the agent itself wo
 messages stay where they are, and are found as before.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 
 from recollect_server.domain.conversation import Compressed, ModelUse
 from recollect_server.domain.errors import ConversationNotFound
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.notes import MAX_SUMMARY
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.notes.naming import Material, Outcome, read_material
@@ -51,7 +51,7 @@ class Compaction:
         self._model = model
         self._past = past
         self._kept_messages = kept_messages
-        self.failures: OrderedDict[str, str] = OrderedDict()
+        self.failures: LastUsed[str, str] = LastUsed(_MAX_FAILURES)
         """Conversations whose last try failed, with the reasons: some of the last ones."""
 
     def due(self, limit: int) -> list[Waiting]:
@@ -70,9 +70,7 @@ class Compaction:
         """Postpone a conversation that is the only one to fail: it must grow before the next try.
         Raises IndexUnavailable.
         """
-        self.failures[waiting.conversation_id] = reason
-        while len(self.failures) > _MAX_FAILURES:
-            self.failures.popitem(last=False)
+        self.failures.keep(waiting.conversation_id, reason)
         if alone:
             self._space.index.notes.put_off_compaction(waiting.number, self._kept_messages)
 

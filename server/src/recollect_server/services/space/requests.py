@@ -8,7 +8,6 @@ The last requests of a conversation are known by its transcript in any case (`Re
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from recollect_server.domain.errors import (
     RequestIdReused,
     StorageUnavailable,
 )
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.message import Message
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.projection import Projection
@@ -91,7 +91,7 @@ class Replays:
     def __init__(self, transcripts: ConversationLogs) -> None:
         self._transcripts = transcripts
         self._guard = threading.Lock()  # guards `_places`
-        self._places: OrderedDict[str, _Place] = OrderedDict()
+        self._places: LastUsed[str, _Place] = LastUsed(_MAX_REPLAYS)
 
     def lines(self, record: KnownRequest) -> tuple[list[Line], Conversation]:
         """Return the lines that a request wrote, and the conversation as it was right after.
@@ -118,10 +118,7 @@ class Replays:
         if conversation is None:
             raise ConversationNotFound(conversation_id)
         with self._guard:
-            self._places[conversation_id] = _Place(position, conversation)
-            self._places.move_to_end(conversation_id)
-            while len(self._places) > _MAX_REPLAYS:
-                self._places.popitem(last=False)
+            self._places.keep(conversation_id, _Place(position, conversation))
         return wrote, conversation
 
     def forget(self, conversation_id: str) -> None:
@@ -146,7 +143,7 @@ class RecentRequests:
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards `_requests`; nothing slow happens under it
         # hash, first and last line by id
-        self._requests: OrderedDict[str, OrderedDict[str, tuple[str, int, int]]] = OrderedDict()
+        self._requests: LastUsed[str, LastUsed[str, tuple[str, int, int]]] = LastUsed(_MOST)
 
     def has(self, conversation_id: str) -> bool:
         """Return True if a conversation's are kept."""
@@ -165,9 +162,7 @@ class RecentRequests:
     def _begin(self, conversation_id: str) -> None:
         """Keep the requests of a conversation from here on."""
         with self._guard:
-            self._requests[conversation_id] = OrderedDict()
-            while len(self._requests) > _MOST:
-                self._requests.popitem(last=False)
+            self._requests.keep(conversation_id, LastUsed(_EACH))
 
     def find(self, conversation_id: str, request_id: str) -> KnownRequest | None:
         """Return one of the requests that are kept of a conversation, or None."""
@@ -197,13 +192,8 @@ class RecentRequests:
             # at the last line of a batch all of it is known, though its first line may lie before
             # the tail
             if index == count:
-                requests[stamp.request_id] = (
-                    stamp.request_hash,
-                    line.sequence - count + 1,
-                    line.sequence,
-                )
-        while len(requests) > _EACH:
-            requests.popitem(last=False)
+                first = line.sequence - count + 1
+                requests.keep(stamp.request_id, (stamp.request_hash, first, line.sequence))
 
     def forget(self, conversation_id: str) -> None:
         """Drop a conversation, whose log changed or is deleted."""
@@ -213,8 +203,7 @@ class RecentRequests:
     def shrink(self) -> None:
         """Drop all but the conversations that came last."""
         with self._guard:
-            while len(self._requests) > _SUSPENDED:
-                self._requests.popitem(last=False)
+            self._requests.shrink(_SUSPENDED)
 
 
 def check_same(request: RequestKey, earlier: KnownRequest) -> None:

@@ -5,13 +5,13 @@ fails, from the transcript alone.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable
 from recollect_server.domain.ids import is_conversation_id
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
@@ -51,7 +51,7 @@ class States:
         self._clock = clock
         self._publish = publish
         self._guard = threading.Lock()  # guards `_states`; nothing slow happens under it
-        self._states: OrderedDict[str, ConversationState] = OrderedDict()
+        self._states: LastUsed[str, ConversationState] = LastUsed(_MAX_STATES)
 
     def get(self, conversation_id: str) -> ConversationState:
         """Return the state at the end of what is written.
@@ -166,14 +166,11 @@ class States:
         """
         conversation_id = state.conversation.id
         with self._guard:
-            self._states[conversation_id] = state
-            self._states.move_to_end(conversation_id)
+            self._states.keep(conversation_id, state)
             # Asked only now: the index may refuse lines at any moment, and says so before it drops
             # the state.
             if not state.indexed or self._projection.overlay.is_lagging(conversation_id):
                 del self._states[conversation_id]
-            while len(self._states) > _MAX_STATES:
-                self._states.popitem(last=False)
 
     def not_indexed(self, conversation_id: str, lines: list[Line], reason: str) -> None:
         """Note that the index refused these lines: the next call on the conversation indexes them
@@ -197,8 +194,7 @@ class States:
     def shrink(self) -> None:
         """Drop all but the states of the conversations that were used last."""
         with self._guard:
-            while len(self._states) > _SUSPENDED_STATES:
-                self._states.popitem(last=False)
+            self._states.shrink(_SUSPENDED_STATES)
 
     def is_pinned(self, conversation_id: str) -> bool:
         """Return True if a conversation is known, without a look-up, to be there and pinned."""

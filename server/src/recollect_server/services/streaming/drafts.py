@@ -15,6 +15,7 @@ from enum import Enum
 from itertools import count
 
 from recollect_server.domain.errors import InvalidField
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.time import Clock
 from recollect_server.domain.update import Delta, Update
 
@@ -91,7 +92,7 @@ class Drafts:
         self._max_length = max_length
         self._guard = threading.Lock()  # guards everything below
         self._drafts: OrderedDict[Key, Draft] = OrderedDict()  # least recently touched first
-        self._landed: OrderedDict[Key, bool] = OrderedDict()
+        self._landed: LastUsed[Key, bool] = LastUsed(_MAX_ENDED)
         """Those of whose end other updates tell: True: their messages, and nothing more is taken;
         False: the delete of their conversation, whose id may begin anew.
         """
@@ -189,7 +190,7 @@ class Drafts:
     def complete(self, conversation_id: str, draft_id: str) -> None:
         """Accept no more parts of a draft whose messages are stored. It ends when they are sent."""
         with self._guard:
-            self._note_landed((conversation_id, draft_id))
+            self._landed.keep((conversation_id, draft_id), True)
 
     def forget(self, conversation_id: str) -> None:
         """End the drafts of a deleted conversation."""
@@ -272,12 +273,7 @@ class Drafts:
 
     def _land(self, key: Key) -> None:
         self._end(key)
-        self._note_landed(key)
-
-    def _note_landed(self, key: Key) -> None:
-        self._landed[key] = True
-        while len(self._landed) > _MAX_ENDED:
-            self._landed.popitem(last=False)
+        self._landed.keep(key, True)
 
     def _keep_within_bounds(self) -> None:
         """Drop the drafts that grew longest ago, but never the newest."""

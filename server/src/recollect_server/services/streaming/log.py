@@ -376,6 +376,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
     def _has(self, end: int) -> bool:
         return self._latest.key.transaction >= end or super()._has(end) or self._renewed
 
+
 def end_drafts(drafts: Drafts, update: Update) -> None:
     """Land the drafts that an update completes before it can be read, so that no stream sends more
     of them after it.

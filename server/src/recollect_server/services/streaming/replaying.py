@@ -1,10 +1,10 @@
 """States of logs at a change that is delivered, folded from the lines of a shared store."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.services.space.space import Space
 from recollect_server.storage.logs.kinds import Action
 from recollect_server.storage.logs.lines import Line
@@ -42,7 +42,7 @@ class Replaying(Generic[State]):
         self._space = space
         self._folded = folded
         self._indexed = indexed
-        self._states: OrderedDict[str, _At[State]] = OrderedDict()
+        self._states: LastUsed[str, _At[State]] = LastUsed(_MAX_STATES)
 
     def behind(self, change: OrderedChange) -> State | None:
         """Return the state behind a change or a later one; None if the log is gone. Raises
@@ -65,10 +65,7 @@ class Replaying(Generic[State]):
             if state is None:
                 return None
             at = _At(Position(lines[-1].sequence, change.until), state)
-        self._states[name] = at
-        self._states.move_to_end(name)
-        while len(self._states) > _MAX_STATES:
-            self._states.popitem(last=False)
+        self._states.keep(name, at)
         return at.state
 
     def forget(self, name: str) -> None:

@@ -3,12 +3,12 @@ first, as of one place in the log.
 """
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationNotFound, StorageUnavailable
 from recollect_server.domain.filters import Filter
+from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.live import Live
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
 from recollect_server.services.streaming.log import UpdateLog
@@ -51,9 +51,7 @@ class Snapshots:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_cache`; nothing slow happens under it
-        self._cache: OrderedDict[tuple[Interest, Choice, LoadLimits, bool], Snapshot] = (
-            OrderedDict()
-        )
+        self._cache: LastUsed[tuple[Interest, Choice, LoadLimits, bool], Snapshot] = LastUsed(_KEPT)
 
     def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:
         """Take a snapshot as of now.
@@ -67,7 +65,11 @@ class Snapshots:
         with self._guard:
             cached = self._cache.get(key)
         # What the index did not take in moves no cursor.
-        if cached and cached.position == self._log.begin() and not self._log.space.overlay.lagging():
+        if (
+            cached
+            and cached.position == self._log.begin()
+            and not self._log.space.overlay.lagging()
+        ):
             return cached
         for _ in range(3):
             try:
@@ -78,9 +80,7 @@ class Snapshots:
         else:
             taken = self._take(*key)
         with self._guard:
-            self._cache[key] = taken
-            while len(self._cache) > _KEPT:
-                self._cache.popitem(last=False)
+            self._cache.keep(key, taken)
         return taken
 
     def _take(
