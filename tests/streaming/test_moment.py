@@ -5,15 +5,22 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
+import pytest
 from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
+from recollect_server.services.space.space import Space
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.order import Mark
 from recollect_server.storage.logs.record import Entry
 
+from tests.at_rest import opened
 from tests.streaming.conftest import Recorder, Subscriber
 
 Subscribe = Callable[..., Subscriber]
@@ -89,3 +96,41 @@ def test_a_snapshot_and_what_follows_it_are_everything_once(
         ]
         assert before + after == list(range(2, 2 + len(before + after)))
         assert loaded.conversation.message_count == len(before)
+
+
+def test_what_was_not_written_when_an_append_was_answered_comes_behind_its_cursor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller that reads after an answer, and streams from its cursor, misses nothing."""
+    here = opened(tmp_path, sync=False)
+    slow, quick = ID, ID[:-1] + "1"
+    for name in (slow, quick):
+        here.space.begin([Began(name, "web", 1)], None)
+    is_writing, goes_on = threading.Event(), threading.Event()
+    append = FolderStore.append
+
+    def hang(store: FolderStore, name: str, *args: Any) -> str:
+        if name == slow:
+            is_writing.set()
+            goes_on.wait()
+        return append(store, name, *args)
+
+    monkeypatch.setattr(FolderStore, "append", hang)
+    thread = threading.Thread(target=write, args=(here.space, slow))
+    thread.start()
+    is_writing.wait()
+    cursor = Mark.of(write(here.space, quick))
+    goes_on.set()
+    thread.join()
+    assert cursor is not None
+    here.index.settle()
+    changes = here.space.order(Kind.CONVERSATION).after(cursor.key, Kind.CONVERSATION, 10, 1 << 20)
+    here.close()
+    assert [change.log for change in changes.rows] == [slow]
+
+
+def write(space: Space, name: str) -> str:
+    """Append a message, and return the cursor of the answer."""
+    with space.writing(name) as state:
+        message = Message(Role.USER, "x", 1, turn_number=1, sequence=state.lines + 1)
+        return space.cursor_of(space.append(state, [message]))
