@@ -442,7 +442,7 @@ def test_what_is_left_of_a_delete_that_was_lost_goes_though_the_database_refuses
         url,
     )
     until(lambda: two.found("pangolin") == [name])
-    assert set(refused) == {other}
+    until(lambda: set(refused) == {other})
     until(lambda: space.index.removal.find(name) is None)
     assert not space.is_removing
 
