@@ -214,17 +214,15 @@ async def test_the_python_clients_send_the_trace_of_their_caller(
 ) -> None:
     parents: list[str] = []
     with server.app.spaces.use("default") as space:
-        parts: list[Any] = [
-            it for it in space.handlers["ConversationService"] if hasattr(it, "Get")
-        ]
-        called = parts[0].Get
+        handlers: Any = space.handlers["ConversationService"]
+        called = handlers.Get
 
         def note(request: Any, call: Any) -> Any:
             metadata = dict(call.context.invocation_metadata())
             parents.append(metadata.get("traceparent", ""))
             return called(request, call)
 
-        parts[0].Get = note
+        handlers.Get = note
     name = connect(server).create().id
     tracer = TracerProvider().get_tracer("test")
     with Client(server.target) as client:

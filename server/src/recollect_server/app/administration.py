@@ -18,13 +18,7 @@ from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
-from recollect_server.transport.admin.backups import BackupHandlers
-from recollect_server.transport.admin.jobs import JobHandlers
-from recollect_server.transport.admin.retention import RetentionHandlers
-from recollect_server.transport.admin.settings import SettingHandlers
-from recollect_server.transport.admin.spaces import SpaceHandlers
-from recollect_server.transport.admin.tokens import TokenHandlers
-from recollect_server.transport.admin.verifications import VerificationHandlers
+from recollect_server.transport.admin_service import AdminHandlers
 from recollect_server.transport.pages import CursorSeal
 from recollect_server.transport.streams import Streams
 
@@ -43,8 +37,7 @@ class Administered:
     verifications: VerificationAdministration
 
 
-def admin_handlers(parts: Administered) -> tuple[object, ...]:
-    """Return the handlers of AdminService: each of them has those of some calls."""
+def admin_handlers(parts: Administered) -> AdminHandlers:
     settings = parts.settings.now
     data_dir = settings.data_dir
     # Page tokens are of no space. No space has this name.
@@ -57,27 +50,24 @@ def admin_handlers(parts: Administered) -> tuple[object, ...]:
         parts.streams.ended_in,
         parts.clock,
     )
-    return (
-        SettingHandlers(SettingsAdministration(parts.settings)),
-        SpaceHandlers(spaces, ServerWatch(data_dir, parts.limiter, parts.clock), seal),
-        BackupHandlers(
-            BackupAdministration(
-                parts.stores.folder_of,
-                settings.backup_dir,
-                settings.backup_rules,
-                settings.space,
-                parts.clock,
-                lambda: backup_keys(settings.backup_key_file),
-            ),
-            spaces,
+    return AdminHandlers(
+        SettingsAdministration(parts.settings),
+        spaces,
+        ServerWatch(data_dir, parts.limiter, parts.clock),
+        BackupAdministration(
+            parts.stores.folder_of,
+            settings.backup_dir,
+            settings.backup_rules,
+            settings.space,
+            parts.clock,
+            lambda: backup_keys(settings.backup_key_file),
         ),
-        JobHandlers(JobAdministration(spaces, parts.spaces)),
-        RetentionHandlers(
-            RetentionAdministration(
-                parts.stores, parts.settings.view(lambda it: it.retention_rules), parts.spaces
-            ),
-            seal,
+        JobAdministration(spaces, parts.spaces),
+        RetentionAdministration(
+            parts.stores, parts.settings.view(lambda it: it.retention_rules), parts.spaces
         ),
-        VerificationHandlers(parts.verifications),
-        TokenHandlers(parts.tokens, seal, parts.clock),
+        parts.verifications,
+        parts.tokens,
+        seal,
+        parts.clock,
     )

@@ -1,7 +1,7 @@
 """A space whose index is being made anew: what was read so far answers searches, and says so."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -87,7 +87,7 @@ class ReadingSpace:
         reading: IndexReading,
         index: Index,
         space: Space,
-        handlers: Mapping[str, Sequence[object]],
+        handlers: Mapping[str, object],
     ) -> None:
         self.name = name
         self.space = space

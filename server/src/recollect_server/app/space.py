@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -299,7 +299,7 @@ class OpenSpace:
             checkpoints,
             SearchServices(space, meaning, Anchors(space), tiers, self.external, self.recall),
         )
-        self.handlers: Mapping[str, Sequence[object]] = space_handlers(
+        self.handlers: Mapping[str, object] = space_handlers(
             services, live, shared.streams, shared.answers, seal
         )
         self._jobs = SpaceJobs(
@@ -431,9 +431,7 @@ class OpenSpace:
         tiers = Tiers(space, live.view(lambda now: milliseconds(now.warm_for)))
         recall = Recall(space, meaning, tiers, Identities(space, identity_ledger(logs)))
         services = SearchServices(space, meaning, Anchors(space), tiers, external, recall)
-        handlers = {
-            "RecallService": [recall_handlers(services, live, shared.answers, self._seal())]
-        }
+        handlers = {"RecallService": recall_handlers(services, live, shared.answers, self._seal())}
         return ReadingSpace(self.name, self._reading, index, space, handlers)
 
     def verify(self, findings: Findings, check: Callable[[], None]) -> None:

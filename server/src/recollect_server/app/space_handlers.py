@@ -1,6 +1,5 @@
 """The handlers of the calls in one space, from the services of the space."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect_server.domain.context import Budget
@@ -29,12 +28,7 @@ from recollect_server.settings import Settings
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checkpoint_service import CheckpointHandlers
-from recollect_server.transport.conversations.changing import ChangeHandlers
-from recollect_server.transport.conversations.notes import NoteHandlers
-from recollect_server.transport.conversations.reading import ReadHandlers
-from recollect_server.transport.conversations.removing import RemovalHandlers
-from recollect_server.transport.conversations.streaming import StreamingHandlers
-from recollect_server.transport.conversations.writing import WriteHandlers
+from recollect_server.transport.conversation_service import ConversationHandlers
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.transport.insight_service import InsightHandlers
 from recollect_server.transport.pages import CursorSeal
@@ -76,41 +70,36 @@ def space_handlers(
     streams: Streams,
     answers: Answers,
     seal: CursorSeal,
-) -> dict[str, Sequence[object]]:
-    """Return the handlers of all services, by their names: each object has those of some calls."""
-    space, conversations, settings = services.space, services.conversations, live.now
+) -> dict[str, object]:
+    """Return the handlers of all services, by their names."""
+    space, settings = services.space, live.now
     search_timeout = live.view(lambda now: now.search_timeout.total_seconds())
-    working_context = WorkingContext(space, live.view(working_limits))
     return {
-        "ConversationService": (
-            WriteHandlers(conversations, settings.max_batch_bytes, seal),
-            ReadHandlers(
-                conversations,
-                services.notes,
-                working_context,
-                services.identities,
-                answers,
-                seal,
-            ),
-            StreamingHandlers(services.updates, streams, seal),
-            ChangeHandlers(conversations, settings.model_names),
-            NoteHandlers(conversations, services.notes),
-            RemovalHandlers(services.removals, services.identities),
+        "ConversationService": ConversationHandlers(
+            services.conversations,
+            services.notes,
+            WorkingContext(space, live.view(working_limits)),
+            services.identities,
+            services.removals,
+            services.updates,
+            streams,
+            answers,
+            seal,
+            settings.max_batch_bytes,
+            settings.model_names,
         ),
-        "RecallService": (recall_handlers(services.search, live, answers, seal),),
-        "ChannelService": (ChannelHandlers(services.receiving, services.identities),),
-        "ExternalCommunicationService": (
-            ExternalCommunicationHandlers(
-                services.search.external,
-                services.communication_updates,
-                streams,
-                answers,
-                seal,
-                search_timeout,
-            ),
+        "RecallService": recall_handlers(services.search, live, answers, seal),
+        "ChannelService": ChannelHandlers(services.receiving, services.identities),
+        "ExternalCommunicationService": ExternalCommunicationHandlers(
+            services.search.external,
+            services.communication_updates,
+            streams,
+            answers,
+            seal,
+            search_timeout,
         ),
-        "InsightService": (InsightHandlers(Insight(space), answers, seal),),
-        "CheckpointService": (CheckpointHandlers(services.checkpoints, answers, seal),),
+        "InsightService": InsightHandlers(Insight(space), answers, seal),
+        "CheckpointService": CheckpointHandlers(services.checkpoints, answers, seal),
     }
 
 

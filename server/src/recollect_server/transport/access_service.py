@@ -6,13 +6,14 @@ from recollect.v1 import access_service_pb2 as api
 from recollect.v1 import scope_pb2
 
 from recollect_server.domain.principal import Scope
+from recollect_server.transport.convert import optional_timestamp
 from recollect_server.transport.handling import Call
 
 
 class AccessHandlers:
     def WhoAmI(self, request: api.WhoAmIRequest, call: Call) -> api.WhoAmIResponse:
         caller = call.principal
-        answer = api.WhoAmIResponse(
+        return api.WhoAmIResponse(
             token_id=caller.token_id,
             kind=caller.kind,
             scopes=scope_numbers(caller.scopes),
@@ -20,10 +21,8 @@ class AccessHandlers:
             space=caller.space,
             conversation_id=caller.conversation_id,
             channel=caller.channel,
+            expire_time=optional_timestamp(caller.expires or None),
         )
-        if caller.expires:
-            answer.expire_time.FromMilliseconds(caller.expires)
-        return answer
 
 
 def scope_numbers(scopes: Collection[Scope]) -> list["scope_pb2.Scope.ValueType"]:

@@ -78,6 +78,11 @@ def timestamp(time: int) -> Timestamp:
     return Timestamp(seconds=time // 1000, nanos=time % 1000 * 1_000_000)
 
 
+def optional_timestamp(time: int | None) -> Timestamp | None:
+    """Return a time as the contract has it; None, which leaves the field unset, for none."""
+    return None if time is None else timestamp(time)
+
+
 def _set_moment(value: Timestamp, time: int) -> None:
     value.seconds, value.nanos = time // 1000, time % 1000 * 1_000_000
 

@@ -1,7 +1,7 @@
 """External communications as they go out."""
 
-from recollect.v1 import external_communication_pb2 as pb
 from recollect.v1 import message_pb2
+from recollect.v1 import external_communication_pb2 as pb
 
 from recollect_server.domain.external import (
     Communication,
@@ -11,7 +11,7 @@ from recollect_server.domain.external import (
     Trust,
 )
 from recollect_server.services.external.external import Match
-from recollect_server.transport.convert import timestamp
+from recollect_server.transport.convert import optional_timestamp, timestamp
 
 TRUSTS = {
     pb.TRUST_UNTRUSTED: Trust.UNTRUSTED,
@@ -40,7 +40,8 @@ def communication_to(communication: Communication) -> pb.ExternalCommunication:
 
 
 def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
-    value = pb.ExternalMessage(
+    mail = message.origin.email
+    return pb.ExternalMessage(
         sequence=message.sequence,
         direction=_DIRECTIONS[message.direction],
         text=message.text,
@@ -57,15 +58,15 @@ def external_message_to(message: ExternalMessage) -> pb.ExternalMessage:
         group_id=message.origin.group_id,
         thread_id=message.origin.thread_id,
         acknowledgement=message.acknowledgement,
+        email=None
+        if mail is None
+        else pb.EmailHeaders(
+            message_id=mail.message_id,
+            in_reply_to=mail.in_reply_to,
+            references=mail.references,
+            subject=mail.subject,
+        ),
     )
-    if (mail := message.origin.email) is not None:
-        value.email.message_id, value.email.in_reply_to, value.email.subject = (
-            mail.message_id,
-            mail.in_reply_to,
-            mail.subject,
-        )
-        value.email.references.extend(mail.references)
-    return value
 
 
 def match_to(match: Match) -> pb.CommunicationMatch:
@@ -81,7 +82,6 @@ def match_to(match: Match) -> pb.CommunicationMatch:
 
 
 def escalation_to(escalation: Escalation) -> pb.Escalation:
-    resolved = escalation.resolve_time
     return pb.Escalation(
         id=escalation.id,
         communication_id=escalation.communication_id,
@@ -89,5 +89,5 @@ def escalation_to(escalation: Escalation) -> pb.Escalation:
         question=escalation.question,
         answer=escalation.answer,
         create_time=timestamp(escalation.create_time),
-        resolve_time=None if resolved is None else timestamp(resolved),
+        resolve_time=optional_timestamp(escalation.resolve_time),
     )

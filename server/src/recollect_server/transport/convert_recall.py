@@ -10,7 +10,13 @@ from recollect_server.domain.context import MAX_DROPPED, Candidate, Context, Pac
 from recollect_server.services.recall.recall import Answer
 from recollect_server.services.recall.results import Hit, LegScore, Result
 from recollect_server.storage.index.tiers import Transition
-from recollect_server.transport.convert import ROLE_NUMBERS, fill_message, split_to, timestamp
+from recollect_server.transport.convert import (
+    ROLE_NUMBERS,
+    fill_message,
+    optional_timestamp,
+    split_to,
+    timestamp,
+)
 from recollect_server.transport.convert_external import TRUST_NUMBERS, external_message_to
 
 
@@ -25,22 +31,19 @@ def answer_to(answer: Answer) -> api.SearchResponse:
 
 
 def anchor_to(anchor: Anchor) -> anchor_pb2.Anchor:
-    value = anchor_pb2.Anchor(
+    return anchor_pb2.Anchor(
         key=anchor.key,
         value=anchor.value,
         confidence=anchor.confidence,
         create_time=timestamp(anchor.create_time),
-    )
-    if anchor.conversation_id:
-        value.source.conversation_id, value.source.sequence = (
-            anchor.conversation_id,
-            anchor.sequence,
+        source=anchor_pb2.AnchorSource(
+            conversation_id=anchor.conversation_id, sequence=anchor.sequence
         )
-    if anchor.superseded_time is not None:
-        value.superseded_time.CopyFrom(timestamp(anchor.superseded_time))
-    if anchor.supersedes:
-        value.supersedes = anchor.supersedes
-    return value
+        if anchor.conversation_id
+        else None,
+        superseded_time=optional_timestamp(anchor.superseded_time),
+        supersedes=anchor.supersedes,
+    )
 
 
 def _result_to(result: Result) -> recall_pb2.SearchResult:

@@ -1,6 +1,5 @@
 """Handlers that run in the space of their caller, which is open meanwhile."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -37,16 +36,6 @@ _PARTLY = frozenset(
 """Calls that a space which takes long to open answers by what is read of it, and that say so."""
 
 
-def handler_of(name: str, parts: Sequence[object]) -> Any:
-    """Return the handler of a method: each part has those of some of a service's methods. Raises
-    NotImplementedError if none has it.
-    """
-    for part in parts:
-        if (handler := getattr(part, name, None)) is not None:
-            return handler
-    raise NotImplementedError(f"no part of the service has a handler of {name}")
-
-
 def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     """Return a handler of a unary method that runs the one of its caller's space."""
     service, name = method.containing_service.name, method.name
@@ -57,7 +46,7 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     def handle(space: Any, request: Any, call: Call) -> ProtoMessage | None:
         if stores:
             space.quota.admit(size=call.size)
-        handler: Handler = handler_of(name, space.handlers[service])
+        handler: Handler = getattr(space.handlers[service], name)
         answer: ProtoMessage | None = space.carry_out(
             lambda: handler(request, call), appends=appends
         )
@@ -87,7 +76,7 @@ def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHa
     def run(request: Any, call: Call, send: Send) -> None:
         lease = spaces.use(call.principal.space, reads=True, holds=True)
         try:
-            handler: StreamHandler = handler_of(name, lease.space.handlers[service])
+            handler: StreamHandler = getattr(lease.space.handlers[service], name)
             lease.space.follow()
             handler(request, call, send)
         except BaseException:

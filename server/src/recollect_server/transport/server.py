@@ -2,7 +2,7 @@
 without losing a call.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ from recollect_server.transport.handling import (
     streaming,
     unary,
 )
-from recollect_server.transport.in_spaces import handler_of, in_space, in_space_for_long
+from recollect_server.transport.in_spaces import in_space, in_space_for_long
 from recollect_server.transport.listening import Listeners
 from recollect_server.transport.pool import CallPool, PoolLoad
 
@@ -119,13 +119,13 @@ class Server:
         options: ServerOptions,
         degraded: Mapping[str, health.Degraded] | None = None,
         rules: Rules = NO_RULES,
-        of_no_space: Mapping[str, Sequence[object]] | None = None,
+        of_no_space: Mapping[str, object] | None = None,
     ) -> None:
-        """Each open space has `handlers`, objects by the short name of their service;
+        """Each open space has `handlers`, an object for each service by its short name;
         `degraded` says, by the same names, which parts answer less. `of_no_space` has the handlers
-        of services that serve the same whatever the space is. Each object has those of some calls.
+        of services that serve the same whatever the space is.
         """
-        self._of_no_space = {"AccessService": (AccessHandlers(),), **(of_no_space or {})}
+        self._of_no_space = {"AccessService": AccessHandlers(), **(of_no_space or {})}
         self._gate = gate
         self._spaces = spaces
         self._rules = rules
@@ -241,7 +241,7 @@ class Server:
                 pool = self._pool_for(method)
                 of_no_space = self._of_no_space.get(service.name)
                 handler = (
-                    handler_of(method.name, of_no_space)
+                    getattr(of_no_space, method.name)
                     if of_no_space is not None
                     else in_space(method, self._spaces)
                 )

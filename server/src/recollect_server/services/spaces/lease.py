@@ -1,6 +1,6 @@
 """Uses of open spaces."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -9,8 +9,8 @@ from recollect_server.services.limits import Quota
 
 class OpenedSpace(Protocol):
     name: str
-    handlers: Mapping[str, Sequence[object]]
-    """Handlers of its services, by the services' names: each object has those of some calls."""
+    handlers: Mapping[str, object]
+    """Handlers of its services, by the services' names."""
     quota: Quota
     """Bound of what it keeps."""
 

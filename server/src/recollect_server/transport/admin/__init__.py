@@ -1,1 +1,0 @@
-"""AdminService: one module for each of its subjects, each with the handlers of some calls."""

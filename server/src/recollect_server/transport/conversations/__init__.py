@@ -1,3 +1,0 @@
-"""ConversationService: one module for each of its subjects, each with the handlers of some
-calls.
-"""
