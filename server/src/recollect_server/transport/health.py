@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import structlog
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2 as pb
@@ -57,21 +57,20 @@ _MAX_REQUEST = 4 << 10  # bytes: it has the name of a service, and nobody shows 
 class _Watch(HeldStream):
     """A watch of one name: what is sent is always the newest status."""
 
-    def __init__(
-        self, health: "Health", name: str, context: grpc.ServicerContext, send: Send
-    ) -> None:
-        super().__init__(context, send)
+    def __init__(self, health: "Health", name: str, call: Call, send: Send) -> None:
+        super().__init__(call, send)
         self._health = health
         self.name = name
         self._sent: int | None = None
 
-    def next(self) -> bytes | None:
+    def advance(self, send: Callable[[bytes], None]) -> bool:
         status = self._health.status(self.name)
         status = pb.HealthCheckResponse.SERVICE_UNKNOWN if status is None else status
         if status == self._sent:
-            return None
+            return False
         self._sent = status
-        return pb.HealthCheckResponse(status=status).SerializeToString()
+        send(pb.HealthCheckResponse(status=status).SerializeToString())
+        return True
 
 
 class Health:
@@ -90,45 +89,36 @@ class Health:
         self._statuses: dict[str, int] = dict.fromkeys(
             self._names, pb.HealthCheckResponse.NOT_SERVING
         )
-        self._watches = HeldStreams(max_watches, "watches of health")
+        self._watches = HeldStreams[_Watch](max_watches, "watches of health")
         self._awake = threading.Event()  # somebody watches, or it is to end
         self._stopping = threading.Event()
         self._follower = threading.Thread(target=self._follow, name="health", daemon=True)
 
     def handlers(self, pool: ThreadPoolExecutor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         """Return the methods of the service; `pool` runs them."""
-        methods: dict[str, MethodDescriptor] = {method.name: method for method in SERVICE.methods}
-        handlers = {
-            "Check": unary(
-                methods["Check"],
-                pb.HealthCheckRequest,
-                admit_anybody,
-                self._check,
-                pool,
-                _CALLS,
-                _MAX_REQUEST,
-            ),
-            "Watch": streaming(
-                methods["Watch"],
+        handlers = {"Check": self._check, "List": self._list}  # older versions have no List
+        return {
+            method.name: streaming(
+                method,
                 pb.HealthCheckRequest,
                 admit_anybody,
                 self._watch,
                 pool,
                 _CALLS,
                 _MAX_REQUEST,
-            ),
-        }
-        if (method := methods.get("List")) is not None:  # older versions of the service have none
-            handlers["List"] = unary(
+            )
+            if method.server_streaming
+            else unary(
                 method,
                 GetMessageClass(method.input_type),
                 admit_anybody,
-                self._list,
+                handlers[method.name],
                 pool,
                 _CALLS,
                 _MAX_REQUEST,
             )
-        return handlers
+            for method in SERVICE.methods
+        }
 
     def serve(self) -> None:
         """Report SERVING from now on."""
@@ -144,7 +134,7 @@ class Health:
             self._follower.join()
         with self._guard:
             self._statuses = dict.fromkeys(self._statuses, pb.HealthCheckResponse.NOT_SERVING)
-        self._watches.wake(self._watches.select(lambda _: True))
+        self._watches.wake(self._watches.select())
 
     def stop(self) -> None:
         """Tell those who watch that the server leaves, and end their watches. A second time does
@@ -179,9 +169,7 @@ class Health:
             }
             self._statuses = self._statuses | changes
         if changed:
-            self._watches.wake(
-                self._watches.select(lambda it: isinstance(it, _Watch) and it.name in changed)
-            )
+            self._watches.wake(self._watches.select(lambda it: it.name in changed))
 
     def _look(self) -> dict[str, str]:
         """Ask for the parts, note their statuses, and return those that are degraded, with the
@@ -205,7 +193,7 @@ class Health:
         while not self._stopping.wait(_LOOK_SECONDS):
             self._look()
             self._awake.clear()
-            if not self._watches.select(lambda _: True) and not self._stopping.is_set():
+            if not self._watches.select() and not self._stopping.is_set():
                 self._awake.wait()
 
     # The methods ----------------------------------------------------------------------------------
@@ -233,7 +221,7 @@ class Health:
         return answer
 
     def _watch(self, request: pb.HealthCheckRequest, call: Call, send: Send) -> None:
-        self._watches.open(_Watch(self, request.service, call.context, send))
+        self._watches.begin(lambda: _Watch(self, request.service, call, send))
         with self._guard:
             if self._follower.ident is None and not self._stopping.is_set():
                 self._follower.start()

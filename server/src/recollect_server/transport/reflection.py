@@ -5,6 +5,7 @@ The answers are those of grpcio-reflection, whose own handler keeps a thread of 
 a stream is open, and which knows v1alpha alone. Both have the same messages but for the package.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, cast
@@ -18,10 +19,8 @@ from google.rpc import status_pb2
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 from grpc_reflection.v1alpha.reflection import ReflectionServicer
 
-from recollect_server.domain.errors import Unauthenticated
 from recollect_server.transport.call_log import CallLog
-from recollect_server.transport.errors import malformed, status_of
-from recollect_server.transport.gate import Ended
+from recollect_server.transport.errors import malformed
 from recollect_server.transport.handling import (
     NO_RULES,
     Admit,
@@ -70,8 +69,7 @@ class _Stream(HeldStream):
     """
 
     def __init__(self, reflection: "Reflection", requests: object, call: Call, send: Send) -> None:
-        super().__init__(call.context, send)
-        self.principal = call.principal
+        super().__init__(call, send)
         self._reflection = reflection
         self._requests = requests
         self._request: bytes | None = None
@@ -80,22 +78,22 @@ class _Stream(HeldStream):
         """Ask for the next request."""
         ask_for_request(self._requests, self._reflection.pool, self._take)
 
-    def next(self) -> bytes | None:
+    def advance(self, send: Callable[[bytes], None]) -> bool:
         data, self._request = self._request, None
         if data is None:
-            return None
+            return False
         try:
             request = pb.ServerReflectionRequest.FromString(inflate(data, MAX_REQUEST_BYTES))
         except Malformed as error:
             self.ending = malformed(*error.args)
-            return None
+            return False
         except DecodeError as error:
             self.ending = malformed(f"the request is not a ServerReflectionRequest: {error}", "")
-            return None
-        answer = self._reflection.answer(request)
+            return False
+        send(self._reflection.answer(request))
         if self.ending is None:
             self.listen()
-        return answer
+        return True
 
     def _take(self, data: bytes | None) -> None:
         if data is None:
@@ -117,7 +115,7 @@ class Reflection:
         self._rules = rules
         self.pool = pool
         self._admit = admit
-        self.streams = HeldStreams(_MAX_STREAMS, "reflection streams")
+        self.streams = HeldStreams[_Stream](_MAX_STREAMS, "reflection streams")
         self._servicer: Any = ReflectionServicer(names)
 
     def handlers(self, service: ServiceDescriptor) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
@@ -134,14 +132,6 @@ class Reflection:
                 self._rules,
             )
         }
-
-    def end(self, ended: Ended) -> None:
-        """End the streams of callers that would not be admitted any more."""
-        for stream in self.streams.select(lambda _: True):
-            assert isinstance(stream, _Stream)
-            if (reason := ended(stream.principal)) and stream.ending is None:
-                stream.ending = status_of(Unauthenticated(reason))
-                self.streams.wake((stream,))
 
     def answer(self, request: pb.ServerReflectionRequest) -> bytes:
         """Return the answer to a request. The file of a method is that of its service: protobuf's
@@ -161,9 +151,7 @@ class Reflection:
         return answer.SerializeToString()
 
     def _open(self, requests: object, call: Call, send: Send) -> None:
-        stream = _Stream(self, requests, call, send)
-        self.streams.open(stream)
-        stream.listen()
+        self.streams.begin(lambda: _Stream(self, requests, call, send)).listen()
 
 
 @lru_cache(maxsize=128)

@@ -18,7 +18,6 @@ import grpc
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-_MOVING = 3
 _MOST = 128  # threads in all: beyond that the stream that blocks longest is cancelled at once
 _BLOCKED = 0.015  # seconds that a send takes no longer than if the caller reads
 _IMPATIENT = 0.1  # seconds that a send may take once all are to end: a busy machine needs some
@@ -80,7 +79,7 @@ class Senders:
         pump: Callable[[Scheduled, Sender], bool],
         send_timeout: float,
         *,
-        moving: int = _MOVING,
+        moving: int = 3,
     ) -> None:
         """`pump` sends what there is for a stream, by the given sender, and says whether more is
         left; it raises nothing.

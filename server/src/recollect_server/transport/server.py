@@ -186,7 +186,7 @@ class Server:
     def end_streams(self, ended: Ended) -> None:
         """End the reflection streams of callers that would not be admitted any more."""
         if self._reflection is not None:
-            self._reflection.end(ended)
+            self._reflection.streams.end(ended)
 
     def leave(self) -> None:
         """Report by the health service that no new calls are accepted. A second call does

@@ -3,9 +3,7 @@ end.
 
 No stream has a thread. One thread takes the changes of everything that is watched, of all open
 spaces, and puts the streams that they concern in line for the senders; a sender asks the stream's
-watcher what comes next and sends it. What breaks grpcio is avoided here and in `senders`: two sends
-on a stream at once, a send from a call's own thread or from a callback, streams that are open when
-the server stops, too many streams.
+watcher what comes next and sends it. What would break grpcio is avoided in `held` and `senders`.
 """
 
 import threading
@@ -13,36 +11,30 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
 import structlog
-from google.rpc import status_pb2
 
 from recollect_server.domain.errors import (
     IndexUnavailable,
-    RecollectError,
     SpaceMade,
     SpaceNotFound,
-    Stopping,
     StorageUnavailable,
-    TooManySubscribers,
-    Unauthenticated,
 )
-from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.telemetry import UNMEASURED, Count, Telemetry
 from recollect_server.services.streaming.followed import FollowedLog, Watcher
-from recollect_server.transport.errors import internal, status_of
-from recollect_server.transport.gate import Ended
+from recollect_server.transport.errors import status_of
 from recollect_server.transport.handling import Call, Send
-from recollect_server.transport.senders import Scheduled, Sender, Senders, set_end
+from recollect_server.transport.held import HeldStream, HeldStreams
 from recollect_server.transport.updates import elements
 
 log = structlog.get_logger("recollect.streams")
 
 T = TypeVar("T")
 
+_MOVING = 3  # threads that send where none is blocked
 _PART = 200  # updates that a stream is sent before the next one has its turn
 # seconds of rest for each update that came: the more come, the more go out
 # at once,
@@ -63,22 +55,22 @@ class StreamLimits:
     heartbeat: float
     send_timeout: float = 5.0
 
+    @property
+    def tick(self) -> float:
+        """Return the seconds between two looks at silent streams."""
+        return min(_TICK, self.heartbeat / 4)
 
-class Stream:
+
+class Stream(HeldStream):
     __slots__ = (
-        "again",
+        "_limits",
+        "_telemetry",
         "beat",
         "began",
-        "context",
         "due_since",
-        "ending",
         "is_slow",
         "max_batch",
-        "over",
         "pause",
-        "principal",
-        "scheduled",
-        "send",
         "sent",
         "spoke",
         "tries_at",
@@ -88,25 +80,24 @@ class Stream:
 
     def __init__(
         self,
+        call: Call,
+        send: Send,
         watched: FollowedLog[Any, Any],
         watcher: Watcher,
         max_batch: int,
-        call: Call,
-        send: Send,
+        limits: StreamLimits,
+        telemetry: Telemetry,
+        *,
+        resumed: bool,
     ) -> None:
+        super().__init__(call, send)
         self.watched = watched
         self.watcher = watcher
         self.max_batch = max_batch
-        self.send = send
-        self.context = call.context
-        self.principal = call.principal
-        self.scheduled = self.again = False
-        self.over = False
-        """The call is over, or about to be: nothing is sent any more."""
-        self.ending: status_pb2.Status | None = None
-        """Status that ends the stream after the current send; None while it is open."""
-        self.beat = False
-        """A heartbeat is due."""
+        self._limits = limits
+        self._telemetry = telemetry
+        self.beat = resumed
+        """A heartbeat is due: to one who comes back it says that what was missed is over."""
         self.began = self.spoke = time.monotonic()
         self.sent = 0
         self.is_slow = False
@@ -120,62 +111,82 @@ class Stream:
 
     def cancel(self) -> None:
         """Cancel the call at once; a blocked send returns."""
-        self.over = self.is_slow = True
-        self.context.cancel()
+        self.is_slow = True
+        super().cancel()
+
+    def advance(self, send: Callable[[bytes], None]) -> bool:
+        if self.ending is not None:
+            return False
+        try:
+            due_since = self.due_since
+            batch, more = self.watcher.take(_PART)
+            self.pause = 0.0
+            if self.beat and not more:
+                batch.updates.append(self.watcher.heartbeat())
+                self.beat = False
+            if (packed := batch.packed.get(self.max_batch)) is None:
+                packed = batch.packed[self.max_batch] = elements(batch.updates, self.max_batch)
+            for element in packed:
+                if self.over or self.ending:
+                    return False
+                self.spoke = time.monotonic()
+                send(element)
+                self.sent += 1
+            if due_since and not more:
+                self.due_since = 0.0
+                self._telemetry.deliver(time.monotonic() - due_since)
+            return more
+        except (IndexUnavailable, StorageUnavailable) as error:
+            if not self.pause:
+                log.warning("stream_waits", reason=str(error))
+            self.pause = min(2 * self.pause or self._limits.tick, _LONGEST_PAUSE)
+            self.tries_at = time.monotonic() + self.pause
+            return False
 
 
+@dataclass(slots=True, eq=False)
 class _Followed:
     """Something that is watched, as the listening thread follows it. `Streams` guards it."""
 
-    __slots__ = (
-        "busy",
-        "is_pending",
-        "pending_since",
-        "rests_until",
-        "stands_in",
-        "streams",
-        "watched",
-    )
-
-    def __init__(self, watched: FollowedLog[Any, Any], *, stands_in: bool) -> None:
-        self.watched = watched
-        self.stands_in = stands_in
-        """It is the empty space, in place of one that does not exist."""
-        self.streams: set[Stream] = set()
-        self.is_pending = False
-        self.pending_since = 0.0
-        """Time of the first change that was not taken yet; 0: there is none."""
-        self.busy = False
-        """The listening thread is with it."""
-        self.rests_until = 0.0
-        """Until then changes may wait for more: 0 if nobody waits for the end of that."""
+    watched: FollowedLog[Any, Any]
+    stands_in: bool
+    """It is the empty space, in place of one that does not exist."""
+    streams: set[Stream] = field(default_factory=set)
+    is_pending: bool = False
+    pending_since: float = 0.0
+    """Time of the first change that was not taken yet; 0: there is none."""
+    busy: bool = False
+    """The listening thread is with it."""
+    rests_until: float = 0.0
+    """Until then changes may wait for more: 0 if nobody waits for the end of that."""
 
 
-class Streams:
+class Streams(HeldStreams[Stream]):
     """All open streams. Safe to call from any thread."""
 
     def __init__(self, limits: StreamLimits, telemetry: Telemetry = UNMEASURED) -> None:
+        super().__init__(
+            limits.max_subscribers,
+            "subscribers",
+            send_timeout=limits.send_timeout,
+            moving=_MOVING,
+        )
         self._limits = limits
         self._telemetry = telemetry
-        self._tick_seconds = min(_TICK, limits.heartbeat / 4)
         self._streamed = time.monotonic()  # last time that there was a stream
         self._ticks_at = 0.0
-        # guards everything below; nothing slow happens under it
-        self._guard = threading.Condition()
+        # guarded by `_guard`, as all that follows
         self._followed: dict[FollowedLog[Any, Any], _Followed] = {}
         self._pending: set[_Followed] = set()  # have changes, and do not rest
         self._resting: set[_Followed] = set()
-        self._streams: set[Stream] = set()
-        self._opening = 0
         self._leaving: Counter[str] = Counter()  # deletes of spaces that are under way
-        self._stopping = threading.Event()
-        self._senders = Senders(self._pump, limits.send_timeout)
+        self._deaf = threading.Event()  # nobody listens any more
         self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
         self._listener.start()
 
     def watch(self, watched: FollowedLog[Any, Any], *, stands_in: bool = False) -> None:
         """Follow something that streams may be opened of. `stands_in`: see `end_of_made`."""
-        followed = _Followed(watched, stands_in=stands_in)
+        followed = _Followed(watched, stands_in)
         with self._guard:
             self._followed[watched] = followed
         watched.listen(partial(self._signal, followed))
@@ -205,48 +216,18 @@ class Streams:
 
         Raises TooManySubscribers, Stopping, and what `subscribe` raises.
         """
-        with self._guard:
-            if self._stopping.is_set():
-                raise Stopping
-            if len(self._streams) + self._opening >= self._limits.max_subscribers:
-                raise TooManySubscribers(self._limits.max_subscribers)
-            self._opening += 1
-        try:
-            stream = Stream(watched, subscribe(), max_batch, call, send)
-            stream.beat = resumed  # says that what was missed is over
-            with self._guard:
-                self._streams.add(stream)
-                self._followed[watched].streams.add(stream)
-                self._ticks_at = min(self._ticks_at, time.monotonic() + self._tick_seconds)
-                if call.principal.space in self._leaving:
-                    stream.ending = status_of(SpaceNotFound(call.principal.space))
-                self._guard.notify_all()
-        finally:
-            with self._guard:
-                self._opening -= 1
-        # The callback runs on the thread that serves all calls: it may send nothing, and wait for
-        # nothing.
-        if not stream.context.add_callback(partial(self._gone, stream)):
-            self._gone(stream)
-            return
-        if self._stopping.is_set():
-            stream.ending = status_of(Stopping())
-        self._senders.schedule((stream,))
-
-    def end(self, ended: Ended) -> None:
-        """End the streams of callers that would not be admitted any more."""
-        with self._guard:
-            streams = list(self._streams)
-        reasons: dict[str, str] = {}  # by token: thousands of streams may have one
-        concerned: list[Stream] = []
-        for stream in streams:
-            caller = stream.principal
-            if (reason := reasons.get(caller.token_id)) is None:
-                reason = reasons[caller.token_id] = ended(caller)
-            if reason and stream.ending is None:
-                stream.ending = status_of(Unauthenticated(reason))
-                concerned.append(stream)
-        self._senders.schedule(concerned)
+        self.begin(
+            lambda: Stream(
+                call,
+                send,
+                watched,
+                subscribe(),
+                max_batch,
+                self._limits,
+                self._telemetry,
+                resumed=resumed,
+            )
+        )
 
     def end_of_made(self, exists: Callable[[str], bool]) -> None:
         """End the streams of what stands in for a space that was made since, here or by another
@@ -255,10 +236,10 @@ class Streams:
         with self._guard:
             waiting = [it for one in self._followed.values() if one.stands_in for it in one.streams]
         made = {name for name in {it.principal.space for it in waiting} if exists(name)}
-        concerned = [it for it in waiting if it.principal.space in made and it.ending is None]
-        for stream in concerned:
-            stream.ending = status_of(SpaceMade(stream.principal.space))
-        self._senders.schedule(concerned)
+        self.end_with(
+            waiting,
+            lambda it: SpaceMade(it.principal.space) if it.principal.space in made else None,
+        )
 
     @contextmanager
     def ended_in(self, space: str) -> Iterator[None]:
@@ -267,12 +248,8 @@ class Streams:
         """
         with self._guard:
             self._leaving[space] += 1
-            concerned = [
-                it for it in self._streams if it.principal.space == space and it.ending is None
-            ]
-        for stream in concerned:
-            stream.ending = status_of(SpaceNotFound(space))
-        self._senders.schedule(concerned)
+        concerned = self.select(lambda it: it.principal.space == space)
+        self.end_with(concerned, lambda _: SpaceNotFound(space))
         try:
             yield
         finally:
@@ -293,31 +270,22 @@ class Streams:
         return self._senders.threads()
 
     def stop(self) -> None:
-        """End every stream and accept no new ones. Idempotent."""
-        if self._stopping.is_set():
-            return
-        self._stopping.set()
+        """Listen no more, end every stream and accept no new ones. Idempotent."""
+        self._deaf.set()
         with self._guard:
             self._guard.notify_all()
         self._listener.join()
-        self._senders.hurry()
-        while True:  # those too that were being opened
-            with self._guard:
-                streams, opening = list(self._streams), self._opening
-            for stream in streams:
-                stream.ending = stream.ending or status_of(Stopping())
-            self._senders.schedule(streams)
-            if not streams and not opening:
-                break
-            time.sleep(0.005)
-        self._senders.stop()
+        super().stop()
 
-    def _gone(self, stream: Stream) -> None:
-        stream.over = True
+    def _add(self, stream: Stream) -> None:
+        self._followed[stream.watched].streams.add(stream)
+        self._ticks_at = min(self._ticks_at, time.monotonic() + self._limits.tick)
+        if stream.principal.space in self._leaving:
+            stream.ending = status_of(SpaceNotFound(stream.principal.space))
+        self._guard.notify_all()
+
+    def _remove(self, stream: Stream) -> None:
         with self._guard:
-            if stream not in self._streams:
-                return
-            self._streams.remove(stream)
             if (followed := self._followed.get(stream.watched)) is not None:
                 followed.streams.discard(stream)
         stream.watched.unsubscribe()
@@ -338,14 +306,14 @@ class Streams:
                 self._guard.notify_all()
 
     def _listen(self) -> None:
-        while not self._stopping.is_set():
+        while not self._deaf.is_set():
             now = time.monotonic()
             if now >= self._ticks_at:
                 with self._guard:
                     if self._streams:
                         self._streamed = now
                     rests = now - self._streamed > _RESTING_TICK
-                    self._ticks_at = now + (_RESTING_TICK if rests else self._tick_seconds)
+                    self._ticks_at = now + (_RESTING_TICK if rests else self._limits.tick)
                 self._tick_all(now)
             for followed in self._rested(now):
                 self._guarded(followed, followed.watched.expect)
@@ -376,7 +344,7 @@ class Streams:
         """
         with self._guard:
             ends = [self._ticks_at, *(it.rests_until for it in self._resting)]
-            if not self._pending and not self._stopping.is_set():
+            if not self._pending and not self._deaf.is_set():
                 self._guard.wait(max(0.0, min(ends) - time.monotonic()))
             taken = list(self._pending)
             self._pending.clear()
@@ -441,49 +409,3 @@ class Streams:
         for stream in silent:
             stream.beat = True
         self._senders.schedule({*silent, *paused})
-
-    def _pump(self, it: Scheduled, sender: Sender) -> bool:
-        assert isinstance(it, Stream)
-        stream = it
-        if stream.over:
-            return False
-        try:
-            if stream.ending is None:
-                due_since = stream.due_since
-                batch, more = stream.watcher.take(_PART)
-                stream.pause = 0.0
-                if stream.beat and not more:
-                    batch.updates.append(stream.watcher.heartbeat())
-                    stream.beat = False
-                if (packed := batch.packed.get(stream.max_batch)) is None:
-                    packed = batch.packed[stream.max_batch] = elements(
-                        batch.updates, stream.max_batch
-                    )
-                for element in packed:
-                    if stream.over or stream.ending:
-                        return not stream.over
-                    stream.spoke = time.monotonic()
-                    sender.send(stream.send, element)
-                    stream.sent += 1
-                if due_since and not more:
-                    stream.due_since = 0.0
-                    self._telemetry.deliver(time.monotonic() - due_since)
-                return more
-        except (IndexUnavailable, StorageUnavailable) as error:
-            if not stream.pause:
-                log.warning("stream_waits", reason=str(error))
-            stream.pause = min(2 * stream.pause or self._tick_seconds, _LONGEST_PAUSE)
-            stream.tries_at = time.monotonic() + stream.pause
-            return False
-        except RecollectError as error:
-            stream.ending = status_of(error)
-        except Exception:
-            # the end of the error table: what nobody foresaw ends this stream and no other
-            log_id = new_ulid()
-            log.exception("fault", watcher=type(stream.watcher).__name__, log_id=log_id)
-            stream.ending = internal(log_id)
-        stream.over = True
-        set_end(stream.context, stream.ending)
-        sender.send(stream.send, None)
-        self._gone(stream)
-        return False
