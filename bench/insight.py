@@ -34,7 +34,7 @@ from recollect_server.storage.index.file import NAME, SEAL
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import Entry
-from recollect_server.transport.convert_insight import topics_to, usage_to
+from recollect_server.transport.insight_service import topics_to, usage_to
 
 from bench.append import APPEND, requests
 from bench.background import processor_seconds

@@ -1,7 +1,5 @@
 """Conversions between messages of the contract and domain types that several services share. Input
-was checked before.
-
-Conversions for one service alone are in `convert_channel`, `convert_external` and `convert_recall`.
+was checked before. Those of one service alone are in its module.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +9,7 @@ from google.protobuf import json_format
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import conversation_pb2, message_pb2
+from recollect.v1 import external_communication_pb2 as external_pb
 
 from recollect_server.domain.addresses import display_name
 from recollect_server.domain.conversation import (
@@ -20,6 +19,13 @@ from recollect_server.domain.conversation import (
     NoteRecord,
     Party,
     Split,
+)
+from recollect_server.domain.external import (
+    Communication,
+    Direction,
+    Escalation,
+    ExternalMessage,
+    Trust,
 )
 from recollect_server.domain.message import (
     Attachment,
@@ -55,6 +61,17 @@ _OPTIONAL_OF_A_CONVERSATION = (
     "unindexed",
 )
 _FIELDS_OF_A_PARTY = ("contact", "group_id", "thread_id", "subject", "contact_name")
+
+TRUSTS = {
+    external_pb.TRUST_UNTRUSTED: Trust.UNTRUSTED,
+    external_pb.TRUST_KNOWN: Trust.KNOWN,
+    external_pb.TRUST_BLOCKED: Trust.BLOCKED,
+}
+TRUST_NUMBERS = {trust: number for number, trust in TRUSTS.items()}
+DIRECTIONS = {
+    Direction.INBOUND: external_pb.DIRECTION_INBOUND,
+    Direction.OUTBOUND: external_pb.DIRECTION_OUTBOUND,
+}
 
 
 def _copy_set(value: ProtoMessage, source: object, names: Sequence[str]) -> None:
@@ -228,3 +245,62 @@ def _fill_record(value: conversation_pb2.NoteRecord, record: NoteRecord) -> None
 def _fill_usage(value: message_pb2.Usage, usage: Usage) -> None:
     value.SetInParent()
     value.input, value.output = usage.input, usage.output
+
+
+def communication_to(communication: Communication) -> external_pb.ExternalCommunication:
+    return external_pb.ExternalCommunication(
+        id=communication.id,
+        channel=communication.channel,
+        party=communication.party,
+        trust=TRUST_NUMBERS[communication.trust],
+        scopes=communication.scopes,
+        create_time=timestamp(communication.create_time),
+        update_time=timestamp(communication.update_time),
+        message_count=communication.message_count,
+        open_escalations=len(communication.open),
+        party_name=communication.party_name,
+        subject=communication.subject,
+        acknowledged=communication.acknowledged,
+    )
+
+
+def external_message_to(message: ExternalMessage) -> external_pb.ExternalMessage:
+    mail = message.origin.email
+    return external_pb.ExternalMessage(
+        sequence=message.sequence,
+        direction=DIRECTIONS[message.direction],
+        text=message.text,
+        timestamp=timestamp(message.timestamp),
+        attachments=[
+            message_pb2.Attachment(
+                media_type=it.media_type, uri=it.uri, bytes_length=it.bytes_length
+            )
+            for it in message.attachments
+        ],
+        provider_message_id=message.provider_message_id,
+        scope=message.scope,
+        sender_name=message.origin.sender_name,
+        group_id=message.origin.group_id,
+        thread_id=message.origin.thread_id,
+        acknowledgement=message.acknowledgement,
+        email=None
+        if mail is None
+        else external_pb.EmailHeaders(
+            message_id=mail.message_id,
+            in_reply_to=mail.in_reply_to,
+            references=mail.references,
+            subject=mail.subject,
+        ),
+    )
+
+
+def escalation_to(escalation: Escalation) -> external_pb.Escalation:
+    return external_pb.Escalation(
+        id=escalation.id,
+        communication_id=escalation.communication_id,
+        sequence=escalation.sequence,
+        question=escalation.question,
+        answer=escalation.answer,
+        create_time=timestamp(escalation.create_time),
+        resolve_time=optional_timestamp(escalation.resolve_time),
+    )

@@ -2,21 +2,23 @@
 
 from functools import partial
 
+from recollect.v1 import external_communication_pb2
 from recollect.v1 import external_communication_service_pb2 as api
 
 from recollect_server.domain.addresses import normal_address
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.live import Live
-from recollect_server.services.external.external import External
+from recollect_server.services.external.external import External, Match
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.convert import optional_milliseconds
-from recollect_server.transport.convert_external import (
+from recollect_server.transport.convert import (
+    DIRECTIONS,
     TRUSTS,
     communication_to,
     escalation_to,
     external_message_to,
-    match_to,
+    optional_milliseconds,
+    timestamp,
 )
 from recollect_server.transport.handling import Call, Send, deadline_of
 from recollect_server.transport.pages import CursorSeal, page_size
@@ -154,3 +156,15 @@ class ExternalCommunicationHandlers:
     ) -> None:
         subscribe = partial(self._live.subscribe, self._seal.position(request.cursor))
         self._streams.open(self._live, subscribe, 1, call, send, resumed=bool(request.cursor))
+
+
+def match_to(match: Match) -> external_communication_pb2.CommunicationMatch:
+    """Return a search hit as a message of the contract."""
+    return external_communication_pb2.CommunicationMatch(
+        communication=communication_to(match.communication),
+        sequence=match.message.sequence,
+        direction=DIRECTIONS[match.message.direction],
+        timestamp=timestamp(match.message.timestamp),
+        snippet=match.snippet,
+        score=match.score,
+    )

@@ -9,16 +9,14 @@ from recollect_server.domain import external
 from recollect_server.domain import update as domain
 from recollect_server.domain.conversation import Split
 from recollect_server.transport.convert import (
+    communication_to,
     conversation_to,
+    escalation_to,
+    external_message_to,
     fill_conversation,
     fill_message,
     fill_redaction,
     timestamp,
-)
-from recollect_server.transport.convert_external import (
-    communication_to,
-    escalation_to,
-    external_message_to,
 )
 from recollect_server.transport.pages import CursorSeal
 
