@@ -5,10 +5,10 @@ A line names the method, the code, the milliseconds and the conversation or comm
 text. It is `info` for the calls that `CallLog` says, and `debug` for all others.
 """
 
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from logging import DEBUG
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -52,6 +52,10 @@ ADMINISTRATIVE = frozenset(
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
 
 
+Outcome = tuple[ProtoMessage | None, ProtoMessage | None, status_pb2.Status | None]
+"""The request of a call, if it was read, and the answer or the failure."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallLog:
     """The rule for which calls are logged at `info`, and the telemetry that counts all."""
@@ -62,11 +66,28 @@ class CallLog:
     """True to log every call at `debug`: health checks and reflection."""
     telemetry: Telemetry = UNMEASURED
 
-    def around(self, method: str, context: grpc.ServicerContext) -> "_CallWork":
-        """Return a context for the work of a call: its lines have its ids, and it may be traced."""
-        return _CallWork(self.telemetry, method, context)
+    def carry_out(
+        self, method: str, context: grpc.ServicerContext, work: Callable[[], Outcome]
+    ) -> tuple[ProtoMessage | None, status_pb2.Status | None]:
+        """Do the work of a call or open a stream, log it, and return the answer or the failure. The
+        lines of the work have its ids, and it may be traced. `method` is `Service.Method`.
+        """
+        began = time.perf_counter()
 
-    def write(
+        def metadata() -> Metadata:
+            return context.invocation_metadata() or ()
+
+        ids = CallIds(metadata)
+        before = CALL.set(ids)
+        try:
+            with self.telemetry.trace(method, ids, metadata):
+                request, answer, failed = work()
+                self._write(method, request, answer, failed, time.perf_counter() - began)
+        finally:
+            CALL.reset(before)
+        return answer, failed
+
+    def _write(
         self,
         method: str,
         request: object,
@@ -74,7 +95,6 @@ class CallLog:
         failed: status_pb2.Status | None,
         seconds: float,
     ) -> None:
-        """Log a call that is over, or a stream that is open. `method` is `Service.Method`."""
         if self.telemetry is not UNMEASURED:
             self.telemetry.call(method, "OK" if failed is None else code_of(failed), seconds)
         is_notable = failed is not None or seconds > self.slow.now or method in ADMINISTRATIVE
@@ -82,38 +102,6 @@ class CallLog:
             log.info("call", **_fields(method, request, answer, failed, seconds))
         elif log.is_enabled_for(DEBUG):  # the fields cost more than the check
             log.debug("call", **_fields(method, request, answer, failed, seconds))
-
-
-class _CallWork:
-    """The work of one call, in one thread."""
-
-    __slots__ = ("_before", "_context", "_method", "_telemetry", "_trace")
-
-    def __init__(self, telemetry: Telemetry, method: str, context: grpc.ServicerContext) -> None:
-        self._telemetry = telemetry
-        self._method = method
-        self._context = context
-        self._trace: AbstractContextManager[object] | None = None
-
-    def __enter__(self) -> None:
-        ids = CallIds(self._metadata)
-        self._before = CALL.set(ids)
-        if self._telemetry is not UNMEASURED:
-            self._trace = self._telemetry.trace(self._method, ids, self._metadata)
-            self._trace.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._trace is not None:
-            self._trace.__exit__(kind, error, traceback)
-        CALL.reset(self._before)
-
-    def _metadata(self) -> Metadata:
-        return self._context.invocation_metadata() or ()
 
 
 def code_of(failed: status_pb2.Status) -> str:

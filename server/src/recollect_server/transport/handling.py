@@ -2,7 +2,6 @@
 to a status, log the call (`call_log`).
 """
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from recollect_server.domain.telemetry import CALL
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
-from recollect_server.transport.call_log import ADMINISTRATIVE, CallLog, code_of
+from recollect_server.transport.call_log import ADMINISTRATIVE, CallLog, Outcome, code_of
 from recollect_server.transport.checks import check
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
@@ -105,7 +104,7 @@ class Rules:
         """Charge a stream to its caller's limits; return what ends the charge. Raises
         LimitExceeded.
         """
-        return _nothing if self.limiter is None else self.limiter.open_stream(call.principal)
+        return (lambda: None) if self.limiter is None else self.limiter.open_stream(call.principal)
 
     def record(
         self,
@@ -132,10 +131,6 @@ class Rules:
         """Record a call that was refused for its caller's credentials."""
         if self.audit is not None:
             self.audit.refuse(principal, method, _outcome(failed))
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 NO_RULES = Rules()
@@ -180,12 +175,11 @@ def unary(
         return admit(method, context)
 
     def call(data: bytes, context: grpc.ServicerContext) -> ProtoMessage:
-        began = time.perf_counter()
-        with calls.around(name, context):
-            request, answer, failed = _run(
-                name, method, admitted, rules, read, handler, data, context
-            )
-            calls.write(name, request, answer, failed, time.perf_counter() - began)
+        answer, failed = calls.carry_out(
+            name,
+            context,
+            lambda: _run(name, method, admitted, rules, read, handler, data, context),
+        )
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
         return cast(ProtoMessage, answer)
@@ -217,8 +211,6 @@ def streaming(
     name, read = _name(method), _RequestReader(request_type, most_bytes)
 
     def call(data: Any, context: grpc.ServicerContext, send: Send) -> None:
-        began = time.perf_counter()
-
         def run(request: Any, call: Call) -> None:
             end = rules.open_stream(call)
             try:
@@ -229,9 +221,9 @@ def streaming(
             if not context.add_callback(end):
                 end()
 
-        with calls.around(name, context):
-            request, _, failed = _run(name, method, admit, rules, read, run, data, context)
-            calls.write(name, request, None, failed, time.perf_counter() - began)
+        _, failed = calls.carry_out(
+            name, context, lambda: _run(name, method, admit, rules, read, run, data, context)
+        )
         if failed is not None:
             context.abort_with_status(rpc_status.to_status(failed))
 
@@ -255,7 +247,7 @@ def _run(
     handler: Handler,
     data: Any,
     context: grpc.ServicerContext,
-) -> "tuple[ProtoMessage | None, ProtoMessage | None, status_pb2.Status | None]":
+) -> Outcome:
     """Return the request, if it was read, and the answer or the failure. `name` is that of the
     method in the log. `data` is the request's bytes; where callers stream, it is an iterator for
     the handler.

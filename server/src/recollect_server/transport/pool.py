@@ -20,7 +20,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -64,27 +64,20 @@ _REFUSALS = Rate.of(100, 1000, 20)
 _MOST_REFUSED = 1000
 
 
+@dataclass(slots=True, eq=False)
 class _Caller:
     """Calls of one caller. The pool guards it."""
 
-    __slots__ = ("key", "last", "ready", "requested", "running", "unread")
-
-    def __init__(self, key: Hashable) -> None:
-        self.key = key
-        self.unread: deque[Callable[[], bool]] = deque()
-        """Calls whose requests are not asked for."""
-        self.requested = 0
-        """Calls whose requests are asked for, or here, and that have no thread yet."""
-        self.ready: deque[tuple[Callable[[], None], bool]] = deque()
-        """Calls that can run, and whether their requests were received."""
-        self.running = 0
-        self.last = 0.0
-        """Time at which its last call ended, by the monotonic clock."""
-
-    @property
-    def is_idle(self) -> bool:
-        """True if nothing of it is here."""
-        return not (self.running or self.requested or self.ready or self.unread)
+    key: Hashable
+    unread: deque[Callable[[], bool]] = field(default_factory=deque)
+    """Calls whose requests are not asked for."""
+    requested: int = 0
+    """Calls whose requests are asked for, or here, and that have no thread yet."""
+    ready: deque[tuple[Callable[[], None], bool]] = field(default_factory=deque)
+    """Calls that can run, and whether their requests were received."""
+    running: int = 0
+    last: float = 0.0
+    """Time at which its last call ended, by the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +199,8 @@ class CallPool(ThreadPoolExecutor):
                 caller.unread.append(ask)
                 if len(caller.unread) == 1:
                     self._unread.append(caller)
-        if may_ask and not ask():
-            self._leave(caller)
-
-    def _leave(self, caller: _Caller) -> None:
-        """Ask for the next request: a call of this caller is over before its request came."""
-        with self._lock:
-            following = self._left(caller)
-        if following is not None:
-            self._ask(*following)
+        if may_ask:
+            self._ask(caller, ask)
 
     def _ask(self, caller: _Caller, ask: Callable[[], bool]) -> None:
         """Ask for the request of a caller's call, or in its place for the next if it is over."""
@@ -321,7 +307,8 @@ class CallPool(ThreadPoolExecutor):
 
     def _forget(self, caller: _Caller) -> None:
         """Forget a caller of whom nothing is here. `_lock` is held."""
-        if caller.is_idle and caller.key not in self._present:
+        is_here = caller.running or caller.requested or caller.ready or caller.unread
+        if not is_here and caller.key not in self._present:
             self._callers.pop(caller.key, None)
 
     def _next_ready(self) -> _Caller | None:
