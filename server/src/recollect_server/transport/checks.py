@@ -11,7 +11,6 @@ from google.protobuf.message import Message as ProtoMessage
 from recollect.v1 import (
     admin_service_pb2,
     channel_service_pb2,
-    checkpoint_service_pb2,
     external_communication_service_pb2,
     recall_service_pb2,
     scope_pb2,
@@ -53,6 +52,9 @@ def check(request: ProtoMessage, limits: SizeLimits, now: int) -> None:
     described = cast(Descriptor, request.DESCRIPTOR)
     if (rules := rules_of(described)) is not None:
         rules(checks, "", request)
+    for field, is_wrong, description in _TOGETHER.get(described.name, ()):
+        if is_wrong(request):
+            checks.refuse(field, description)
     if (further := _FURTHER.get(described.name)) is not None:
         further(checks, request)
     checks.done(described)
@@ -67,16 +69,6 @@ def _create(checks: Checks, request: api.CreateRequest) -> None:
         placed = pinned_party(request.channel, party_from(request.party))
         if isinstance(placed, str):
             checks.refuse("pinned" if request.channel == WEB else "party", placed)
-
-
-def _append(checks: Checks, request: api.AppendTurnRequest) -> None:
-    _messages(checks, request.messages)
-    if request.HasField("in_reply_to_turn") and any(
-        message.role == ROLE_USER for message in request.messages
-    ):
-        checks.refuse(
-            "in_reply_to_turn", "does not go with user messages: each opens a turn of its own"
-        )
 
 
 def _messages(checks: Checks, values: Sequence[Message]) -> None:
@@ -130,79 +122,15 @@ def _message(checks: Checks, name: str, value: Message, *, may_be_empty: bool) -
         checks.refuse(f"{name}.tool_calls", "has two calls of one id")
 
 
-def _load(checks: Checks, request: api.LoadRequest) -> None:
-    if not (request.conversation_id or request.channel):
-        checks.refuse("channel", "is required where conversation_id is unset")
-
-
 def _stream(checks: Checks, request: api.StreamUpdatesRequest) -> None:
-    """Check which conversations a snapshot loads and lists; the filters of the stream must not
-    exclude them.
-    """
-    loaded, channels = request.load_conversation_id, request.channels
-    if request.load_channel and loaded:
-        checks.refuse(
-            "load_channel", "does not go with load_conversation_id: one conversation is loaded"
-        )
-    if loaded and request.conversation_ids and loaded not in request.conversation_ids:
-        checks.refuse("load_conversation_id", "is not among conversation_ids")
+    """Check that the filters of a stream do not exclude what its snapshot loads and lists."""
+    channels = request.channels
     if channels:
         if request.load_channel and request.load_channel not in channels:
             checks.refuse("load_channel", "is not among channels")
         for index, channel in enumerate(request.list_channels[:64]):
             if channel not in channels:
                 checks.refuse(f"list_channels[{index}]", "is not among channels")
-
-
-def _publish(checks: Checks, request: api.PublishDeltaRequest) -> None:
-    if not request.text and not request.done:
-        checks.refuse("text", "is empty, and the draft is not done")
-
-
-def _switch(checks: Checks, request: api.SwitchRequest) -> None:
-    if not request.from_conversation_id and not request.to_conversation_id:
-        checks.refuse("to_conversation_id", "is required where from_conversation_id is unset")
-
-
-def _rename(checks: Checks, request: api.RenameRequest) -> None:
-    if _LINE_ENDS.intersection(request.title.strip()):
-        checks.refuse("title", "is not on one line")
-    if request.topics and not request.automatic:
-        checks.refuse("topics", "go with `automatic` alone")
-    if request.writer and not request.automatic:
-        checks.refuse("writer", "goes with `automatic` alone")
-    _writer(checks, request)
-
-
-def _writer(checks: Checks, request: api.RenameRequest | api.RecordAbbreviationRequest) -> None:
-    if request.writer_model and not request.writer:
-        checks.refuse("writer_model", "goes with `writer` alone")
-
-
-def _metadata(checks: Checks, request: api.UpdateMetadataRequest) -> None:
-    if not request.metadata.fields:
-        checks.refuse("metadata", "is empty: give the keys to set, and null to remove one")
-
-
-def _regenerate(checks: Checks, request: api.RegenerateNotesRequest) -> None:
-    filters = (request.conversation_id, request.channels, request.topics, request.writers)
-    times = (request.HasField("updated_after"), request.HasField("updated_before"))
-    if (has_filter := any((*filters, *times))) == request.all:
-        wrong = "does not go with a filter" if has_filter else "must be set where no filter is"
-        checks.refuse("all", wrong)
-
-
-def _redact(checks: Checks, request: api.RedactMessageRequest) -> None:
-    if bool(request.sequence) == bool(request.turn_number):
-        wrong = "does not go with turn_number" if request.sequence else "or turn_number is required"
-        checks.refuse("sequence", wrong)
-
-
-def _delete_many(checks: Checks, request: api.DeleteManyRequest) -> None:
-    filters = (request.conversation_ids, request.channels, request.topics, request.archived)
-    times = (request.HasField("updated_after"), request.HasField("updated_before"))
-    if not any((*filters, *times, request.participants)):
-        checks.refuse("conversation_ids", "is empty, and no other filter is set")
 
 
 # Recall -------------------------------------------------------------------------------------------
@@ -234,11 +162,6 @@ def _build_context(checks: Checks, request: recall_service_pb2.BuildContextReque
         _turns(checks, part, f"exclude[{index}].", sys.maxsize)
 
 
-def _set_anchor(checks: Checks, request: recall_service_pb2.SetAnchorRequest) -> None:
-    if request.value and not request.value.strip():
-        checks.refuse("value", "is only spaces")
-
-
 # Channels and third parties -----------------------------------------------------------------------
 
 
@@ -250,10 +173,6 @@ def _address(checks: Checks, request: Any, path: str = "") -> str:
     if request.identity and not address:
         checks.refuse(f"{path}identity", f"is no address on {request.channel}")
     return address
-
-
-def _add_identity(checks: Checks, request: channel_service_pb2.AddOwnerIdentityRequest) -> None:
-    _declared(checks, "identity", request.channel, _address(checks, request))
 
 
 def _link(checks: Checks, request: channel_service_pb2.LinkIdentitiesRequest) -> None:
@@ -320,31 +239,9 @@ def _register(
         checks.refuse("party", f"is no address on {request.channel}")
     if request.channel != "sms":  # there a sender may be a word
         _declared(checks, "party", request.channel, party)
-    _trust(checks, request)
-
-
-def _trust(
-    checks: Checks,
-    request: external_communication_service_pb2.SetTrustRequest
-    | external_communication_service_pb2.RegisterContactRequest,
-) -> None:
-    if request.scopes and request.trust != TRUST_KNOWN:
-        checks.refuse("scopes", "go with TRUST_KNOWN alone")
-
-
-def _reply(checks: Checks, request: external_communication_service_pb2.RecordReplyRequest) -> None:
-    most = checks.limits.message_bytes
-    if (size := len(request.text.encode())) > most:
-        checks.refuse("text", f"has {size} bytes; at most {most} are allowed")
 
 
 # The rest -----------------------------------------------------------------------------------------
-
-
-def _put_records(checks: Checks, request: checkpoint_service_pb2.PutRecordsRequest) -> None:
-    size, most = request.ByteSize(), checks.limits.batch_bytes
-    if size > most:
-        checks.refuse("records", f"have {size} bytes; at most {most} are allowed")
 
 
 def _range(checks: Checks, request: Any) -> None:
@@ -361,11 +258,6 @@ def _create_token(checks: Checks, request: admin_service_pb2.CreateTokenRequest)
             checks.refuse(f"scopes[{index}]", f"is {number}, which is not a scope")
 
 
-def _rotate(checks: Checks, request: admin_service_pb2.RotateTokenRequest) -> None:
-    if not 0 <= request.overlap.ToMilliseconds() <= _MAX_OVERLAP:
-        checks.refuse("overlap", "must be from 0 to 366 days")
-
-
 def _preview(checks: Checks, request: admin_service_pb2.PreviewRetentionRequest) -> None:
     if request.retention:
         try:
@@ -374,44 +266,162 @@ def _preview(checks: Checks, request: admin_service_pb2.PreviewRetentionRequest)
             checks.refuse("retention", str(error))
 
 
-def _setting(checks: Checks, request: admin_service_pb2.SetSettingRequest) -> None:
-    if request.reset and request.value:
-        checks.refuse("value", "does not go with `reset`")
+def _bounded(checks: Checks, field: str, verb: str, size: int, most: int) -> None:
+    """Check that a field has no more bytes than a setting allows."""
+    if size > most:
+        checks.refuse(field, f"{verb} {size} bytes; at most {most} are allowed")
 
+
+def _has_filter(it: Any) -> bool:
+    """Return whether a request that removes or renews conversations names any by a filter."""
+    names = ("conversation_id", "conversation_ids", "channels", "topics", "writers", "participants")
+    return (
+        any(getattr(it, name, None) for name in (*names, "archived"))
+        or it.HasField("updated_after")
+        or it.HasField("updated_before")
+    )
+
+
+_Row = tuple[str, Callable[[Any], object], str]
+_WRITER_MODEL: _Row = (
+    "writer_model",
+    lambda it: it.writer_model and not it.writer,
+    "goes with `writer` alone",
+)
+_SCOPES_OF_TRUST: _Row = (
+    "scopes",
+    lambda it: it.scopes and it.trust != TRUST_KNOWN,
+    "go with TRUST_KNOWN alone",
+)
+_TOGETHER: dict[str, tuple[_Row, ...]] = {
+    "AppendTurnRequest": (
+        (
+            "in_reply_to_turn",
+            lambda it: (
+                it.HasField("in_reply_to_turn")
+                and any(message.role == ROLE_USER for message in it.messages)
+            ),
+            "does not go with user messages: each opens a turn of its own",
+        ),
+    ),
+    "LoadRequest": (
+        (
+            "channel",
+            lambda it: not (it.conversation_id or it.channel),
+            "is required where conversation_id is unset",
+        ),
+    ),
+    "StreamUpdatesRequest": (
+        (
+            "load_channel",
+            lambda it: it.load_channel and it.load_conversation_id,
+            "does not go with load_conversation_id: one conversation is loaded",
+        ),
+        (
+            "load_conversation_id",
+            lambda it: (
+                it.load_conversation_id
+                and it.conversation_ids
+                and it.load_conversation_id not in it.conversation_ids
+            ),
+            "is not among conversation_ids",
+        ),
+    ),
+    "PublishDeltaRequest": (
+        ("text", lambda it: not (it.text or it.done), "is empty, and the draft is not done"),
+    ),
+    "SwitchRequest": (
+        (
+            "to_conversation_id",
+            lambda it: not (it.from_conversation_id or it.to_conversation_id),
+            "is required where from_conversation_id is unset",
+        ),
+    ),
+    "RenameRequest": (
+        (
+            "title",
+            lambda it: _LINE_ENDS.intersection(it.title.strip()),
+            "is not on one line",
+        ),
+        ("topics", lambda it: it.topics and not it.automatic, "go with `automatic` alone"),
+        ("writer", lambda it: it.writer and not it.automatic, "goes with `automatic` alone"),
+        _WRITER_MODEL,
+    ),
+    "RecordAbbreviationRequest": (_WRITER_MODEL,),
+    "UpdateMetadataRequest": (
+        (
+            "metadata",
+            lambda it: not it.metadata.fields,
+            "is empty: give the keys to set, and null to remove one",
+        ),
+    ),
+    "RegenerateNotesRequest": (
+        ("all", lambda it: it.all and _has_filter(it), "does not go with a filter"),
+        ("all", lambda it: not (it.all or _has_filter(it)), "must be set where no filter is"),
+    ),
+    "RedactMessageRequest": (
+        (
+            "sequence",
+            lambda it: it.sequence and it.turn_number,
+            "does not go with turn_number",
+        ),
+        (
+            "sequence",
+            lambda it: not (it.sequence or it.turn_number),
+            "or turn_number is required",
+        ),
+    ),
+    "DeleteManyRequest": (
+        (
+            "conversation_ids",
+            lambda it: not _has_filter(it),
+            "is empty, and no other filter is set",
+        ),
+    ),
+    "SetAnchorRequest": (
+        ("value", lambda it: it.value and not it.value.strip(), "is only spaces"),
+    ),
+    "SetTrustRequest": (_SCOPES_OF_TRUST,),
+    "RegisterContactRequest": (_SCOPES_OF_TRUST,),
+    "RotateTokenRequest": (
+        (
+            "overlap",
+            lambda it: not 0 <= it.overlap.ToMilliseconds() <= _MAX_OVERLAP,
+            "must be from 0 to 366 days",
+        ),
+    ),
+    "SetSettingRequest": (("value", lambda it: it.reset and it.value, "does not go with `reset`"),),
+}
+"""Fields that are wrong beside others, by the name of the request: a field, whether it is wrong in
+a request, and its description.
+"""
 
 _FURTHER: dict[str, Callable[[Checks, Any], object]] = {
     "CreateRequest": _create,
-    "AppendTurnRequest": _append,
-    "LoadRequest": _load,
+    "AppendTurnRequest": lambda checks, it: _messages(checks, it.messages),
     "StreamUpdatesRequest": _stream,
-    "PublishDeltaRequest": _publish,
-    "SwitchRequest": _switch,
-    "RenameRequest": _rename,
-    "RecordAbbreviationRequest": _writer,
-    "UpdateMetadataRequest": _metadata,
-    "RegenerateNotesRequest": _regenerate,
-    "RedactMessageRequest": _redact,
-    "DeleteManyRequest": _delete_many,
     "SearchRequest": _zone,
     "BuildContextRequest": _build_context,
     "FetchContextRequest": _turns,
-    "SetAnchorRequest": _set_anchor,
     "ReceiveRequest": _receive,
-    "AddOwnerIdentityRequest": _add_identity,
+    "AddOwnerIdentityRequest": lambda checks, it: _declared(
+        checks, "identity", it.channel, _address(checks, it)
+    ),
     "RemoveOwnerIdentityRequest": _address,
     "UnlinkIdentityRequest": _address,
     "LinkIdentitiesRequest": _link,
     "RegisterContactRequest": _register,
-    "SetTrustRequest": _trust,
-    "RecordReplyRequest": _reply,
-    "PutRecordsRequest": _put_records,
     "UsageRequest": _range,
     "TopicsOverTimeRequest": _range,
     "ChannelActivityRequest": _range,
     "BusiestConversationsRequest": _range,
+    "RecordReplyRequest": lambda checks, it: _bounded(
+        checks, "text", "has", len(it.text.encode()), checks.limits.message_bytes
+    ),
+    "PutRecordsRequest": lambda checks, it: _bounded(
+        checks, "records", "have", it.ByteSize(), checks.limits.batch_bytes
+    ),
     "CreateTokenRequest": _create_token,
-    "RotateTokenRequest": _rotate,
     "PreviewRetentionRequest": _preview,
-    "SetSettingRequest": _setting,
 }
 """Checks of requests beyond the rules of their fields, by the name of the type."""
