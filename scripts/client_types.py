@@ -4,8 +4,8 @@
     python scripts/client_types.py --check   # fails if one of them is not what this would write
 
 A class has the fields of the message of its name, with their comments. What the contract cannot say
-is in the tables here: the modules, the names of answers, examples. Classes with methods of their
-own (`Message`, `RecentPage`) are written by hand.
+is in the tables here: the modules, the names of answers, examples. `RecentPage`, and the
+constructors of `Message`, are written by hand.
 """
 
 import re
@@ -72,6 +72,7 @@ MODULES = {
         "TopicSeries TopicReport HourActivity ChannelHours BusyConversation Facet FacetList "
         "Facets Topic TopicPage"
     ),
+    "message": "Message",
     "message_parts": "Role Usage ToolCall Attachment Redaction",
     "recall": (
         "RecentOrder DateRange TurnRange LegScore DegradedLeg SearchResult SearchHit "
@@ -175,6 +176,10 @@ ANSWERS = {
 }
 """Classes of answers, with their message and what they are to a user."""
 EXAMPLES = {
+    "Message": (
+        "Build one to append with `Message.user`, `Message.assistant` or `Message.tool`.\n\n"
+        '>>> Message.user("Is the disk full again?", sender="Caroline")'
+    ),
     "WhatsappOrigin": '>>> WhatsappOrigin(group_id="120363@g.us")',
     "EmailOrigin": '>>> EmailOrigin(message_id="<2@mail>", in_reply_to="<1@mail>", subject="Re: The invoice")',
     "DiscordOrigin": '>>> DiscordOrigin(thread_id="1187")',
@@ -215,6 +220,7 @@ TYPES = {
     "RetentionRule.bytes": "int",
     "Redaction.time": "datetime | None",
     "Redaction.redaction": "Redaction | None",
+    "Message.redaction": "Redaction | None",
     "DateRange.start": "datetime | None",
     "DateRange.end": "datetime | None",
     "BuiltContext.split_suggestion": "SplitSuggestion | None",
@@ -226,6 +232,8 @@ ALSO = {"CheckpointRecord": ("PutRecord", "keep_existing")}
 """Fields of another message that a class has too."""
 UNIONS = {"channel": ("Origin", "ReceiveRequest", "origin")}
 """Names of the members of a oneof, by the module that has them."""
+FORMS = {"Message": "MessageForms"}
+"""Bases of classes that users build, by hand. What only the server sets comes last in these."""
 METHODS = {
     "Activity": """
     @property
@@ -310,7 +318,7 @@ class Contract:
             )
         imports = "".join(
             f"from recollect._types.{module.replace('/', '.')} import {it}\n"
-            for it, module in [*HOMES.items(), ("Message", "message")]
+            for it, module in [*HOMES.items(), ("MessageForms", "message_forms")]
             if module != name
         )
         text = (
@@ -349,12 +357,12 @@ class Contract:
         keywords = "" if name in POSITIONAL else ", kw_only=True"
         lines = [
             f"@dataclass(frozen=True, slots=True{keywords})",
-            f"class {name}:",
+            f"class {name}({FORMS[name]}):" if name in FORMS else f"class {name}:",
             self._doc(summary, example=EXAMPLES.get(name, "")),
             "",
         ]
         oneofs = set()
-        for field in message.field:
+        for field in sorted(message.field, key=lambda it: self._is_last(name, it.name)):
             oneof = (
                 message.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") else ""
             )
@@ -380,6 +388,10 @@ class Contract:
                 f"    def __len__(self) -> int:\n        return len(self.{first.name})"
             )
         return "\n".join(lines) + "\n" + METHODS.get(name, "")
+
+    def _is_last(self, name: str, field: str) -> bool:
+        """Return whether only the server sets a field of a class that users build."""
+        return name in FORMS and "Output only." in self.comments[f"{name}.{field}"]
 
     def _field(self, name: str, message: str, field: FieldDescriptorProto) -> list[str]:
         comment = self.comments[f"{message}.{field.name}"]
