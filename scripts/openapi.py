@@ -174,6 +174,8 @@ def _schemas(
     choices: dict[str, list[str]] = {}
     properties: dict[str, Any] = {}
     required: list[str] = []
+    needs: dict[str, list[str]] = {}
+    json_names = {it.name: it.json_name for it in message.field}
     for at, field in enumerate(message.field):
         entry = maps.get(field.type_name.rpartition(".")[2])
         if entry is not None:
@@ -185,6 +187,7 @@ def _schemas(
             schema = _type(field)
             rule = field.options.Extensions[rule_pb2.rule]
             schema |= _bounds(rule, schema)
+            needs |= {field.json_name: [json_names[rule.only_with]]} if rule.only_with else {}
             if field.label == FieldDescriptorProto.LABEL_REPEATED:
                 bounds = {"minItems": rule.min_items, "maxItems": rule.max_items}
                 schema = {"type": "array", "items": schema} | _set(bounds)
@@ -203,7 +206,7 @@ def _schemas(
         "type": "object",
         "description": "\n\n".join(filter(None, texts)),
         "properties": properties,
-    } | _set({"required": required})
+    } | _set({"required": required, "dependentRequired": needs})
     return schemas
 
 

@@ -108,6 +108,8 @@ class Rule(_message.Message):
     NOT_AHEAD_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     UNKNOWN_FIELD_NUMBER: _builtins.int
+    ONLY_WITH_FIELD_NUMBER: _builtins.int
+    IN_PLACE_OF_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
     """The value must be set."""
     form: Global___Form.ValueType
@@ -146,6 +148,10 @@ class Rule(_message.Message):
     """The field of a time that this one must be after, if both are set."""
     unknown: _builtins.str
     """Description of a number that the enum does not have. Unset allows it."""
+    only_with: _builtins.str
+    """The field beside which alone this one may be set."""
+    in_place_of: _builtins.str
+    """The field in whose place this one is required."""
     def __init__(
         self,
         *,
@@ -168,10 +174,12 @@ class Rule(_message.Message):
         not_ahead: _builtins.bool = ...,
         after: _builtins.str = ...,
         unknown: _builtins.str = ...,
+        only_with: _builtins.str = ...,
+        in_place_of: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "maximum", b"maximum", "minimum", b"minimum"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "after", b"after", "counted", b"counted", "form", b"form", "max_bytes", b"max_bytes", "max_chars", b"max_chars", "max_depth", b"max_depth", "max_items", b"max_items", "maximum", b"maximum", "min_chars", b"min_chars", "min_items", b"min_items", "minimum", b"minimum", "no_nul", b"no_nul", "not_ahead", b"not_ahead", "not_blank", b"not_blank", "one_line", b"one_line", "required", b"required", "trimmed", b"trimmed", "unique", b"unique", "unknown", b"unknown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "after", b"after", "counted", b"counted", "form", b"form", "in_place_of", b"in_place_of", "max_bytes", b"max_bytes", "max_chars", b"max_chars", "max_depth", b"max_depth", "max_items", b"max_items", "maximum", b"maximum", "min_chars", b"min_chars", "min_items", b"min_items", "minimum", b"minimum", "no_nul", b"no_nul", "not_ahead", b"not_ahead", "not_blank", b"not_blank", "one_line", b"one_line", "only_with", b"only_with", "required", b"required", "trimmed", b"trimmed", "unique", b"unique", "unknown", b"unknown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__maximum: _TypeAlias = _typing.Literal["maximum"]  # noqa: Y015
     _WhichOneofArgType__maximum: _TypeAlias = _typing.Literal["_maximum", b"_maximum"]  # noqa: Y015

@@ -283,11 +283,6 @@ def _has_filter(it: Any) -> bool:
 
 
 _Row = tuple[str, Callable[[Any], object], str]
-_WRITER_MODEL: _Row = (
-    "writer_model",
-    lambda it: it.writer_model and not it.writer,
-    "goes with `writer` alone",
-)
 _SCOPES_OF_TRUST: _Row = (
     "scopes",
     lambda it: it.scopes and it.trust != TRUST_KNOWN,
@@ -302,13 +297,6 @@ _TOGETHER: dict[str, tuple[_Row, ...]] = {
                 and any(message.role == ROLE_USER for message in it.messages)
             ),
             "does not go with user messages: each opens a turn of its own",
-        ),
-    ),
-    "LoadRequest": (
-        (
-            "channel",
-            lambda it: not (it.conversation_id or it.channel),
-            "is required where conversation_id is unset",
         ),
     ),
     "StreamUpdatesRequest": (
@@ -330,24 +318,13 @@ _TOGETHER: dict[str, tuple[_Row, ...]] = {
     "PublishDeltaRequest": (
         ("text", lambda it: not (it.text or it.done), "is empty, and the draft is not done"),
     ),
-    "SwitchRequest": (
-        (
-            "to_conversation_id",
-            lambda it: not (it.from_conversation_id or it.to_conversation_id),
-            "is required where from_conversation_id is unset",
-        ),
-    ),
     "RenameRequest": (
         (
             "title",
             lambda it: _LINE_ENDS.intersection(it.title.strip()),
             "is not on one line",
         ),
-        ("topics", lambda it: it.topics and not it.automatic, "go with `automatic` alone"),
-        ("writer", lambda it: it.writer and not it.automatic, "goes with `automatic` alone"),
-        _WRITER_MODEL,
     ),
-    "RecordAbbreviationRequest": (_WRITER_MODEL,),
     "UpdateMetadataRequest": (
         (
             "metadata",

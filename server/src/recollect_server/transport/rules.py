@@ -88,6 +88,8 @@ def rules_of(described: Descriptor) -> Check | None:
     }
     required = [(it.name, checks[it.number]) for it in described.fields if _is_required(it)]
     spans = [(first, it.name) for it in described.fields if (first := rule_of(it).after)]
+    beside = [(it, other) for it in described.fields if (other := rule_of(it).only_with)]
+    others = [(it.name, other) for it in described.fields if (other := rule_of(it).in_place_of)]
     if not checks:
         return None
 
@@ -103,6 +105,13 @@ def rules_of(described: Descriptor) -> Check | None:
                 begin, end = getattr(value, first), getattr(value, last)
                 if (begin.seconds, begin.nanos) >= (end.seconds, end.nanos):
                     to.refuse(f"{path}{last}", f"is not after {path}{first}")
+        for it, other in beside:
+            if getattr(value, it.name) and not getattr(value, other):
+                verb = "go" if it.is_repeated else "goes"
+                to.refuse(f"{path}{it.name}", f"{verb} with `{other}` alone")
+        for name, other in others:
+            if not (getattr(value, name) or getattr(value, other)):
+                to.refuse(f"{path}{name}", f"is required where {other} is unset")
 
     return check
 
