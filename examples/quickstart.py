@@ -9,7 +9,7 @@ TARGET is the server's address, else RECOLLECT_ADDRESS, else 127.0.0.1:50051.
 import sys
 from textwrap import shorten
 
-from recollect import MATCH_END, MATCH_START, Client, Message, RecollectError, ToolCall
+from recollect import Client, Message, RecollectError, ToolCall
 
 
 def main(target: str | None) -> None:
@@ -58,9 +58,9 @@ def main(target: str | None) -> None:
         answer = client.recall.search(question, limit=3)
         print(f"Searched  {question!r}, conversations found: {answer.total_matches}")
         for result in answer.results:
-            snippet = result.snippet.replace(MATCH_START, "[").replace(MATCH_END, "]")
+            snippet = shorten(result.snippet_text, 90)
             print(
-                f"            {shorten(result.conversation_name, 48)}, turn {result.matched_turns[0]}: {shorten(snippet, 90)}"
+                f"            {shorten(result.conversation_name, 48)}, turn {result.matched_turns[0]}: {snippet}"
             )
 
 

@@ -75,7 +75,7 @@ MODULES = {
     "message": "Message",
     "message_parts": "Role Usage ToolCall Attachment Redaction",
     "recall": (
-        "RecentOrder DateRange TurnRange LegScore DegradedLeg SearchResult SearchHit "
+        "RecentOrder DateRange TurnRange TextRange LegScore DegradedLeg SearchResult SearchHit "
         "SearchAnswer FetchedContext RecentConversation"
     ),
     "update": (
@@ -205,6 +205,7 @@ POSITIONAL = {
     "Redaction",
     "DateRange",
     "TurnRange",
+    "TextRange",
     "ConversationDeleted",
 }
 """Classes that are made without the names of their fields."""

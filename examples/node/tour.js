@@ -20,8 +20,7 @@ console.log(`Missed    ${texts(await next("conversationUpdated"))}`);
 
 const question = "are they rotated daily?";
 const { hits } = await recollect.recall.search({ query: question, conversationId: conversation.id, limit: 1 });
-// The words that match stand between two characters of their own.
-console.log(`Searched  turn ${hits[0].turnNumber}: ${hits[0].snippet.replace(/[\ue000\ue001]/g, "")}`);
+console.log(`Searched  turn ${hits[0].turnNumber}: ${hits[0].snippetText}`);
 
 recollect.close();
 

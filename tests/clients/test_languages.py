@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from recollect import MATCH_END, MATCH_START, Client
+from recollect import Client
 
 from tests.conftest import LONG, RunningServer
 
@@ -86,7 +86,6 @@ def test_the_program_of_the_page_writes_and_finds(
     for command in prepared(language, tmp_path):
         run(command, tmp_path)
     snippet = run(f"{program} {server.target}", tmp_path)
-    snippet = snippet.replace(MATCH_START, "").replace(MATCH_END, "")
     assert snippet == "We ship on Friday.\n"
     [conversation] = client.conversations.list()
     loaded = client.conversations.load(conversation.id)

@@ -13,6 +13,7 @@ from tests.cases import each
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
 from tests.server.conftest import Service, assert_refused, delete_index, moment, user
+from tests.server.searching import marked
 from tests.server_cli.conftest import run
 
 DAY = 86_400_000
@@ -23,6 +24,9 @@ def find(outside: Outside, query: str, **fields: object) -> api.SearchCommunicat
 
 
 def texts(response: api.SearchCommunicationsResponse) -> list[str]:
+    for it in response.matches:
+        words = [it.snippet_text[span.start : span.end] for span in it.snippet_matches]
+        assert words == marked(it.snippet)
     return [it.snippet.replace("\ue000", "[").replace("\ue001", "]") for it in response.matches]
 
 

@@ -62,6 +62,19 @@ def test_where_a_message_has_the_words_it_is_shown_and_not_the_notes(service: Se
     assert result.snippet == "We fly to \ue000Kyoto\ue001 in April"
 
 
+def test_the_words_that_match_are_ranges_in_code_points(service: Service) -> None:
+    conversation = service.conversation_of("🛫\ue000 Kyoto,\n\nthen Nara,  then\tKyoto 🏯 Kyoto")
+    service.rename(conversation, "🏯 Osaka")
+    answer = service.search("Kyoto Nara")
+    notes = service.search("Osaka").results[0]
+    text = "🛫 Kyoto, then Nara, then Kyoto 🏯 Kyoto"
+    for it in (answer.results[0], answer.hits[0]):
+        assert it.snippet_text == text
+        spans = [(span.start, span.end) for span in it.snippet_matches]
+        assert spans == [(2, 7), (14, 18), (25, 30), (33, 38)]
+    assert (notes.snippet_text, notes.snippet_matches[0].start) == ("🏯 Osaka", 2)
+
+
 def test_filters_hold_for_what_is_found_by_notes(service: Service, clock: MovableClock) -> None:
     begin = clock.now
     web = service.conversation_of("One")

@@ -36,7 +36,7 @@ def test_the_quickstart_begins_a_conversation_names_it_and_finds_it_again(
     assert conversation.id in result.stdout
     output = result.stdout.split("Searched")[1]
     assert "Slow Server, Full Disk" in output
-    assert "[logs]" in output
+    assert "rotate the logs daily" in output
 
 
 def test_the_quickstart_says_how_to_start_a_server_where_none_is() -> None:

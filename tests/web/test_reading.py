@@ -311,7 +311,7 @@ def test_row_heading_search_and_filter_know_a_conversation_by_one_name(
 
 
 def test_a_search_says_why_and_shows_the_turns(stage: Stage, window: Browsing) -> None:
-    hangar = stage.conversation("The zeppelin", "Where is the zeppelin?", "And the hangar?")
+    hangar = stage.conversation("The zeppelin", "🎈 Where is the zeppelin?", "And the hangar?")
     other = stage.conversation("On e-mail", "A zeppelin too", channel="email",
                          party=Party(contact="a@b.example"))  # fmt: skip
     stage.client.conversations.record_abbreviation(

@@ -8,7 +8,7 @@ them again.
         messages = [Message.user("Hi"), Message.assistant("Hello!")]
         client.conversations.append_turn(conversation.id, messages)
         for hit in client.recall.search("hello").hits:
-            print(hit.snippet)
+            print(hit.snippet_text)
 
 `AsyncClient` is its twin for asyncio. All that is public is in this module and in
 `recollect.errors`; `recollect.v1` is the generated code of the contract, for those who need it.
@@ -176,6 +176,7 @@ if TYPE_CHECKING:
         SearchAnswer,
         SearchHit,
         SearchResult,
+        TextRange,
         TurnRange,
     )
     from recollect._types.recent import MATCH_END, MATCH_START, RecentPage
@@ -357,6 +358,7 @@ __all__ = [
     "SplitSuggestion",
     "Stats",
     "StoredInConversation",
+    "TextRange",
     "TierAllocation",
     "TierTransition",
     "TierTransitionPage",

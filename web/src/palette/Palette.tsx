@@ -16,7 +16,7 @@ import { channelIcon, Icon, type IconName } from "../ui/Icon";
 import { oneLine } from "../ui/text";
 import { dayOf, shortTime } from "../ui/time";
 import { maySee, views } from "../views/registry";
-import { Marked } from "../views/search/Result";
+import { Snippet } from "../views/search/Result";
 import "./palette.css";
 
 const PAUSE_MS = 150;
@@ -27,8 +27,8 @@ interface Entry {
   icon: IconName;
   text: string;
   hint?: string;
-  /** What was found in it, with marks. */
-  snippet?: string;
+  /** The result that it leads to. */
+  result?: SearchResult;
   run: () => void;
 }
 
@@ -86,7 +86,7 @@ export default function Palette() {
                 <Icon name={it.icon} />
                 <span class="palette-text">
                   <bdi>{it.text}</bdi>
-                  {it.snippet && <small><Marked text={it.snippet} /></small>}
+                  {it.result && <small><Snippet of={it.result} /></small>}
                 </span>
                 {it.hint && <span class="muted tiny">{it.hint}</span>}
               </div>
@@ -149,7 +149,7 @@ function entriesOf(text: string, named: Conversation[], found: SearchResult[]): 
     const turn = it.matchedTurns[0];
     return {
       id: `palette-said-${it.conversationId}`, icon: channelIcon(it.channel), text: oneLine(it.conversationName) || t.sidebar.unnamed,
-      hint: dayOf(it.date), snippet: it.snippet, run: () => navigate(`/c/${it.conversationId}`, { turn: turn ? String(turn) : undefined }),
+      hint: dayOf(it.date), result: it, run: () => navigate(`/c/${it.conversationId}`, { turn: turn ? String(turn) : undefined }),
     };
   });
   if (text && may(Scope.RECALL)) {

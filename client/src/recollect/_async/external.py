@@ -17,9 +17,7 @@ from recollect._types.external import (
     RecordedReply,
     Trust,
 )
-from recollect._types.recall import (
-    DateRange,
-)
+from recollect._types.recall import DateRange
 
 
 class External:

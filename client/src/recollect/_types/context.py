@@ -14,7 +14,10 @@ from recollect._types.external import (
     Trust,
 )
 from recollect._types.message import Message
-from recollect._types.recall import DegradedLeg, TurnRange
+from recollect._types.recall import (
+    DegradedLeg,
+    TurnRange,
+)
 
 
 class ContextTier(StrEnum):

@@ -44,6 +44,16 @@ class TurnRange:
     """The last turn. Not before `first`."""
 
 
+@dataclass(frozen=True, slots=True)
+class TextRange:
+    """A span of a text, in Unicode code points: neither bytes nor UTF-16 units."""
+
+    start: int = 0
+    """The first character, from 0."""
+    end: int = 0
+    """One past the last character."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegScore:
     """Score that one retriever ("leg") gave to a result."""
@@ -90,11 +100,8 @@ class SearchResult:
     channel: str = ""
     """Its channel."""
     snippet: str = ""
-    """The part of its best message that fits the query, at most some 240 characters. Matching
-    words are enclosed in U+E000 and U+E001, which have no meaning in stored text. If a message
-    of more than some 250 words has none of the words, the part nearest in meaning; of a shorter
-    one the beginning. Of very long messages, the first parts with the words are compared: some
-    30,000 characters of each, and some 260,000 more in a response.
+    """`snippet_text` with each of its `snippet_matches` enclosed in U+E000 and U+E001, which
+    have no meaning in stored text.
     """
     turn_range: TurnRange | None = None
     """The turns around its best match, for FetchContext: from the first to the last of those
@@ -121,8 +128,18 @@ class SearchResult:
     explanation: tuple[LegScore, ...] = ()
     """The score of each retriever, if `explain` was set."""
     snippet_from_notes: bool = False
-    """True if `snippet` is a part of its abbreviation, title or topics: these matched, and none
-    of its messages has the words.
+    """True if `snippet_text` is a part of its abbreviation, title or topics: these matched, and
+    none of its messages has the words.
+    """
+    snippet_text: str = ""
+    """The part of its best message that fits the query, on one line, at most some 240
+    characters. If a message of more than some 250 words has none of the words, the part nearest
+    in meaning; of a shorter one the beginning. Of very long messages, the first parts with the
+    words are compared: some 30,000 characters of each, and some 260,000 more in a response.
+    """
+    snippet_matches: tuple[TextRange, ...] = ()
+    """The words of `snippet_text` that match, by their letters or by their meaning, in order;
+    none overlaps another.
     """
 
 
@@ -143,7 +160,7 @@ class SearchHit:
     sender: str = ""
     """The speaker's name, if one was stored."""
     snippet: str = ""
-    """The part of it that fits the query, marked as in SearchResult."""
+    """`snippet_text` with its `snippet_matches` marked, as in SearchResult."""
     date: datetime
     """Time at which it was said."""
     score: float = 0.0
@@ -152,6 +169,10 @@ class SearchHit:
     """
     explanation: tuple[LegScore, ...] = ()
     """The score of each retriever, if `explain` was set."""
+    snippet_text: str = ""
+    """The part of it that fits the query, as in SearchResult."""
+    snippet_matches: tuple[TextRange, ...] = ()
+    """The words of `snippet_text` that match, as in SearchResult."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from recollect import MATCH_END, MATCH_START, Client, InvalidArgument, NotFound
+from recollect import Client, InvalidArgument, NotFound
 from recollect.adapters.clients import blocking
 from recollect.adapters.langgraph_store import RecollectStore
 
@@ -157,7 +157,7 @@ class RecallStore(BaseStore):
                 _found(it.conversation_id, it.channel, it.date, it.score)
                 | {
                     "name": it.conversation_name,
-                    "snippet": _plain(it.snippet),
+                    "snippet": it.snippet_text,
                     "abbreviation": it.abbreviation,
                 }
                 | {"turns": list(it.matched_turns)}
@@ -180,7 +180,3 @@ def _item(fields: dict[str, Any]) -> SearchItem:
 def _channel(namespace: Sequence[str]) -> str | None:
     """Return the channel of a namespace; None for all."""
     return namespace[1] if len(namespace) > 1 else None
-
-
-def _plain(snippet: str) -> str:
-    return snippet.replace(MATCH_START, "").replace(MATCH_END, "")

@@ -21,8 +21,8 @@ from recollect.cli.printing import (
     console,
     json_lines,
     local,
-    marked,
     one_line,
+    snippet_of,
     warn,
 )
 
@@ -74,8 +74,7 @@ def search(
     """Find the conversations that answer a question best.
 
     WORDS are a question or some words; no character in them is an operator. A search that finds
-    nothing is no error. In JSON the words that match stand between the characters U+E000 and
-    U+E001.
+    nothing is no error.
     """
     answer = shell.client.recall.search(
         " ".join(words),
@@ -111,7 +110,7 @@ def _print_results(answer: SearchAnswer) -> None:
         out.print(
             one_line(f"{it.conversation_id}  {it.channel}  {local(it.date)}  turns {turns}", "dim")
         )
-        out.print(marked(it.snippet), soft_wrap=False)
+        out.print(snippet_of(it), soft_wrap=False)
         _print_explanation(it.explanation)
         out.print()
 
@@ -129,7 +128,7 @@ def _print_hits(answer: SearchAnswer) -> None:
             )
         )
         out.print(heading)
-        out.print(marked(it.snippet), soft_wrap=False)
+        out.print(snippet_of(it), soft_wrap=False)
         _print_explanation(it.explanation)
         out.print()
 

@@ -41,8 +41,8 @@ from recollect.cli.printing import (
     json_line,
     json_lines,
     local,
-    marked,
     one_line,
+    snippet_of,
     warn,
 )
 
@@ -184,7 +184,7 @@ def search(
         out.print(_heading(it.communication))
         arrow = _ARROWS[it.direction]
         out.print(one_line(f"{arrow} {local(it.timestamp)}  {it.score:.2f}", "dim"))
-        out.print(marked(it.snippet), soft_wrap=False)
+        out.print(snippet_of(it), soft_wrap=False)
         out.print()
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from recollect import MATCH_END, MATCH_START, Conversation
+from recollect import CommunicationMatch, Conversation, SearchHit, SearchResult
 from recollect._shared.plain import CONTROLS, json_text, plain
 
 _SHOWN = {"\n", "\t"}
@@ -64,13 +64,11 @@ def one_line(text: str, style: str = "") -> Text:
     return clean(" ".join(text.split()), style)
 
 
-def marked(snippet: str) -> Text:
-    """Return a snippet on one line, the words that match in bold."""
-    shown = Text()
-    for part in " ".join(snippet.split()).split(MATCH_START):
-        matching, mark, rest = part.rpartition(MATCH_END)
-        shown.append_text(clean(matching.replace(MATCH_END, ""), "bold yellow" if mark else ""))
-        shown.append_text(clean(rest))
+def snippet_of(it: CommunicationMatch | SearchHit | SearchResult) -> Text:
+    """Return what a search shows of a result, the words that match in bold."""
+    shown = clean(it.snippet_text)
+    for match in it.snippet_matches:
+        shown.stylize("bold yellow", match.start, match.end)
     return shown
 
 

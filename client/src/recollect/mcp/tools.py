@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from recollect import (
-    MATCH_END,
-    MATCH_START,
     AsyncClient,
     ContextFormat,
     Message,
     SearchAnswer,
+    SearchHit,
+    SearchResult,
 )
 from recollect import DateRange as Span
 from recollect._shared.file_parts import is_part
@@ -69,7 +69,7 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
                 conversation_id=it.conversation_id,
                 conversation_name=it.conversation_name,
                 channel=it.channel,
-                snippet=_marked(it.snippet),
+                snippet=_marked(it),
                 turn_range=shapes.Turns.of(it.turn_range.first, it.turn_range.last)
                 if it.turn_range
                 else None,
@@ -88,7 +88,7 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
                 turn_number=it.turn_number,
                 role=it.role.value,
                 sender=it.sender or None,
-                snippet=_marked(it.snippet),
+                snippet=_marked(it),
                 date=time_text(it.date),
                 when=readable(it.date),
                 score=it.score,
@@ -300,8 +300,12 @@ def _line(message: Message) -> shapes.Line:
     )
 
 
-def _marked(snippet: str) -> str:
-    return snippet.replace(MATCH_START, "**").replace(MATCH_END, "**")
+def _marked(it: SearchHit | SearchResult) -> str:
+    """Return a snippet with the words that match in Markdown's bold."""
+    text = it.snippet_text
+    for at in reversed([at for match in it.snippet_matches for at in (match.start, match.end)]):
+        text = f"{text[:at]}**{text[at:]}"
+    return text
 
 
 def _notes(text: str) -> str | None:

@@ -28,7 +28,7 @@ from recollect.v1 import message_pb2 as recollect_dot_v1_dot_message__pb2
 from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19recollect/v1/recall.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\x1a\x17recollect/v1/rule.proto\"m\n\tDateRange\x12)\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0c\xe2\xdb\x18\x08\x92\x01\x05start\">\n\tTurnRange\x12#\n\x05\x66irst\x18\x01 \x01(\x05\x42\x14\xe2\xdb\x18\x10i\x00\x00\x00\x00\x00\x00\xf0?z\x05turns\x12\x0c\n\x04last\x18\x02 \x01(\x05\"4\n\x08LegScore\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\x05\x12\r\n\x05score\x18\x03 \x01(\x01\"*\n\x0b\x44\x65gradedLeg\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xd0\x02\n\x0cSearchResult\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x19\n\x11\x63onversation_name\x18\x02 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12\x0f\n\x07snippet\x18\x04 \x01(\t\x12+\n\nturn_range\x18\x05 \x01(\x0b\x32\x17.recollect.v1.TurnRange\x12\x15\n\rmatched_turns\x18\x06 \x03(\x05\x12(\n\x04\x64\x61te\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05score\x18\x08 \x01(\x01\x12\x0e\n\x06topics\x18\t \x03(\t\x12\x14\n\x0c\x61\x62\x62reviation\x18\n \x01(\t\x12+\n\x0b\x65xplanation\x18\x0b \x03(\x0b\x32\x16.recollect.v1.LegScore\x12\x1a\n\x12snippet_from_notes\x18\x0c \x01(\x08\"\xf4\x01\n\tSearchHit\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x13\n\x0bturn_number\x18\x03 \x01(\x05\x12 \n\x04role\x18\x04 \x01(\x0e\x32\x12.recollect.v1.Role\x12\x0e\n\x06sender\x18\x05 \x01(\t\x12\x0f\n\x07snippet\x18\x06 \x01(\t\x12(\n\x04\x64\x61te\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05score\x18\x08 \x01(\x01\x12+\n\x0b\x65xplanation\x18\t \x03(\x0b\x32\x16.recollect.v1.LegScore\"W\n\x12RecentConversation\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\x0f\n\x07snippet\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19recollect/v1/recall.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\x1a\x17recollect/v1/rule.proto\"m\n\tDateRange\x12)\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0c\xe2\xdb\x18\x08\x92\x01\x05start\">\n\tTurnRange\x12#\n\x05\x66irst\x18\x01 \x01(\x05\x42\x14\xe2\xdb\x18\x10i\x00\x00\x00\x00\x00\x00\xf0?z\x05turns\x12\x0c\n\x04last\x18\x02 \x01(\x05\"\'\n\tTextRange\x12\r\n\x05start\x18\x01 \x01(\x05\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x05\"4\n\x08LegScore\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\x05\x12\r\n\x05score\x18\x03 \x01(\x01\"*\n\x0b\x44\x65gradedLeg\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x98\x03\n\x0cSearchResult\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x19\n\x11\x63onversation_name\x18\x02 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x03 \x01(\t\x12\x0f\n\x07snippet\x18\x04 \x01(\t\x12+\n\nturn_range\x18\x05 \x01(\x0b\x32\x17.recollect.v1.TurnRange\x12\x15\n\rmatched_turns\x18\x06 \x03(\x05\x12(\n\x04\x64\x61te\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05score\x18\x08 \x01(\x01\x12\x0e\n\x06topics\x18\t \x03(\t\x12\x14\n\x0c\x61\x62\x62reviation\x18\n \x01(\t\x12+\n\x0b\x65xplanation\x18\x0b \x03(\x0b\x32\x16.recollect.v1.LegScore\x12\x1a\n\x12snippet_from_notes\x18\x0c \x01(\x08\x12\x14\n\x0csnippet_text\x18\r \x01(\t\x12\x30\n\x0fsnippet_matches\x18\x0e \x03(\x0b\x32\x17.recollect.v1.TextRange\"\xbc\x02\n\tSearchHit\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x13\n\x0bturn_number\x18\x03 \x01(\x05\x12 \n\x04role\x18\x04 \x01(\x0e\x32\x12.recollect.v1.Role\x12\x0e\n\x06sender\x18\x05 \x01(\t\x12\x0f\n\x07snippet\x18\x06 \x01(\t\x12(\n\x04\x64\x61te\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05score\x18\x08 \x01(\x01\x12+\n\x0b\x65xplanation\x18\t \x03(\x0b\x32\x16.recollect.v1.LegScore\x12\x14\n\x0csnippet_text\x18\n \x01(\t\x12\x30\n\x0fsnippet_matches\x18\x0b \x03(\x0b\x32\x17.recollect.v1.TextRange\"W\n\x12RecentConversation\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\x0f\n\x07snippet\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,14 +43,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DATERANGE']._serialized_end=271
   _globals['_TURNRANGE']._serialized_start=273
   _globals['_TURNRANGE']._serialized_end=335
-  _globals['_LEGSCORE']._serialized_start=337
-  _globals['_LEGSCORE']._serialized_end=389
-  _globals['_DEGRADEDLEG']._serialized_start=391
-  _globals['_DEGRADEDLEG']._serialized_end=433
-  _globals['_SEARCHRESULT']._serialized_start=436
-  _globals['_SEARCHRESULT']._serialized_end=772
-  _globals['_SEARCHHIT']._serialized_start=775
-  _globals['_SEARCHHIT']._serialized_end=1019
-  _globals['_RECENTCONVERSATION']._serialized_start=1021
-  _globals['_RECENTCONVERSATION']._serialized_end=1108
+  _globals['_TEXTRANGE']._serialized_start=337
+  _globals['_TEXTRANGE']._serialized_end=376
+  _globals['_LEGSCORE']._serialized_start=378
+  _globals['_LEGSCORE']._serialized_end=430
+  _globals['_DEGRADEDLEG']._serialized_start=432
+  _globals['_DEGRADEDLEG']._serialized_end=474
+  _globals['_SEARCHRESULT']._serialized_start=477
+  _globals['_SEARCHRESULT']._serialized_end=885
+  _globals['_SEARCHHIT']._serialized_start=888
+  _globals['_SEARCHHIT']._serialized_end=1204
+  _globals['_RECENTCONVERSATION']._serialized_start=1206
+  _globals['_RECENTCONVERSATION']._serialized_end=1293
 # @@protoc_insertion_point(module_scope)

@@ -78,6 +78,32 @@ class TurnRange(_message.Message):
 Global___TurnRange: _TypeAlias = TurnRange  # noqa: Y015
 
 @_typing.final
+class TextRange(_message.Message):
+    """A span of a text, in Unicode code points: neither bytes nor UTF-16 units."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    """The first character, from 0."""
+    end: _builtins.int
+    """One past the last character."""
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextRange: _TypeAlias = TextRange  # noqa: Y015
+
+@_typing.final
 class LegScore(_message.Message):
     """Score that one retriever ("leg") gave to a result."""
 
@@ -162,6 +188,8 @@ class SearchResult(_message.Message):
     ABBREVIATION_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     SNIPPET_FROM_NOTES_FIELD_NUMBER: _builtins.int
+    SNIPPET_TEXT_FIELD_NUMBER: _builtins.int
+    SNIPPET_MATCHES_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     conversation_name: _builtins.str
@@ -169,11 +197,8 @@ class SearchResult(_message.Message):
     channel: _builtins.str
     """Its channel."""
     snippet: _builtins.str
-    """The part of its best message that fits the query, at most some 240 characters. Matching words
-    are enclosed in U+E000 and U+E001, which have no meaning in stored text. If a message of more
-    than some 250 words has none of the words, the part nearest in meaning; of a shorter one the
-    beginning. Of very long messages, the first parts with the words are compared: some 30,000
-    characters of each, and some 260,000 more in a response.
+    """`snippet_text` with each of its `snippet_matches` enclosed in U+E000 and U+E001, which have no
+    meaning in stored text.
     """
     score: _builtins.float
     """The probability, from 0 to 1, that this conversation answers the question: at least that of each
@@ -185,8 +210,14 @@ class SearchResult(_message.Message):
     abbreviation: _builtins.str
     """Its abbreviation. Unset if it has none."""
     snippet_from_notes: _builtins.bool
-    """True if `snippet` is a part of its abbreviation, title or topics: these matched, and none of
-    its messages has the words.
+    """True if `snippet_text` is a part of its abbreviation, title or topics: these matched, and none
+    of its messages has the words.
+    """
+    snippet_text: _builtins.str
+    """The part of its best message that fits the query, on one line, at most some 240 characters. If
+    a message of more than some 250 words has none of the words, the part nearest in meaning; of a
+    shorter one the beginning. Of very long messages, the first parts with the words are compared:
+    some 30,000 characters of each, and some 260,000 more in a response.
     """
     @_builtins.property
     def turn_range(self) -> Global___TurnRange:
@@ -213,6 +244,12 @@ class SearchResult(_message.Message):
     def explanation(self) -> _containers.RepeatedCompositeFieldContainer[Global___LegScore]:
         """The score of each retriever, if `explain` was set."""
 
+    @_builtins.property
+    def snippet_matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextRange]:
+        """The words of `snippet_text` that match, by their letters or by their meaning, in order; none
+        overlaps another.
+        """
+
     def __init__(
         self,
         *,
@@ -228,10 +265,12 @@ class SearchResult(_message.Message):
         abbreviation: _builtins.str = ...,
         explanation: _abc.Iterable[Global___LegScore] | None = ...,
         snippet_from_notes: _builtins.bool = ...,
+        snippet_text: _builtins.str = ...,
+        snippet_matches: _abc.Iterable[Global___TextRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "turn_range", b"turn_range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "conversation_id", b"conversation_id", "conversation_name", b"conversation_name", "date", b"date", "explanation", b"explanation", "matched_turns", b"matched_turns", "score", b"score", "snippet", b"snippet", "snippet_from_notes", b"snippet_from_notes", "topics", b"topics", "turn_range", b"turn_range"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abbreviation", b"abbreviation", "channel", b"channel", "conversation_id", b"conversation_id", "conversation_name", b"conversation_name", "date", b"date", "explanation", b"explanation", "matched_turns", b"matched_turns", "score", b"score", "snippet", b"snippet", "snippet_from_notes", b"snippet_from_notes", "snippet_matches", b"snippet_matches", "snippet_text", b"snippet_text", "topics", b"topics", "turn_range", b"turn_range"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -254,6 +293,8 @@ class SearchHit(_message.Message):
     DATE_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    SNIPPET_TEXT_FIELD_NUMBER: _builtins.int
+    SNIPPET_MATCHES_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation it belongs to."""
     sequence: _builtins.int
@@ -265,11 +306,13 @@ class SearchHit(_message.Message):
     sender: _builtins.str
     """The speaker's name, if one was stored."""
     snippet: _builtins.str
-    """The part of it that fits the query, marked as in SearchResult."""
+    """`snippet_text` with its `snippet_matches` marked, as in SearchResult."""
     score: _builtins.float
     """The probability, from 0 to 1, that this message answers the question, at least that of each one
     behind it, as in SearchResult.
     """
+    snippet_text: _builtins.str
+    """The part of it that fits the query, as in SearchResult."""
     @_builtins.property
     def date(self) -> _timestamp_pb2.Timestamp:
         """Time at which it was said."""
@@ -277,6 +320,10 @@ class SearchHit(_message.Message):
     @_builtins.property
     def explanation(self) -> _containers.RepeatedCompositeFieldContainer[Global___LegScore]:
         """The score of each retriever, if `explain` was set."""
+
+    @_builtins.property
+    def snippet_matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextRange]:
+        """The words of `snippet_text` that match, as in SearchResult."""
 
     def __init__(
         self,
@@ -290,10 +337,12 @@ class SearchHit(_message.Message):
         date: _timestamp_pb2.Timestamp | None = ...,
         score: _builtins.float = ...,
         explanation: _abc.Iterable[Global___LegScore] | None = ...,
+        snippet_text: _builtins.str = ...,
+        snippet_matches: _abc.Iterable[Global___TextRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["date", b"date"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "date", b"date", "explanation", b"explanation", "role", b"role", "score", b"score", "sender", b"sender", "sequence", b"sequence", "snippet", b"snippet", "turn_number", b"turn_number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "date", b"date", "explanation", b"explanation", "role", b"role", "score", b"score", "sender", b"sender", "sequence", b"sequence", "snippet", b"snippet", "snippet_matches", b"snippet_matches", "snippet_text", b"snippet_text", "turn_number", b"turn_number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

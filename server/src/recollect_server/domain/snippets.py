@@ -8,6 +8,7 @@ a budget is spent.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import Deadline
@@ -21,6 +22,7 @@ LENGTH = 240
 CHUNK = 8192
 """Characters of a text that are read at a time: about a millisecond's work."""
 
+_MARKS = re.compile(f"[{START}{END}]")
 _ASCII_WORD = re.compile(r"[0-9a-z]+")
 """A word of a lower-cased ASCII text, as SQLite's `unicode61` cuts it."""
 # characters at a stem's end that its words need not have: `happi` for happy, `feasibl` for
@@ -291,6 +293,13 @@ def _characters(text: str) -> Callable[[int], int]:
         return last[1]
 
     return place
+
+
+def without_marks(snippet: str) -> tuple[str, list[Span]]:
+    """Return a snippet's text, and where the words that were marked stand in it, in order."""
+    parts = _MARKS.split(snippet)
+    ends = [*accumulate(map(len, parts))]
+    return "".join(parts), [*zip(ends[::2], ends[1::2], strict=False)]
 
 
 def plain(text: str) -> str:

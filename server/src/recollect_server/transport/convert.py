@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
-from recollect.v1 import conversation_pb2, message_pb2
+from recollect.v1 import conversation_pb2, message_pb2, recall_pb2
 from recollect.v1 import external_communication_pb2 as external_pb
 
 from recollect_server.domain.addresses import display_name
@@ -35,6 +35,7 @@ from recollect_server.domain.message import (
     ToolCall,
     Usage,
 )
+from recollect_server.domain.snippets import without_marks
 
 _ROLES = {
     message_pb2.ROLE_USER: Role.USER,
@@ -226,6 +227,13 @@ def fill_conversation(value: conversation_pb2.Conversation, conversation: Conver
 
 def split_to(split: Split) -> conversation_pb2.SplitSuggestion:
     return conversation_pb2.SplitSuggestion(reason=split.reason, titles=split.titles)
+
+
+def snippet_fields(snippet: str) -> dict[str, Any]:
+    """Return the fields of a result that hold its snippet."""
+    text, matches = without_marks(snippet)
+    ranges = [recall_pb2.TextRange(start=start, end=end) for start, end in matches]
+    return {"snippet": snippet, "snippet_text": text, "snippet_matches": ranges}
 
 
 def writer_of(name: str) -> str:

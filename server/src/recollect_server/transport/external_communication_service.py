@@ -18,6 +18,7 @@ from recollect_server.transport.convert import (
     escalation_to,
     external_message_to,
     optional_milliseconds,
+    snippet_fields,
     timestamp,
 )
 from recollect_server.transport.handling import Call, Send, deadline_of
@@ -165,6 +166,6 @@ def match_to(match: Match) -> external_communication_pb2.CommunicationMatch:
         sequence=match.message.sequence,
         direction=DIRECTIONS[match.message.direction],
         timestamp=timestamp(match.message.timestamp),
-        snippet=match.snippet,
+        **snippet_fields(match.snippet),
         score=match.score,
     )

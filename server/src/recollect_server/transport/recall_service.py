@@ -29,6 +29,7 @@ from recollect_server.transport.convert import (
     fill_message,
     optional_milliseconds,
     optional_timestamp,
+    snippet_fields,
     split_to,
     timestamp,
 )
@@ -229,8 +230,8 @@ def _result_to(result: Result) -> recall_pb2.SearchResult:
         conversation_id=conversation.id,
         conversation_name=conversation.name,
         channel=conversation.channel,
-        snippet=result.snippet,
         snippet_from_notes=result.from_notes,
+        **snippet_fields(result.snippet),
         turn_range=recall_pb2.TurnRange(first=result.turn_range[0], last=result.turn_range[1])
         if result.turn_range
         else None,
@@ -250,7 +251,7 @@ def _hit_to(hit: Hit) -> recall_pb2.SearchHit:
         turn_number=hit.message.turn_number,
         role=ROLE_NUMBERS[hit.message.role],
         sender=hit.message.sender,
-        snippet=hit.snippet,
+        **snippet_fields(hit.snippet),
         date=timestamp(hit.message.timestamp),
         score=hit.score,
         explanation=[_leg_score_to(score) for score in hit.explanation],

@@ -7,10 +7,9 @@ import { setQuery } from "../../router";
 import { useFocus } from "../../ui/focus";
 import { t } from "../../texts";
 import { Icon } from "../../ui/Icon";
-import { Marked } from "../search/Result";
+import { Snippet } from "../search/Result";
 
 const MOST = 100;
-const MARK = "\ue000";
 
 export function Find({ conversationId, onClose }: { conversationId: string; onClose: () => void }) {
   const [text, setText] = useState("");
@@ -32,7 +31,7 @@ export function Find({ conversationId, onClose }: { conversationId: string; onCl
       recall.search({ query: text, conversationId, limit: MOST }, { signal: abort.signal }).then(
         (it) => {
           // Where the words stand, in the order of reading; what only means the same where none do.
-          const exact = it.hits.filter((hit) => hit.snippet.includes(MARK));
+          const exact = it.hits.filter((hit) => hit.snippetMatches.length);
           const found = (exact.length ? exact : it.hits).sort((a, b) => Number(a.sequence - b.sequence));
           setHits(found);
           go(0, found);
@@ -64,7 +63,7 @@ export function Find({ conversationId, onClose }: { conversationId: string; onCl
       />
       <span class="find-hit" role="status">
         {hits && (hit ? t.actions.place(at + 1, hits.length) : t.actions.findNone)}
-        {hit && <bdi class="muted"><Marked text={hit.snippet} /></bdi>}
+        {hit && <bdi class="muted"><Snippet of={hit} /></bdi>}
       </span>
       {problem && <span class="error" role="alert">{problem}</span>}
       <button class="quiet" type="button" aria-label={t.actions.previous} title={t.actions.previous} disabled={!hit} onClick={() => step(-1)}><Icon name="up" /></button>

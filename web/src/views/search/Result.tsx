@@ -12,8 +12,6 @@ import { dayOf, fullTime } from "../../ui/time";
 import { MessageLine } from "../conversation/MessageLine";
 import { linesOf } from "../conversation/transcript";
 
-const MARK = /[\ue000\ue001]/;
-
 export function Result({ result, hits }: { result: SearchResult; hits: SearchHit[] }) {
   const turn = result.matchedTurns[0];
   const address = link(`/c/${result.conversationId}`, { turn: turn ? String(turn) : undefined });
@@ -29,7 +27,7 @@ export function Result({ result, hits }: { result: SearchResult; hits: SearchHit
       </p>
       <p class="snippet" dir="auto">
         {result.snippetFromNotes && <em>{t.search.fromNotes} </em>}
-        <Marked text={result.snippet} />
+        <Snippet of={result} />
       </p>
       {result.abbreviation && !result.snippetFromNotes && (
         <p class="preview" dir="auto"><span>{t.search.abbreviation}:</span> {oneLine(result.abbreviation)}</p>
@@ -104,7 +102,7 @@ function Why({ legs, hits }: { legs: LegScore[]; hits: SearchHit[] }) {
           {hits.slice(0, 5).map((it) => (
             <li key={String(it.sequence)}>
               <a href={link(`/c/${it.conversationId}`, { turn: String(it.turnNumber) })}>{t.conversation.turn(it.turnNumber)}</a>{" "}
-              <bdi><Marked text={it.snippet} /></bdi>
+              <bdi><Snippet of={it} /></bdi>
             </li>
           ))}
         </ul>
@@ -113,8 +111,14 @@ function Why({ legs, hits }: { legs: LegScore[]; hits: SearchHit[] }) {
   );
 }
 
-/** A text with its matching words marked, which stand between two characters without a meaning. */
-export function Marked({ text }: { text: string }) {
-  const parts = oneLine(text).split(MARK);
-  return <>{parts.map((part, index) => (index % 2 ? <mark key={index}>{part}</mark> : part))}</>;
+/** What a search shows of a result, with the words that match marked. */
+export function Snippet({ of: { snippetText, snippetMatches } }: { of: SearchHit | SearchResult }) {
+  const characters = [...oneLine(snippetText)]; // the ranges count code points
+  const part = (start: number, end?: number) => characters.slice(start, end).join("");
+  return (
+    <>
+      {snippetMatches.map(({ start, end }, index) => [part(snippetMatches[index - 1]?.end ?? 0, start), <mark key={start}>{part(start, end)}</mark>])}
+      {part(snippetMatches.at(-1)?.end ?? 0)}
+    </>
+  );
 }

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/recall.proto.
  */
 export const file_recollect_v1_recall: GenFile = /*@__PURE__*/
-  fileDesc("ChlyZWNvbGxlY3QvdjEvcmVjYWxsLnByb3RvEgxyZWNvbGxlY3QudjEiXwoJRGF0ZVJhbmdlEikKBXN0YXJ0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgNlbmQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIigKCVR1cm5SYW5nZRINCgVmaXJzdBgBIAEoBRIMCgRsYXN0GAIgASgFIjQKCExlZ1Njb3JlEgsKA2xlZxgBIAEoCRIMCgRyYW5rGAIgASgFEg0KBXNjb3JlGAMgASgBIioKC0RlZ3JhZGVkTGVnEgsKA2xlZxgBIAEoCRIOCgZyZWFzb24YAiABKAki0AIKDFNlYXJjaFJlc3VsdBIXCg9jb252ZXJzYXRpb25faWQYASABKAkSGQoRY29udmVyc2F0aW9uX25hbWUYAiABKAkSDwoHY2hhbm5lbBgDIAEoCRIPCgdzbmlwcGV0GAQgASgJEisKCnR1cm5fcmFuZ2UYBSABKAsyFy5yZWNvbGxlY3QudjEuVHVyblJhbmdlEhUKDW1hdGNoZWRfdHVybnMYBiADKAUSKAoEZGF0ZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFc2NvcmUYCCABKAESDgoGdG9waWNzGAkgAygJEhQKDGFiYnJldmlhdGlvbhgKIAEoCRIrCgtleHBsYW5hdGlvbhgLIAMoCzIWLnJlY29sbGVjdC52MS5MZWdTY29yZRIaChJzbmlwcGV0X2Zyb21fbm90ZXMYDCABKAgi9AEKCVNlYXJjaEhpdBIXCg9jb252ZXJzYXRpb25faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAMSEwoLdHVybl9udW1iZXIYAyABKAUSIAoEcm9sZRgEIAEoDjISLnJlY29sbGVjdC52MS5Sb2xlEg4KBnNlbmRlchgFIAEoCRIPCgdzbmlwcGV0GAYgASgJEigKBGRhdGUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXNjb3JlGAggASgBEisKC2V4cGxhbmF0aW9uGAkgAygLMhYucmVjb2xsZWN0LnYxLkxlZ1Njb3JlIlcKElJlY2VudENvbnZlcnNhdGlvbhIwCgxjb252ZXJzYXRpb24YASABKAsyGi5yZWNvbGxlY3QudjEuQ29udmVyc2F0aW9uEg8KB3NuaXBwZXQYAiABKAliBnByb3RvMw", [file_google_protobuf_timestamp, file_recollect_v1_conversation, file_recollect_v1_message]);
+  fileDesc("ChlyZWNvbGxlY3QvdjEvcmVjYWxsLnByb3RvEgxyZWNvbGxlY3QudjEiXwoJRGF0ZVJhbmdlEikKBXN0YXJ0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgNlbmQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIigKCVR1cm5SYW5nZRINCgVmaXJzdBgBIAEoBRIMCgRsYXN0GAIgASgFIicKCVRleHRSYW5nZRINCgVzdGFydBgBIAEoBRILCgNlbmQYAiABKAUiNAoITGVnU2NvcmUSCwoDbGVnGAEgASgJEgwKBHJhbmsYAiABKAUSDQoFc2NvcmUYAyABKAEiKgoLRGVncmFkZWRMZWcSCwoDbGVnGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKYAwoMU2VhcmNoUmVzdWx0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIZChFjb252ZXJzYXRpb25fbmFtZRgCIAEoCRIPCgdjaGFubmVsGAMgASgJEg8KB3NuaXBwZXQYBCABKAkSKwoKdHVybl9yYW5nZRgFIAEoCzIXLnJlY29sbGVjdC52MS5UdXJuUmFuZ2USFQoNbWF0Y2hlZF90dXJucxgGIAMoBRIoCgRkYXRlGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVzY29yZRgIIAEoARIOCgZ0b3BpY3MYCSADKAkSFAoMYWJicmV2aWF0aW9uGAogASgJEisKC2V4cGxhbmF0aW9uGAsgAygLMhYucmVjb2xsZWN0LnYxLkxlZ1Njb3JlEhoKEnNuaXBwZXRfZnJvbV9ub3RlcxgMIAEoCBIUCgxzbmlwcGV0X3RleHQYDSABKAkSMAoPc25pcHBldF9tYXRjaGVzGA4gAygLMhcucmVjb2xsZWN0LnYxLlRleHRSYW5nZSK8AgoJU2VhcmNoSGl0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxITCgt0dXJuX251bWJlchgDIAEoBRIgCgRyb2xlGAQgASgOMhIucmVjb2xsZWN0LnYxLlJvbGUSDgoGc2VuZGVyGAUgASgJEg8KB3NuaXBwZXQYBiABKAkSKAoEZGF0ZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFc2NvcmUYCCABKAESKwoLZXhwbGFuYXRpb24YCSADKAsyFi5yZWNvbGxlY3QudjEuTGVnU2NvcmUSFAoMc25pcHBldF90ZXh0GAogASgJEjAKD3NuaXBwZXRfbWF0Y2hlcxgLIAMoCzIXLnJlY29sbGVjdC52MS5UZXh0UmFuZ2UiVwoSUmVjZW50Q29udmVyc2F0aW9uEjAKDGNvbnZlcnNhdGlvbhgBIAEoCzIaLnJlY29sbGVjdC52MS5Db252ZXJzYXRpb24SDwoHc25pcHBldBgCIAEoCWIGcHJvdG8z", [file_google_protobuf_timestamp, file_recollect_v1_conversation, file_recollect_v1_message]);
 
 /**
  * A span of time. An unset end is open.
@@ -77,6 +77,34 @@ export const TurnRangeSchema: GenMessage<TurnRange> = /*@__PURE__*/
   messageDesc(file_recollect_v1_recall, 1);
 
 /**
+ * A span of a text, in Unicode code points: neither bytes nor UTF-16 units.
+ *
+ * @generated from message recollect.v1.TextRange
+ */
+export type TextRange = Message<"recollect.v1.TextRange"> & {
+  /**
+   * The first character, from 0.
+   *
+   * @generated from field: int32 start = 1;
+   */
+  start: number;
+
+  /**
+   * One past the last character.
+   *
+   * @generated from field: int32 end = 2;
+   */
+  end: number;
+};
+
+/**
+ * Describes the message recollect.v1.TextRange.
+ * Use `create(TextRangeSchema)` to create a new message.
+ */
+export const TextRangeSchema: GenMessage<TextRange> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_recall, 2);
+
+/**
  * Score that one retriever ("leg") gave to a result.
  *
  * @generated from message recollect.v1.LegScore
@@ -114,7 +142,7 @@ export type LegScore = Message<"recollect.v1.LegScore"> & {
  * Use `create(LegScoreSchema)` to create a new message.
  */
 export const LegScoreSchema: GenMessage<LegScore> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_recall, 2);
+  messageDesc(file_recollect_v1_recall, 3);
 
 /**
  * A part of search that could not answer, or that may miss results; in the second case it is in
@@ -144,7 +172,7 @@ export type DegradedLeg = Message<"recollect.v1.DegradedLeg"> & {
  * Use `create(DegradedLegSchema)` to create a new message.
  */
 export const DegradedLegSchema: GenMessage<DegradedLeg> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_recall, 3);
+  messageDesc(file_recollect_v1_recall, 4);
 
 /**
  * A conversation that a search found.
@@ -174,11 +202,8 @@ export type SearchResult = Message<"recollect.v1.SearchResult"> & {
   channel: string;
 
   /**
-   * The part of its best message that fits the query, at most some 240 characters. Matching words
-   * are enclosed in U+E000 and U+E001, which have no meaning in stored text. If a message of more
-   * than some 250 words has none of the words, the part nearest in meaning; of a shorter one the
-   * beginning. Of very long messages, the first parts with the words are compared: some 30,000
-   * characters of each, and some 260,000 more in a response.
+   * `snippet_text` with each of its `snippet_matches` enclosed in U+E000 and U+E001, which have no
+   * meaning in stored text.
    *
    * @generated from field: string snippet = 4;
    */
@@ -241,12 +266,30 @@ export type SearchResult = Message<"recollect.v1.SearchResult"> & {
   explanation: LegScore[];
 
   /**
-   * True if `snippet` is a part of its abbreviation, title or topics: these matched, and none of
-   * its messages has the words.
+   * True if `snippet_text` is a part of its abbreviation, title or topics: these matched, and none
+   * of its messages has the words.
    *
    * @generated from field: bool snippet_from_notes = 12;
    */
   snippetFromNotes: boolean;
+
+  /**
+   * The part of its best message that fits the query, on one line, at most some 240 characters. If
+   * a message of more than some 250 words has none of the words, the part nearest in meaning; of a
+   * shorter one the beginning. Of very long messages, the first parts with the words are compared:
+   * some 30,000 characters of each, and some 260,000 more in a response.
+   *
+   * @generated from field: string snippet_text = 13;
+   */
+  snippetText: string;
+
+  /**
+   * The words of `snippet_text` that match, by their letters or by their meaning, in order; none
+   * overlaps another.
+   *
+   * @generated from field: repeated recollect.v1.TextRange snippet_matches = 14;
+   */
+  snippetMatches: TextRange[];
 };
 
 /**
@@ -254,7 +297,7 @@ export type SearchResult = Message<"recollect.v1.SearchResult"> & {
  * Use `create(SearchResultSchema)` to create a new message.
  */
 export const SearchResultSchema: GenMessage<SearchResult> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_recall, 4);
+  messageDesc(file_recollect_v1_recall, 5);
 
 /**
  * A message that a search found, independent of its conversation's rank. It may contain none of the
@@ -299,7 +342,7 @@ export type SearchHit = Message<"recollect.v1.SearchHit"> & {
   sender: string;
 
   /**
-   * The part of it that fits the query, marked as in SearchResult.
+   * `snippet_text` with its `snippet_matches` marked, as in SearchResult.
    *
    * @generated from field: string snippet = 6;
    */
@@ -326,6 +369,20 @@ export type SearchHit = Message<"recollect.v1.SearchHit"> & {
    * @generated from field: repeated recollect.v1.LegScore explanation = 9;
    */
   explanation: LegScore[];
+
+  /**
+   * The part of it that fits the query, as in SearchResult.
+   *
+   * @generated from field: string snippet_text = 10;
+   */
+  snippetText: string;
+
+  /**
+   * The words of `snippet_text` that match, as in SearchResult.
+   *
+   * @generated from field: repeated recollect.v1.TextRange snippet_matches = 11;
+   */
+  snippetMatches: TextRange[];
 };
 
 /**
@@ -333,7 +390,7 @@ export type SearchHit = Message<"recollect.v1.SearchHit"> & {
  * Use `create(SearchHitSchema)` to create a new message.
  */
 export const SearchHitSchema: GenMessage<SearchHit> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_recall, 5);
+  messageDesc(file_recollect_v1_recall, 6);
 
 /**
  * A conversation in the list of Recent.
@@ -361,5 +418,5 @@ export type RecentConversation = Message<"recollect.v1.RecentConversation"> & {
  * Use `create(RecentConversationSchema)` to create a new message.
  */
 export const RecentConversationSchema: GenMessage<RecentConversation> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_recall, 6);
+  messageDesc(file_recollect_v1_recall, 7);
 
