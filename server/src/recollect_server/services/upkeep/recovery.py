@@ -8,11 +8,12 @@ that is little, and else conversation by conversation while the server runs.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
@@ -54,7 +55,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogNotFound, LogStore
+from recollect_server.storage.logs.store import Listing, LogNotFound, LogStore
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import forget_conversations
 
@@ -137,16 +138,21 @@ def recover(
     Raises StorageUnavailable, IndexUnavailable.
     """
     logs.create()
-    for stray in logs.strays():
+    with ThreadPoolExecutor(1, "seal") as pool:  # to make a checksum lets others have the lock
+        sealed = pool.submit(_sealed, logs.root)
+        listed = {kind: logs.listing(kind) for kind in Kind}
+    for stray in (it for listing in listed.values() for it in listing.strays):
         log.warning("not_a_log", reason=stray)
-    index, closed = _open(logs)
+    index, closed = _open(logs, sealed.result())
     if index is not None:
         try:
             timeline = logs.sharing.timeline() if logs.sharing else ""
             if timeline != index.timeline():
                 # Since it was closed a copy of the store took over, which may lack some of it.
                 closed = False
-            done = _catch_up_or_close(logs, index, clock, progress, _UNSEARCHED, rebuilt=False)
+            done = _catch_up_or_close(
+                logs, index, clock, progress, _UNSEARCHED, listed, rebuilt=False
+            )
             done = done if closed else _compared(logs, done, compared_at_once)
             index.note_timeline(timeline)
             return done
@@ -179,19 +185,24 @@ def rebuild(
         making.progress(done, of)
         progress(done, of)
 
-    return _catch_up_or_close(logs, index, clock, both, making, rebuilt=True)
+    listed = {kind: logs.listing(kind) for kind in Kind}  # a start before this may have cut some
+    return _catch_up_or_close(logs, index, clock, both, making, listed, rebuilt=True)
 
 
-def _open(logs: LogStore) -> tuple[Index | None, bool]:
+def _sealed(root: Path) -> Seal | None:
+    """Compare the index file with its seal; None if there is no file, or a damaged one."""
+    is_there = (root / NAME).exists() and not (root / f"{NAME}{DAMAGED}").exists()
+    return read_seal(root) if is_there else None
+
+
+def _open(logs: LogStore, state: Seal | None) -> tuple[Index | None, bool]:
     """Return the index as it is, or None if it is missing or damaged, and whether a server closed
     it in this state.
     """
     root = logs.root
-    is_there = (root / NAME).exists() and not (root / f"{NAME}{DAMAGED}").exists()
-    state = read_seal(root) if is_there else Seal.MISSING
     if state is not Seal.INTACT:  # else the server that closed it has made all names durable
         logs.settle()
-    if not is_there:
+    if state is None:
         return None, False
     if state is Seal.BROKEN:
         log.warning("index_unusable", reason="its file is not as the last server closed it")
@@ -272,12 +283,13 @@ def _catch_up_or_close(
     clock: Clock,
     progress: Progress,
     making: Making,
+    listed: Mapping[Kind, Listing],
     *,
     rebuilt: bool,
 ) -> Recovered:
     """Bring the index up, and close it if that fails."""
     try:
-        return _look_after_all(logs, index, clock, progress, rebuilt=rebuilt)
+        return _look_after_all(logs, index, clock, progress, listed, rebuilt=rebuilt)
     except BaseException:
         making.end()
         index.close()
@@ -307,21 +319,23 @@ def _recovered(
 
 
 def _catch_up_all(
-    logs: Logs[Any], index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
+    logs: Logs[Any],
+    index: Index,
+    clock: Clock,
+    progress: Progress,
+    lengths: Mapping[str, int],
+    *,
+    rebuilt: bool,
 ) -> Totals:
-    """Catch the index up with all logs of a kind: a stat for each that it has all of. Nobody may
-    write one.
+    """Catch the index up with all logs of a kind, as long as the start found them. Nobody may write
+    one.
 
     `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead,
     IndexUnavailable, OSError.
     """
     indexed = logs.progress(index)
-    behind: list[str] = []
-    done = Totals()
-    for name, size in logs.store.logs(logs.kind):
-        done.logs += 1
-        if indexed.pop(name, -1) != size:
-            behind.append(name)
+    done = Totals(logs=len(lengths))
+    behind = [name for name, size in lengths.items() if indexed.pop(name, -1) != size]
     if indexed and logs.store.sharing is not None:
         for name in logs.store.deleted(
             logs.kind
@@ -438,9 +452,15 @@ def _count_activity(logs: LogStore, index: Index, progress: Progress) -> None:
 
 
 def _look_after_all(
-    logs: LogStore, index: Index, clock: Clock, progress: Progress, *, rebuilt: bool
+    logs: LogStore,
+    index: Index,
+    clock: Clock,
+    progress: Progress,
+    listed: Mapping[Kind, Listing],
+    *,
+    rebuilt: bool,
 ) -> Recovered:
-    deleting, redacting = logs.deleted(), logs.redacting()
+    deleting, redacting, lengths, _ = listed[Kind.CONVERSATION]
     if (deleting or redacting) and not rebuilt:
         index.writer.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorLedger(logs) if deleting else None
@@ -455,7 +475,9 @@ def _look_after_all(
     hit("recover.deletes_finished")
     if not rebuilt and index.activity.is_missing():
         _count_activity(logs, index, progress)
-    conversations = _catch_up_all(ConversationLogs(logs), index, clock, progress, rebuilt=rebuilt)
+    conversations = _catch_up_all(
+        ConversationLogs(logs), index, clock, progress, lengths, rebuilt=rebuilt
+    )
     index.settle()
     for conversation_id in redacting if rebuilt else ():  # the index has none of the text
         finish_interrupted(logs, index, conversation_id, clock(), is_rebuilt=True)
@@ -464,7 +486,14 @@ def _look_after_all(
     with suppress(VectorsUnavailable):
         # whether anything is embedded from now on or not
         forget_conversations(logs.root, index.conversations.unindexed())
-    external = _catch_up_all(CommunicationLogs(logs), index, clock, no_progress, rebuilt=rebuilt)
+    external = _catch_up_all(
+        CommunicationLogs(logs),
+        index,
+        clock,
+        no_progress,
+        listed[Kind.COMMUNICATION].lengths,
+        rebuilt=rebuilt,
+    )
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")

@@ -110,7 +110,7 @@ def _verify(
     )
     done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)]
     done.problems += _ledgers(store, contents)
-    done.problems += store.strays()
+    done.problems += [it for kind in Kind for it in store.listing(kind).strays]
     done.communications, _ = _verify_all(
         CommunicationLogs(store), contents, index, done, no_progress, _nothing_more
     )

@@ -299,14 +299,13 @@ class Lengths:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._guard = threading.Lock()  # guards everything below; only arithmetic happens under it
-        rows: list[tuple[int, int]] = connection.execute(
-            "SELECT number, text_bytes FROM conversations"
-        ).fetchall()  # type: ignore[assignment]  # the table's types
-        self._lengths = np.full(1 + max((row[0] for row in rows), default=0), -1, dtype=np.int64)
-        for number, length in rows:
-            self._lengths[number] = length
+        rows = np.fromiter(
+            connection.execute("SELECT number, text_bytes FROM conversations"), np.dtype("i8,i8")
+        )
+        self._lengths = np.full(1 + rows["f0"].max(initial=0), -1, dtype=np.int64)
+        self._lengths[rows["f0"]] = rows["f1"]
         self._conversations = len(rows)
-        self._bytes = sum(row[1] for row in rows)
+        self._bytes = int(rows["f1"].sum())
         self.messages = int(
             connection.execute("SELECT coalesce(sum(message_count), 0) FROM conversations").get
         )

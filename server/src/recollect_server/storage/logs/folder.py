@@ -39,6 +39,7 @@ from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
     Claim,
+    Listing,
     LogConflict,
     LogNotFound,
     LogUnavailable,
@@ -227,10 +228,35 @@ class FolderStore:
             return self.path(log).stat().st_size
 
     def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
-        """Yield every log of a kind, with its file's size."""
+        """Return every log of a kind, with its file's size."""
+        return iter(self.listing(kind).lengths.items())
+
+    def listing(self, kind: Kind) -> Listing:
+        """Return all logs of a kind, and the strays of their folder, in one pass over it."""
+        listing, is_name = Listing([], [], {}, []), _IS_NAME[kind]
+        stray = f"{self.folder(kind).name}/{{}} is not read: {{}}"
+        unfinished = {DELETING: listing.deleted, REDACTING: listing.redacting}
+        advice = ": `recollect import` takes it in" if kind is Kind.CONVERSATION else ""
         with _failing(kind, "listed"):
-            for name, entry in self._entries(kind, SUFFIX):
-                yield name, entry.stat(follow_symlinks=False).st_size
+            for entry in self._scan(kind):
+                name = entry.name.removesuffix(SUFFIX)
+                if name == entry.name:
+                    name, _, suffix = name.rpartition(SUFFIX)
+                    if (
+                        suffix in unfinished
+                        and is_name(name)
+                        and entry.is_file(follow_symlinks=False)
+                    ):
+                        unfinished[suffix].append(name)
+                elif not entry.is_file(follow_symlinks=False):
+                    listing.strays.append(stray.format(entry.name, "it is no regular file"))
+                elif is_name(name):
+                    with suppress(FileNotFoundError):  # deleted meanwhile
+                        listing.lengths[name] = entry.stat(follow_symlinks=False).st_size
+                else:
+                    listing.strays.append(stray.format(entry.name, f"its name is no id{advice}"))
+        listing.strays.sort()
+        return listing
 
     def has(self, log: str) -> bool:
         """Return whether there is a file of a conversation."""
@@ -368,8 +394,7 @@ class FolderStore:
 
     def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
         """Return the logs of a kind whose delete has begun and not ended."""
-        with _failing(kind, "listed"):
-            return [name for name, _ in self._entries(kind, SUFFIX + DELETING)]
+        return self._logs_with(kind, DELETING)
 
     def deleted_length(self, log: str) -> int:
         """Return the size of the file of a log whose delete has begun."""
@@ -439,8 +464,7 @@ class FolderStore:
 
     def redacting(self) -> list[str]:
         """Return the conversations whose redaction has begun and not ended."""
-        with _failing(Kind.CONVERSATION, "listed"):
-            return [name for name, _ in self._entries(Kind.CONVERSATION, SUFFIX + REDACTING)]
+        return self._logs_with(Kind.CONVERSATION, REDACTING)
 
     def is_redacted(self, log: str) -> bool:
         """Return whether the file of a log whose redaction has begun was exchanged: the new one is
@@ -512,38 +536,27 @@ class FolderStore:
             path.stat().st_size for folder in folders for path in folder.glob(f"*{SUFFIX}{TORN}")
         ]
 
-    def strays(self) -> list[str]:
-        """Return what stands in the folders as a log and is none, with why it is not read."""
-        strays: list[str] = []
-        for kind in Kind:
-            folder, is_name = self.folder(kind), _IS_NAME[kind]
-            advice = ": `recollect import` takes it in" if kind is Kind.CONVERSATION else ""
-            with suppress(FileNotFoundError), os.scandir(folder) as entries:
-                for entry in entries:
-                    if not entry.name.endswith(SUFFIX):
-                        continue
-                    reason = ""
-                    if not entry.is_file(follow_symlinks=False):
-                        reason = "it is no regular file"
-                    elif not is_name(entry.name.removesuffix(SUFFIX)):
-                        reason = f"its name is no id{advice}"
-                    if reason:
-                        strays.append(f"{folder.name}/{entry.name} is not read: {reason}")
-        return sorted(strays)
-
     def folder(self, kind: Kind) -> Path:
         """Return the folder of the logs of a kind."""
         return self.root if kind is Kind.CONVERSATION else self.root.with_name(kind.value)
 
-    def _entries(self, kind: Kind, suffix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        folder, is_name = self.folder(kind), _IS_NAME[kind]
+    def _scan(self, kind: Kind) -> Iterator[os.DirEntry[str]]:
+        folder = self.folder(kind)
         if kind is not Kind.CONVERSATION and not folder.is_dir():
             return  # it is there once there is one
         with os.scandir(folder) as entries:
-            for entry in entries:
-                name = entry.name.removesuffix(suffix)
-                if name != entry.name and is_name(name) and entry.is_file(follow_symlinks=False):
-                    yield name, entry
+            yield from entries
+
+    def _logs_with(self, kind: Kind, suffix: str) -> list[str]:
+        """Return the logs of a kind that have a file with this behind their own file's name."""
+        with _failing(kind, "listed"):
+            return [
+                name
+                for entry in self._scan(kind)
+                if (name := entry.name.removesuffix(SUFFIX + suffix)) != entry.name
+                and _IS_NAME[kind](name)
+                and entry.is_file(follow_symlinks=False)
+            ]
 
 
 @lru_cache(maxsize=16384)

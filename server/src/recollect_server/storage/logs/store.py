@@ -75,6 +75,19 @@ class TornTail:
     reason: str
 
 
+class Listing(NamedTuple):
+    """Logs of one kind at a moment."""
+
+    deleted: list[str]
+    """Those whose delete has begun and not ended."""
+    redacting: list[str]
+    """Those whose redaction has begun and not ended."""
+    lengths: dict[str, int]
+    """Bytes of each that is not deleted."""
+    strays: list[str]
+    """Files that stand as logs and are none, each with why it is not read."""
+
+
 class LogUnavailable(StorageUnavailable):
     """The store failed to read, write or delete a log. `reason` is what it said."""
 
@@ -400,6 +413,9 @@ class LogStore(Protocol):
     def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
         """Yield the logs of a kind, each with its length in bytes."""
 
+    def listing(self, kind: Kind) -> Listing:
+        """Return all logs of a kind, seen in one pass where the store can do that."""
+
     def recover(
         self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
     ) -> TornTail | None:
@@ -433,9 +449,6 @@ class LogStore(Protocol):
 
     def deleted_length(self, log: str) -> int:
         """Return how many bytes a log has whose delete has begun."""
-
-    def strays(self) -> list[str]:
-        """Return what stands where logs are and is none, with why it is not read."""
 
     def torn_sizes(self) -> list[int]:
         """Return the sizes of the tails that were cut off and kept."""

@@ -29,6 +29,7 @@ from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
     Claim,
+    Listing,
     LogConflict,
     LogNotFound,
     LogTaken,
@@ -309,6 +310,11 @@ class PostgresStore:
             raise LogNotFound(log, "deleted", "there is no log of that name")
         hit("delete.durable")
 
+    def listing(self, kind: Kind) -> Listing:
+        """Return all logs of a kind. There are no strays: a row has the name of a log."""
+        redacting = self.redacting() if kind is Kind.CONVERSATION else []
+        return Listing(self.deleted(kind), redacting, dict(self.logs(kind)), [])
+
     def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
         """Return the logs of a kind whose delete has begun and not ended."""
         rows = self._rows.query(
@@ -320,10 +326,6 @@ class PostgresStore:
             is_name=True,
         )
         return [name for (name,) in rows]
-
-    def strays(self) -> list[str]:
-        """Return nothing: a row has the name of a log."""
-        return []
 
     def torn_sizes(self) -> list[int]:
         """Return nothing: an append is there whole or not at all."""
