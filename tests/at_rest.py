@@ -51,4 +51,4 @@ def problems(folder: Path) -> list[str]:
 
 def is_sealed(folder: Path) -> bool:
     """Tell whether a space's index is byte for byte what a server closed."""
-    return file.read_seal(folder) is file.Seal.INTACT
+    return file.read_seal(folder) == file.Sealed(file.Seal.INTACT)

@@ -8,6 +8,8 @@ believed.
 
 import random
 import signal
+import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,9 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 from recollect_server import app
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space.states import States
+from recollect_server.storage.logs.folder import FolderStore
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, code_of, files_with, server_process, user
@@ -170,14 +175,106 @@ def test_a_large_index_that_was_damaged_after_a_kill_is_healed_while_the_server_
     server.stop()
     (server.folder / "conversations.db.seal").unlink()
     DAMAGES[damage](server.folder)
-    again = RunningServer(
-        app.start(server.settings, clock=clock, compared_at_once=0), clock, server.settings
-    )
+    again = started_large(server, clock)
     try:
         assert_holds_all(connect(again), name, 12)
     finally:
         again.stop()
     assert on(again, "verify").exit_code == 0
+
+
+def started_large(server: RunningServer, clock: MovableClock) -> RunningServer:
+    """Start a server that takes what a stopped one left for too much to be compared at once."""
+    settings = server.settings
+    return RunningServer(app.start(settings, clock=clock, compared_at_once=0), clock, settings)
+
+
+def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
+    service: Service,
+    server: RunningServer,
+    connect: Connect,
+    clock: MovableClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the calls wait that name no conversation: any of them may have been carried out."""
+    name, lost = fill(service, 3), service.create(request_id="lost").id
+    server.stop()
+    (server.folder / "conversations.db.seal").unlink()
+    sql("DELETE FROM requests WHERE request_id = 'lost'")(server.folder)
+    may_read, raw = threading.Event(), FolderStore.raw
+
+    def raw_later(store: FolderStore, log: str) -> bytes:
+        assert not log.startswith("conv-") or may_read.wait(30)
+        return raw(store, log)
+
+    monkeypatch.setattr(FolderStore, "raw", raw_later)
+    again = started_large(server, clock)
+    later = connect(again)
+
+    def create(request_id: str) -> api.CreateResponse:
+        return later.conversations.Create(api.CreateRequest(channel="web", request_id=request_id))
+
+    try:
+        assert later.append(name, user("zebra 3"), request_id="append-3").turn_number == 4
+        assert later.append(name, user("zebra 2"), agent("Noted."), request_id="append-2").duplicate
+        assert create("begin").duplicate
+        assert {code_of(lambda: create(request)) for request in ("lost", "new")} == {"UNAVAILABLE"}  # noqa: B023 - called at once
+        may_read.set()
+        until(lambda: code_of(lambda: create("lost")) == "OK")
+        assert create("lost").conversation.id == lost
+        assert not create("new").duplicate
+    finally:
+        may_read.set()
+        again.stop()
+
+
+def test_a_comparison_that_a_stop_interrupts_is_continued_by_the_next_start(
+    service: Service,
+    server: RunningServer,
+    connect: Connect,
+    clock: MovableClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [fill(service, 1), *(service.create().id for _ in range(3))]
+    server.stop()
+    (server.folder / "conversations.db.seal").unlink()
+    read: Counter[str] = Counter()  # of their requests
+    compared: list[str] = []
+    raw, compare = FolderStore.raw, States.compare
+
+    def counted_raw(store: FolderStore, log: str) -> bytes:
+        read[log] += log.startswith("conv-")
+        return raw(store, log)
+
+    def compare_two(states: States, conversation_id: str) -> None:
+        compared.append(conversation_id)
+        if len(compared) > 2:
+            raise IndexUnavailable("the test lets it wait")
+        compare(states, conversation_id)
+
+    def compare_any(states: States, conversation_id: str) -> None:
+        compared.append(conversation_id)
+        compare(states, conversation_id)
+
+    monkeypatch.setattr(FolderStore, "raw", counted_raw)
+    monkeypatch.setattr(States, "compare", compare_two)
+    again = started_large(server, clock)
+    until(lambda: len(compared) >= 4)
+    again.stop()
+    before = compared[:2]
+    compared.clear()
+    monkeypatch.setattr(States, "compare", compare_any)
+    last = started_large(server, clock)
+    try:
+        until(lambda: not connect(last).search("zebra").degraded)
+    finally:
+        last.stop()
+    assert sorted(before + compared) == sorted(names)
+    assert +read == Counter(names)
+    started = started_large(server, clock)  # with nothing left to compare
+    degraded = connect(started).search("zebra").degraded
+    started.stop()
+    assert (list(degraded), len(compared)) == ([], 2)
 
 
 def test_a_request_is_known_at_once_after_a_kill_that_cost_the_index_a_part(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Comparison of logs with what the index has of them, line by line."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Generic, TypeVar
 
@@ -10,7 +10,7 @@ import orjson
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import Position
+from recollect_server.storage.logs.store import LogUnavailable, Position
 
 State = TypeVar("State")
 
@@ -55,20 +55,21 @@ class Comparison(Generic[State]):
         if lost := self._lost(name, reading.requests):
             yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
 
-    def lost_requests(self, name: str, indexed: int) -> list[str]:
-        """Return the requests of a log that the index does not know, which has so many bytes of it.
+    def doubtful(self, names: Sequence[str]) -> set[str]:
+        """Return those of these logs of which the index may lack a request, or which cannot be
+        read: the others it lacks none of. They need not be locked.
 
-        Fast (more than 200 MB/s), so that a start can look for those of every log before anybody
-        calls: that keeps appends exactly-once.
+        Fast, for it decodes no line: until the requests of every log are known, no request can be
+        called new that names no conversation.
         """
-        until = None if self._logs.store.sharing is None else indexed
-        if until is None and not self._lost(name, self._stamps(name)):
-            return []
-        requests: dict[str, str] = {}  # without those of damaged lines
-        for line in self._logs.store.read(name, until=until):
-            if line.entry and (stamp := line.entry.stamp).request_id:
-                requests.setdefault(stamp.request_id, stamp.request_hash)
-        return self._lost(name, requests)
+        indexed = self._contents.requests(names)
+        return {name for name in names if not self._has_all(name, indexed[name])}
+
+    def _has_all(self, name: str, indexed: dict[str, str]) -> bool:
+        try:
+            return self._stamps(name).items() <= indexed.items()
+        except LogUnavailable:
+            return False
 
     def _lost(self, name: str, requests: dict[str, str]) -> list[str]:
         """Return those of a log's requests (hash by id) that the index does not know.
@@ -76,7 +77,7 @@ class Comparison(Generic[State]):
         Logs of two folders that were put into one may share ids. The index then knows each as one
         log's, which must be one that has it.
         """
-        indexed = self._contents.requests(name)
+        indexed = self._contents.requests([name])[name]
         return [
             request_id
             for request_id, value in requests.items()

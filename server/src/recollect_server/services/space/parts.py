@@ -1,6 +1,6 @@
 """The parts of an open space that its larger verbs share."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ def build_parts(
     clock: Clock,
     publish: Callable[[object], None],
     *,
-    unverified: Iterable[str],
+    unverified: Mapping[str, bool] | None,
     lock_order: LockOrder | None,
     telemetry: Telemetry,
     may_index: bool,

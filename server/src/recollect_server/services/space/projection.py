@@ -6,7 +6,7 @@ compared with the transcripts (`Suspects`).
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 import structlog
@@ -21,6 +21,7 @@ log = structlog.get_logger("recollect.space")
 
 
 _UNVERIFIED = "the index was not closed, and is being compared with the transcripts"
+_REQUESTS_UNVERIFIED = f"{_UNVERIFIED}: repeat the call with the same request_id"
 
 
 class Suspects:
@@ -28,31 +29,48 @@ class Suspects:
     any thread.
     """
 
-    def __init__(self, conversation_ids: Iterable[str]) -> None:
-        """Begin with these conversations, none of which anybody reads yet."""
+    def __init__(self, conversation_ids: Mapping[str, bool] | None) -> None:
+        """Begin with these conversations, none of which anybody reads yet, each with whether the
+        index is known to have its requests; None if the index is trusted.
+        """
         self._guard = threading.Lock()  # guards everything below
-        self._waiting = dict.fromkeys(conversation_ids)
-        self.reason = _UNVERIFIED if self._waiting else ""
+        self._waiting = dict(conversation_ids or {})
+        self._unread = {name for name, has_requests in self._waiting.items() if not has_requests}
+        self.reason = "" if conversation_ids is None else _UNVERIFIED
         """Reason why the index is not trusted yet; empty if it is."""
+
+    @property
+    def reason_of_requests(self) -> str:
+        """Return why the index may not know a request that a conversation has; empty if it knows
+        all.
+        """
+        return _REQUESTS_UNVERIFIED if self._unread else ""
 
     def has(self, conversation_id: str) -> bool:
         """Return True if a conversation waits for its comparison."""
         return conversation_id in self._waiting
 
-    def waiting(self) -> list[str]:
-        """Return those that wait."""
+    def waiting(self) -> dict[str, bool]:
+        """Return those that wait, each with whether the index is known to have its requests."""
         with self._guard:
-            return list(self._waiting)
+            return {name: name not in self._unread for name in self._waiting}
+
+    def note_requests(self, conversation_ids: Collection[str]) -> None:
+        """Note that the index has the requests of these."""
+        with self._guard:
+            self._unread.difference_update(conversation_ids)
 
     def clear(self, conversation_id: str) -> None:
         """Note that the index is right about a conversation, or that it is deleted."""
         with self._guard:
             self._waiting.pop(conversation_id, None)
+            self._unread.discard(conversation_id)
 
     def end(self) -> None:
         """Note that the index is believed, or that another one is used."""
         with self._guard:
             self._waiting.clear()
+            self._unread.clear()
             self.reason = ""
 
 
@@ -60,9 +78,14 @@ class Projection:
     """The index of a space, with what it lacks. Safe to call from any thread."""
 
     def __init__(
-        self, index: Index, unverified: Iterable[str] = (), telemetry: Telemetry = UNMEASURED
+        self,
+        index: Index,
+        unverified: Mapping[str, bool] | None = None,
+        telemetry: Telemetry = UNMEASURED,
     ) -> None:
-        """`unverified` conversations are compared with the index before it is believed."""
+        """`unverified` conversations are compared with the index before it is believed (see
+        `Suspects`).
+        """
         self.index = index
         """The index that is used now."""
         self.overlay = Overlay()
@@ -101,8 +124,12 @@ class Projection:
         return not (self.doubt or self._retired or self.index.lost())
 
     def close(self) -> None:
-        """Close the index, and those used before it. No call may be under way."""
-        sound = not self.suspects.reason and not self.index.lost()
+        """Close the index, and those used before it. No call may be under way. The next start
+        compares what this server did not.
+        """
+        sound = not self.index.lost()
         for index in self._retired:
             index.close()
-        self.index.close(sound=sound)
+        self.index.close(
+            sound=sound, suspects=self.suspects.waiting() if self.suspects.reason else None
+        )

@@ -269,9 +269,17 @@ class Requests:
         IndexUnavailable if that is not known.
         """
         overlay = self._projection.overlay
-        if earlier := overlay.request(request_id) or self._projection.index.requests.find(
-            request_id
-        ):
+        if earlier := overlay.request(request_id):
+            return earlier
+        suspects = self._projection.suspects
+        reason = suspects.reason_of_requests  # asked first: another index may take the place
+        earlier = self._projection.index.requests.find(request_id)
+        # A named one was compared when its state was loaded, unless the index failed.
+        if reason and (conversation_id is None or suspects.has(conversation_id)):
+            if earlier is None or not self._is_written(earlier):
+                raise IndexUnavailable(reason)
+            return earlier
+        if earlier:
             return earlier
         if anchor := self._anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
@@ -282,6 +290,17 @@ class Requests:
         if earlier := overlay.request(request_id):
             return earlier
         return self._recent_request(request_id, conversation_id) if conversation_id else None
+
+    def _is_written(self, request: KnownRequest) -> bool:
+        """Return True if the transcript has a request as the index says, or is known to be indexed
+        as it is.
+        """
+        conversation_id = request.conversation_id
+        if not self._projection.suspects.has(conversation_id):
+            return True
+        lines = self._transcripts.store.read(conversation_id)
+        wrote = request_among(lines, request.request_id, conversation_id)
+        return wrote is not None and wrote.hash == request.hash
 
     def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
         if not self.recent.has(conversation_id):

@@ -1,6 +1,6 @@
 """One owner's data, open: its logs, their index, and every verb that the services have for them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
@@ -77,7 +77,7 @@ class Space:
         index: Index,
         clock: Clock,
         *,
-        unverified: Iterable[str] = (),
+        unverified: Mapping[str, bool] | None = None,
         lock_order: LockOrder | None = None,
         admit_conversation: Callable[[], None] = lambda: None,
         capacity: Live[Capacity] | None = None,
@@ -85,7 +85,8 @@ class Space:
         telemetry: Telemetry = UNMEASURED,
         reading: Callable[[], str] | None = None,
     ) -> None:
-        """`unverified` conversations are compared with the index before it is believed.
+        """`unverified` conversations are compared with the index before it is believed (see
+        `Suspects`).
 
         `lock_order` checks the order in which locks are taken. `admit_conversation` is called
         before a conversation begins, and may raise LimitExceeded; `capacity` bounds each. `moment`:

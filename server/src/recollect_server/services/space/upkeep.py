@@ -18,6 +18,7 @@ from recollect_server.domain.errors import (
     NothingNamed,
     StorageUnavailable,
 )
+from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.deletion_steps import (
@@ -36,6 +37,7 @@ from recollect_server.storage.logs.kinds import Kind
 
 log = structlog.get_logger("recollect.index")
 
+_READ_AT_ONCE = 256  # transcripts whose requests are compared by one query
 _LOOK = 10.0  # seconds between two looks for what another process left half removed
 
 
@@ -118,8 +120,19 @@ class Upkeep:
         Raises IndexUnavailable, StorageUnavailable.
         """
         suspects, index = self._projection.suspects, self._projection.index
-        for conversation_id in suspects.waiting():
+        comparison = Comparison(ConversationLogs(self._store), Contents(index))
+        # first: what names no conversation and may be a repeat is refused until then
+        unread = [name for name, has_requests in suspects.waiting().items() if not has_requests]
+        for first in range(0, len(unread), _READ_AT_ONCE):
             if stopping():
+                return False
+            names = unread[first : first + _READ_AT_ONCE]
+            doubtful = comparison.doubtful(names)
+            suspects.note_requests(set(names) - doubtful)
+            for conversation_id in doubtful:
+                self._verify(conversation_id)
+        for conversation_id in suspects.waiting():
+            if stopping() or index.lost():
                 return False
             self._verify(conversation_id)
         if suspects.waiting():

@@ -2,8 +2,9 @@
 
 After a proper stop this costs a stat for each conversation and one reading of the index file, whose
 checksum the stop left (see `storage.index.file.Seal`); it reads no transcript. An index that was
-not closed is compared with the transcripts: its requests before anybody calls, the rest too where
-that is little, and else conversation by conversation while the server runs.
+not closed is compared with the transcripts, before anybody calls where that is little, and else
+conversation by conversation while the server runs. A stop meanwhile seals the index with the names
+of those that were not compared.
 """
 
 import time
@@ -13,7 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
@@ -44,8 +44,6 @@ from recollect_server.services.space.unindexing import settle_all
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import (
-    DAMAGED,
-    NAME,
     Seal,
     break_seal,
     read_seal,
@@ -94,8 +92,10 @@ class Recovered:
     """Number of external communications. Their messages, damages and cuts are counted with the
     others.
     """
-    suspects: tuple[str, ...] = ()
-    """The conversations that the index must be compared with before it is believed."""
+    suspects: Mapping[str, bool] | None = None
+    """The conversations that the index must be compared with before it is believed, each with
+    whether it is known to have their requests; None: it is believed.
+    """
 
 
 class Making(Protocol):
@@ -139,12 +139,13 @@ def recover(
     """
     logs.create()
     with ThreadPoolExecutor(1, "seal") as pool:  # to make a checksum lets others have the lock
-        sealed = pool.submit(_sealed, logs.root)
+        sealed = pool.submit(read_seal, logs.root)
         listed = {kind: logs.listing(kind) for kind in Kind}
     for stray in (it for listing in listed.values() for it in listing.strays):
         log.warning("not_a_log", reason=stray)
-    index, closed = _open(logs, sealed.result())
-    if index is not None:
+    seal, suspects = sealed.result()
+    closed = seal is not Seal.MISSING
+    if (index := _open(logs, seal)) is not None:
         try:
             timeline = logs.sharing.timeline() if logs.sharing else ""
             if timeline != index.timeline():
@@ -153,7 +154,11 @@ def recover(
             done = _catch_up_or_close(
                 logs, index, clock, progress, _UNSEARCHED, listed, rebuilt=False
             )
-            done = done if closed else _compared(logs, done, compared_at_once)
+            done = (
+                replace(done, suspects=suspects)
+                if closed
+                else _compared(logs, done, listed, compared_at_once)
+            )
             index.note_timeline(timeline)
             return done
         except IndexUnavailable as error:
@@ -189,30 +194,22 @@ def rebuild(
     return _catch_up_or_close(logs, index, clock, both, making, listed, rebuilt=True)
 
 
-def _sealed(root: Path) -> Seal | None:
-    """Compare the index file with its seal; None if there is no file, or a damaged one."""
-    is_there = (root / NAME).exists() and not (root / f"{NAME}{DAMAGED}").exists()
-    return read_seal(root) if is_there else None
-
-
-def _open(logs: LogStore, state: Seal | None) -> tuple[Index | None, bool]:
-    """Return the index as it is, or None if it is missing or damaged, and whether a server closed
-    it in this state.
-    """
+def _open(logs: LogStore, state: Seal) -> Index | None:
+    """Return the index as it is, or None if it is missing or damaged."""
     root = logs.root
     if state is not Seal.INTACT:  # else the server that closed it has made all names durable
         logs.settle()
-    if state is None:
-        return None, False
+    if state is Seal.ABSENT:
+        return None
     if state is Seal.BROKEN:
         log.warning("index_unusable", reason="its file is not as the last server closed it")
-        return None, False
+        return None
     break_seal(root)
     try:
         index = Index(root)
     except IndexUnavailable as error:
         log.warning("index_unusable", reason=str(error))
-        return None, False
+        return None
     try:
         problem = index.problem()
         if not problem:
@@ -225,11 +222,13 @@ def _open(logs: LogStore, state: Seal | None) -> tuple[Index | None, bool]:
     if problem:
         log.warning("index_unusable", reason=problem)
         index.close()
-        return None, False
-    return index, state is not Seal.MISSING
+        return None
+    return index
 
 
-def _compared(logs: LogStore, done: Recovered, at_once: int) -> Recovered:
+def _compared(
+    logs: LogStore, done: Recovered, listed: Mapping[Kind, Listing], at_once: int
+) -> Recovered:
     """Compare an index that no server closed with the transcripts, and leave what takes long for
     later.
 
@@ -237,44 +236,34 @@ def _compared(logs: LogStore, done: Recovered, at_once: int) -> Recovered:
     """
     index = done.index
     try:
-        sizes = dict(logs.logs(Kind.CONVERSATION))
-        whole = sum(sizes.values()) <= at_once
+        conversations = listed[Kind.CONVERSATION].lengths
+        is_little = sum(conversations.values()) <= at_once
         contents = Contents(index)
-        wrong = next(
-            _differences(ConversationLogs(logs), contents, index, list(sizes), whole=whole), ""
-        )
-        if not wrong and whole:
-            wrong = next(iter(contents.problems()), "")
-        if not wrong:
-            communications = [name for name, _ in logs.logs(Kind.COMMUNICATION)]
-            wrong = next(
-                _differences(CommunicationLogs(logs), contents, index, communications, whole=True),
-                "",
-            )
+        names = list(listed[Kind.COMMUNICATION].lengths)
+        wrong = next(_differences(CommunicationLogs(logs), contents, index, names), "")
+        if not wrong and is_little:
+            names = list(conversations)
+            wrong = next(_differences(ConversationLogs(logs), contents, index, names), "")
+            wrong = wrong or next(iter(contents.problems()), "")
         if wrong:
             raise IndexUnavailable(f"it is damaged: {wrong}")
     except BaseException:
         index.close()
         raise
-    return done if whole else replace(done, suspects=tuple(sizes))
+    return done if is_little else replace(done, suspects=dict.fromkeys(conversations, False))
 
 
 def _differences(
-    logs: Logs[Any], contents: Contents, index: Index, names: list[str], *, whole: bool
+    logs: Logs[Any], contents: Contents, index: Index, names: list[str]
 ) -> Iterator[str]:
-    """Yield what the index has otherwise than these logs; unless `whole`, only which of their
-    requests it does not know.
-    """
+    """Yield what the index has otherwise than these logs."""
     comparison = Comparison(logs, contents)
     for name in names:
         stored = logs.find(index, name)
         if stored is None:  # its log cannot be read, and this was logged
             continue
-        if whole:
-            reading = comparison.read(name, stored)
-            yield from (f"{name}: {it}" for it in comparison.differences(name, stored, reading))
-        elif lost := comparison.lost_requests(name, stored.bytes):
-            yield f"{name}: the index does not know {len(lost)} of its requests, as {lost[0]}"
+        reading = comparison.read(name, stored)
+        yield from (f"{name}: {it}" for it in comparison.differences(name, stored, reading))
 
 
 def _catch_up_or_close(

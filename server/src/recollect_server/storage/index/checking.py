@@ -1,7 +1,7 @@
 """Reads the whole index, to be compared with the transcripts."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,17 +184,19 @@ class Contents:
             rows = map(_message_of, connection.execute(query, id_range(number)))
             return {row.id: row for row in rows}
 
-    def requests(self, conversation_id: str) -> dict[str, str]:
-        """Return the requests that a conversation's lines carried: hash by id."""
+    def requests(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the requests that the lines of each of these logs carried: hash by id."""
+        requests: dict[str, dict[str, str]] = {name: {} for name in names}
+        query = " UNION ALL ".join(
+            f"SELECT conversation_id, request_id, hash FROM {table}"
+            " WHERE conversation_id IN (SELECT value FROM json_each(?1))"
+            for table in ("requests", "requests_used_again")
+        )
         with self._index.reading() as connection:
-            query = (
-                "SELECT request_id, hash FROM requests WHERE conversation_id = ?1"
-                " UNION ALL SELECT request_id, hash FROM requests_used_again"
-                " WHERE conversation_id = ?1"
-            )
-            return {
-                str(row[0]): str(row[1]) for row in connection.execute(query, (conversation_id,))
-            }
+            rows: Any = connection.execute(query, (orjson.dumps(names).decode(),))
+            for name, request_id, value in rows:
+                requests[name][request_id] = value
+        return requests
 
     def request(self, request_id: str) -> tuple[str, str] | None:
         """Return the conversation and the hash of a request, or None if the index does not know

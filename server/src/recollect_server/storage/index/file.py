@@ -5,11 +5,11 @@ one for the reads of each thread, and one from outside while a server has it.
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import apsw
 import orjson
@@ -35,6 +35,8 @@ _PATIENCE_OUTSIDE = 2000
 class Seal(Enum):
     """Comparison of an index file that nobody has open with the seal that its last server left."""
 
+    ABSENT = "absent"
+    """There is no file, or one of which a page was found damaged."""
     INTACT = "intact"
     """The file is byte for byte what was closed, and this very file."""
     COPIED = "copied"
@@ -47,35 +49,53 @@ class Seal(Enum):
     """The bytes are others."""
 
 
-def seal(folder: Path) -> None:
-    """Record the checksum and the identity of the index file, which nobody may have open. Raises
-    OSError.
+class Sealed(NamedTuple):
+    """State of an index file that nobody has open, and what its last server did not compare."""
+
+    seal: Seal
+    suspects: Mapping[str, bool] | None = None
+    """The logs that are still to be compared with it, each with whether it is known to have their
+    requests; None: it was believed.
+    """
+
+
+def seal(folder: Path, suspects: Mapping[str, bool] | None = None) -> None:
+    """Record the checksum and the identity of the index file, which nobody may have open, and its
+    `suspects` (see `Sealed`). Raises OSError.
 
     A file with a write-ahead log beside it is not sealed: it does not hold everything yet.
     """
     path = folder / NAME
     if _log_size(path):
         return
-    sealed = orjson.dumps({"digest": _digest(path), "file": identity(path)})
+    sealed = orjson.dumps(
+        {"digest": _digest(path), "file": identity(path)}
+        if suspects is None
+        # An earlier version, which would believe the file, finds no digest and compares it.
+        else {"compared": _digest(path), "file": identity(path), "suspects": suspects}
+    )
     temporary = path.with_name(f"{NAME}{SEAL}.new")
     temporary.write_bytes(sealed)
     temporary.chmod(0o600)
     temporary.replace(path.with_name(NAME + SEAL))
 
 
-def read_seal(folder: Path) -> Seal:
+def read_seal(folder: Path) -> Sealed:
     """Compare the index file with its seal. Reads the whole file, at more than 500 MB/s. Raises
     OSError.
     """
     path = folder / NAME
+    if not path.exists() or path.with_name(NAME + DAMAGED).exists():
+        return Sealed(Seal.ABSENT)
     try:
         sealed = orjson.loads(read_file(path.with_name(NAME + SEAL)))
-        digest, recorded = sealed["digest"], sealed["file"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return Seal.MISSING
+        suspects = sealed.get("suspects")
+        digest, recorded = sealed["digest" if suspects is None else "compared"], sealed["file"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Sealed(Seal.MISSING)
     if _log_size(path) or _digest(path) != digest:
-        return Seal.BROKEN
-    return Seal.INTACT if recorded == identity(path) else Seal.COPIED
+        return Sealed(Seal.BROKEN)
+    return Sealed(Seal.INTACT if recorded == identity(path) else Seal.COPIED, suspects)
 
 
 def break_seal(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import errno
 import itertools
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
@@ -311,13 +311,13 @@ class Index:
         self._seal()
         self._suspended_file = identity(self._database.path)
 
-    def _seal(self) -> None:
+    def _seal(self, suspects: Mapping[str, bool] | None = None) -> None:
         """Seal the file, which is closed. Raises OSError, also if another file has its name now:
         that is not this server's to seal.
         """
         if reason := self.writer.moved():
             raise OSError(errno.ESTALE, reason)
-        seal(self._database.path.parent)
+        seal(self._database.path.parent, suspects)
 
     def resume(self) -> None:
         """Open the file again and take in what was queued. Raise IndexUnavailable if it is not the
@@ -338,13 +338,13 @@ class Index:
         """Return the number of additions that wait to be taken in, and their size in bytes."""
         return self.writer.waiting()
 
-    def close(self, *, sound: bool = False) -> None:
-        """Close the file. Closing twice is harmless. A `sound` one is known to be right, and is
-        sealed if it can be.
+    def close(self, *, sound: bool = False, suspects: Mapping[str, bool] | None = None) -> None:
+        """Close the file. Closing twice is harmless. A `sound` one is known to be right, but for
+        its `suspects` (see `file.Sealed`), and is sealed if it can be.
         """
         if not self._closed.is_set():
             self._closed.set()
             self._database.close()
             if sound and not self.is_suspended:  # then it is sealed
                 with suppress(OSError):
-                    self._seal()
+                    self._seal(suspects)
