@@ -151,7 +151,7 @@ class Upkeep:
             if self._pending.of(conversation_id):
                 return  # its end may never have reached the disk
             try:
-                self._states.get(conversation_id)  # loading a state compares it
+                self._states.load(conversation_id)  # which compares it, and keeps nothing
             except (ConversationNotFound, StorageUnavailable):
                 self._projection.suspects.clear(conversation_id)
 
