@@ -8,8 +8,8 @@ fail or take long.
 - Requests: `rules` has the rules of fields, which the contract states, `checks` what goes beyond
   them; both refuse wrong fields by name. `wire` names the field that even protobuf cannot read,
   `pages` reads page tokens.
-- `convert` (with `convert_channel`, `convert_external`, `convert_recall`) turns messages into
-  domain types and back.
+- `convert` turns messages into domain types and back; what one service alone converts stands beside
+  its handlers.
 - Responses: `updates` encodes the updates of streams, `errors` is the one table from errors to
   gRPC's codes.
 - Streams: `streams` has the subscribers, `senders` the threads that send.
