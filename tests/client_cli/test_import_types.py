@@ -5,6 +5,7 @@ named, or all that was said comes.
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,8 @@ from recollect.cli.formats import (
     transcripts,
 )
 from recollect.cli.formats.forms import Format, Options
-from recollect.cli.formats.reading import Reading
+from recollect.cli.formats.reading import Reading, Source
+from recollect.cli.formats.values import apart
 from recollect.cli.plans import Batch, Plan, Skip
 
 from tests.client_cli.test_import_agents import CLAUDE_CODE, CODEX, LIBRE, WEBUI
@@ -170,7 +172,7 @@ def outcome_of(of: Format, values: list[Any]) -> tuple[list[str], set[Any]]:
     reading = Reading(io.BytesIO(data), "folder/day.json")
     written: list[str] = []
     named: set[Any] = set()
-    for it in of.read(reading, Options(owner=OWNER)):
+    for it in apart(of.read(reading, Options(owner=OWNER))):
         if isinstance(it, Skip):
             named.add(it.reason)
             continue
@@ -230,3 +232,17 @@ def test_a_value_of_another_type_is_taken_or_named_and_the_rest_comes(
             if rest or not is_taken:
                 lost.append((place, other, rest))
     assert lost == []
+
+
+def test_what_is_left_out_is_named_with_the_export_that_has_it(tmp_path: Path) -> None:
+    inputs = []
+    for name in ("a", "b"):
+        messages = [SLACK[0] | {"files": [f"of-{name}"]}, "no message"]
+        file = tmp_path / f"{name}.json"
+        file.write_text("".join(f"{json.dumps(it)}\n" for it in messages))
+        inputs.append(table.Input(Source(file), slack.FORMAT))
+    read = [one.read(Options(owner=OWNER)) for one in inputs]
+    together = [step for steps in zip(*read, strict=True) for step in steps]
+    alone = [step for one in inputs for step in one.read(Options(owner=OWNER))]
+    assert any("of-a" in str(it) for it in alone)
+    assert sorted(map(str, together)) == sorted(map(str, alone))

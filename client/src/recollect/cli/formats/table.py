@@ -26,7 +26,7 @@ from recollect.cli.formats import (
 )
 from recollect.cli.formats.forms import Format, Options
 from recollect.cli.formats.reading import DAMAGE, Source
-from recollect.cli.formats.values import passed_over
+from recollect.cli.formats.values import apart, passed_over
 from recollect.cli.plans import Plan, Skip
 from recollect.cli.transcript import Damaged
 
@@ -80,11 +80,13 @@ class Input:
 
     def read(self, options: Options) -> Iterator[Plan | Skip]:
         """Yield the conversations, and what is left out or guessed. Raises OSError."""
+        return apart(self._read(options))
+
+    def _read(self, options: Options) -> Iterator[Plan | Skip]:
         name = self.source.name
         if self.format is None:
             yield Skip(name, self.reason)
             return
-        passed_over()  # while the source was recognised
         try:
             with self.source.open(options.advance) as reading:
                 yield from self.format.read(reading, options)

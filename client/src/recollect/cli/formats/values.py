@@ -1,18 +1,30 @@
 """Values of other products' exports, each taken as the type that its reader wants.
 
-A value of another type is left out, and kept here until the reader names it: `passed_over` takes
-what came together so far. Exports are read one after the other, in one thread.
+A value of another type is left out, and kept until the reader names it: `passed_over` takes what
+came together so far. `apart` keeps what each reader leaves out for itself.
 """
 
 import reprlib
-from typing import Any, cast
+from collections.abc import Iterator
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar, cast
 
 from recollect.cli.transcript import Damaged
 
-_passed: dict[tuple[int, str | int], tuple[Any, str, Any]] = {}
+T = TypeVar("T")
+
+_passed: ContextVar[dict[tuple[int, str | int], tuple[Any, str, Any]]] = ContextVar("passed")
 """By the place of each value, which readers look at more than once: what holds it (and so keeps its
-id), what is wrong, and the value.
+id), what is wrong, and the value. Unset while a source is only recognised.
 """
+
+
+def apart(steps: Iterator[T]) -> Iterator[T]:
+    """Yield what a reader yields. What it passes over is its own, whatever is read meanwhile."""
+    context, end = copy_context(), object()
+    context.run(_passed.set, {})
+    while (it := context.run(next, steps, end)) is not end:
+        yield cast(T, it)
 
 
 def _take(fields: dict[str, Any], name: str, kind: type, what: str) -> Any:
@@ -67,11 +79,13 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
 
 def pass_over(holder: Any, place: str | int, what: str, value: Any) -> None:
     """Keep a value that its reader could not take, to be named."""
-    _passed[id(holder), place] = holder, what, value
+    if (passed := _passed.get(None)) is not None:
+        passed[id(holder), place] = holder, what, value
 
 
 def passed_over() -> list[tuple[str, str]]:
     """Return what was passed over since the last call: what is wrong, and the value in short."""
-    named = [(what, reprlib.repr(value)) for _, what, value in _passed.values()]
-    _passed.clear()
+    passed = _passed.get()
+    named = [(what, reprlib.repr(value)) for _, what, value in passed.values()]
+    passed.clear()
     return named
