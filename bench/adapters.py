@@ -3,10 +3,10 @@ the store that the toolkit brings for a file.
 
 `python -m bench.adapters [--calls 200] [--only agents langgraph adk llama_index]`
 
-The two come in turn, from one process: a pair at a time, so that what else the machine does meets
-both. The ratio is the median of the pairs' quotients. Every write of both is durable on return. A
-toolkit that is not installed is named and passed over; `.ci/toolkits` makes an environment of ADK
-and LlamaIndex (`build/toolkits`).
+The two come in turn, from one process, and with them a bare echo of gRPC's, which is what one call
+to another process costs here: what else the machine does meets all three. A ratio is the median of
+the quotients. Every write of both is durable on return. A toolkit that is not installed is named
+and passed over; `.ci/toolkits` makes an environment of ADK and LlamaIndex (`build/toolkits`).
 """
 
 import argparse
@@ -23,14 +23,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import grpc
 from recollect import AsyncClient, Client
 
 from bench.figures import Figure, Goal
-from bench.servers import recollect
+from bench.servers import ECHO, echo, recollect
 
 _TEXT = "The release ships on Friday, and Dana signs it off after the last test of the mirror. " * 3
 _STORED = 200
 """Messages of a session that is read."""
+_UNCOUNTED = 5
+"""Calls of each side before those that are counted."""
 _GOAL = Goal(2, of_ratio=True)
 
 Call = Callable[[int], Any]
@@ -237,31 +240,37 @@ async def _timed(call: Call, number: int) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def _measured(pair: Pair, calls: int) -> Figure:
+async def _measured(pair: Pair, bare: Call, calls: int) -> Figure:
     numbers = itertools.count()
-    both = pair.calls
-    for _ in range(5):
-        for call in both:
-            await _timed(call, next(numbers))
-    times: tuple[list[float], list[float]] = [], []
-    for at in range(calls):
-        for side in (0, 1) if at % 2 else (1, 0):
-            times[side].append(await _timed(both[side], next(numbers)))
-    ratio = statistics.median(ours / theirs for ours, theirs in zip(*times, strict=True))
-    value, base = map(statistics.median, times)
+    sides = [*pair.calls, bare]
+    times: list[list[float]] = [[], [], []]
+    for at in range(-_UNCOUNTED, calls):
+        for side in (0, 1, 2) if at % 2 else (1, 0, 2):
+            time_of_one = await _timed(sides[side], next(numbers))
+            if at >= 0:
+                times[side].append(time_of_one)
+    value, base, of_echo = map(statistics.median, times)
+    ratio, to_echo = (
+        statistics.median(ours / theirs for ours, theirs in zip(times[0], others, strict=True))
+        for others in times[1:]
+    )
     print(
-        f"{pair.name}: {value:.2f} ms, {pair.against} {base:.2f} ms; ratio {ratio:.2f}", flush=True
+        f"{pair.name}: {value:.2f} ms, {pair.against} {base:.2f} ms; ratio {ratio:.2f};"
+        f" bare echo {of_echo:.2f} ms, ratio {to_echo:.2f}",
+        flush=True,
     )
     return Figure(pair.name, value, "ms", base, pair.against, ratio, _GOAL)
 
 
-async def _figures(chosen: Sequence[str], calls: int, target: str, folder: Path) -> list[Figure]:
+async def _figures(
+    chosen: Sequence[str], calls: int, target: str, bare: Call, folder: Path
+) -> list[Figure]:
     figures = []
     for name in chosen:
         async with AsyncExitStack() as stack:
             try:
                 pairs = TOOLKITS[name](target, folder, stack)
-                figures += [await _measured(it, calls) async for it in pairs]
+                figures += [await _measured(it, bare, calls) async for it in pairs]
             except ModuleNotFoundError as error:
                 print(f"{name} is not installed: {error}", flush=True)
     return figures
@@ -275,8 +284,15 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--calls", type=int, default=200, help="pairs of each operation")
     parser.add_argument("--only", nargs="+", default=[*TOOLKITS], choices=TOOLKITS)
     chosen = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder, recollect(Path(folder) / "data") as (target, _):
-        return asyncio.run(_figures(chosen.only, chosen.calls, target, Path(folder)))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        recollect(Path(folder) / "data") as (target, _),
+        echo() as (echo_target, _),
+        grpc.insecure_channel(echo_target) as channel,
+    ):
+        call = channel.unary_unary(ECHO)
+        figures = _figures(chosen.only, chosen.calls, target, lambda _: call(b""), Path(folder))
+        return asyncio.run(figures)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from recollect.v1 import scope_pb2
 
 T = TypeVar("T")
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALSO = {"ConversationLoaded": LoadedConversation}
 """Data classes of members of a `oneof` whose messages have other names."""
 
@@ -49,22 +50,26 @@ def _read(kind: type[T], field: str, it: Any) -> T:
 def _reader(kind: Any, message: Any) -> Callable[[Any], Any]:
     """Compile the reader of messages of one type into a data class."""
     hints = get_type_hints(kind)
-    names: dict[str, Any] = {"kind": kind}
-    arguments = []
+    # A frozen data class sets each of its fields by `object.__setattr__`: four times as slow.
+    draft = type(kind.__name__, (), {"__slots__": kind.__slots__})
+    names: dict[str, Any] = {"kind": kind, "draft": draft}
+    lines = ["def function(it):", "made = draft()"]
     for field in fields(kind):
         if field.name in message.oneofs_by_name:
-            read = f"read_{field.name}"
-            names[read] = _choice(hints[field.name], message.oneofs_by_name[field.name])
-            arguments.append(f"{field.name}={read}(it)")
+            value = f"read_{field.name}(it)"
+            names[f"read_{field.name}"] = _choice(
+                hints[field.name], message.oneofs_by_name[field.name]
+            )
         elif field.name in message.fields_by_name:
             value = _value(hints[field.name], message.fields_by_name[field.name], names)
-            arguments.append(f"{field.name}={value}")
         elif field.default is MISSING:
             raise TypeError(f"{message.full_name} has no {field.name}, which {kind} needs")
-    return cast(
-        Callable[[Any], Any],
-        eval(f"lambda it: kind({', '.join(arguments)})", names),  # noqa: S307 - names of the contract
-    )
+        else:
+            value = f"default_{field.name}"
+            names[value] = field.default
+        lines.append(f"made.{field.name} = {value}")
+    exec("\n ".join([*lines, "made.__class__ = kind", "return made"]), names)  # noqa: S102 - names of the contract
+    return cast(Callable[[Any], Any], names["function"])
 
 
 def _value(hint: Any, field: Any, names: dict[str, Any]) -> str:
@@ -81,7 +86,9 @@ def _value(hint: Any, field: Any, names: dict[str, Any]) -> str:
         return f"{several}({value})" if several else value
     read = f"read_{field.name}"
     names[read] = convert
-    return f"{several}(map({read}, {value}))" if several else f"{read}({value})"
+    if several:  # mostly there are none
+        return f"{several}(map({read}, {value})) if {value} else {several}()"
+    return f"{read}({value})"
 
 
 def _converter(hint: Any, field: Any) -> Callable[[Any], Any] | None:
@@ -99,8 +106,8 @@ def _converter(hint: Any, field: Any) -> Callable[[Any], Any] | None:
 
 
 def moment(value: Timestamp) -> datetime:
-    """Return a time of the contract, in UTC."""
-    return value.ToDatetime(tzinfo=UTC)
+    """Return a time of the contract, in UTC: in half the time of `ToDatetime`."""
+    return _EPOCH + timedelta(0, value.seconds, value.nanos // 1000)
 
 
 def _length(value: Duration) -> timedelta:
