@@ -438,17 +438,17 @@ class _End:
                 self.history.more, messages = False, messages[index + 1 :]
                 break
         self._files.add(messages)  # those of a message follow it, so that they are read before it
-        kept: list[Message] = []
+        own: list[Message] = []
         for message in messages:
             if (withdrawn := what_it_takes_back(message)) is not None:
                 self._taken_back.add(withdrawn)
             elif (span := what_it_compacts(message)) is not None:
                 self._compacted.append(span)
             elif not is_part(message):
-                kept.append(message)
+                own.append(message)
         return [
             (place, item)
-            for message in kept
+            for message in own
             for index, item in enumerate(items_of(message, self._files))
             if (place := _place(message, index))[1:] not in self._taken_back
             and not any(first <= place <= last for first, last in self._compacted)
