@@ -290,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         echo() as (echo_target, _),
         grpc.insecure_channel(echo_target) as channel,
     ):
-        call = channel.unary_unary(ECHO)
+        call: Any = channel.unary_unary(ECHO)
         figures = _figures(chosen.only, chosen.calls, target, lambda _: call(b""), Path(folder))
         return asyncio.run(figures)
 
