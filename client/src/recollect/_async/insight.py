@@ -16,9 +16,7 @@ from recollect._types.insight import (
     UsageGroup,
     UsageReport,
 )
-from recollect._types.recall import (
-    DateRange,
-)
+from recollect._types.recall import DateRange
 
 
 class Insight:

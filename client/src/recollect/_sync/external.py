@@ -18,7 +18,9 @@ from recollect._types.external import (
     RecordedReply,
     Trust,
 )
-from recollect._types.recall import DateRange
+from recollect._types.recall import (
+    DateRange,
+)
 
 
 class External:
