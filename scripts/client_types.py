@@ -65,7 +65,8 @@ MODULES = {
         "Trust Direction ExternalCommunication EmailHeaders ExternalMessage Escalation "
         "CommunicationPage EscalationPage LoadedCommunication CommunicationMatch "
         "CommunicationSearch RecordedReply CommunicationList CommunicationMessage "
-        "CommunicationChanged CommunicationEscalated CommunicationUpdate"
+        "CommunicationChanged CommunicationEscalated CommunicationDeleted CommunicationUpdate "
+        "DeletedCommunications"
     ),
     "insight": (
         "TimeBucket UsageGroup NoteActivity Activity UsageRow UsageTotal UsageReport "
@@ -144,6 +145,10 @@ ANSWERS = {
     ),
     "RedactedMessages": ("RedactMessageResponse", "The result of `redact_message`."),
     "DeletedConversations": ("DeleteManyResponse", "The receipt of `delete_many`."),
+    "DeletedCommunications": (
+        "DeleteCommunicationsResponse",
+        "The receipt of `delete_communications`.",
+    ),
     "CommunicationPage": (
         "ListCommunicationsResponse",
         "One page of a list of communications. Iterating over it gives the communications.",
@@ -207,6 +212,7 @@ POSITIONAL = {
     "TurnRange",
     "TextRange",
     "ConversationDeleted",
+    "CommunicationDeleted",
 }
 """Classes that are made without the names of their fields."""
 OTHER_NAMES = {"ConversationLoaded": "LoadedConversation"}

@@ -60,6 +60,7 @@ OVER_EVERY_STORE = {
     "tests.administration.test_verification",
     "tests.channels.test_deliveries",
     "tests.channels.test_stories",
+    "tests.external.test_deleting",
     "tests.server.test_append",
     "tests.server.test_unindex",
     "tests.spaces.test_isolation",

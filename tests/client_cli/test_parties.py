@@ -35,10 +35,12 @@ def stranger(client: Client) -> ExternalCommunication:
     return write(client, 1, "Is the flat free?")
 
 
-def write(client: Client, number: int, text: str) -> ExternalCommunication:
+def write(
+    client: Client, number: int, text: str, sender: str = "hanan@example.org"
+) -> ExternalCommunication:
     origin = EmailOrigin(message_id=f"<{number}@mail>")
     received = client.channels.receive(
-        "email", f"imap-{number}", text, sender="hanan@example.org", origin=origin
+        "email", f"imap-{number}", text, sender=sender, origin=origin
     ).outcome
     assert isinstance(received, ReceivedExternal)
     return received.communication
@@ -48,6 +50,8 @@ def test_everything_about_a_person_is_listed_exported_and_deleted(
     inside: Inside, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    early = write(client, 1, "Who are you?", sender="alex@example.org")  # not known as an owner yet
+    stranger = write(client, 2, "Is the flat free?")
     for channel, address in (("whatsapp", "+1 555-000"), ("email", "alex@example.org")):
         client.channels.add_owner_identity(channel, address, person="Alex")
     client.channels.receive("whatsapp", "w-1", "The otter", sender="+1 555-000")
@@ -71,6 +75,33 @@ def test_everything_about_a_person_is_listed_exported_and_deleted(
     assert len(receipt["conversationIds"]) == 2
     assert [it.id for it in client.conversations.list(archived=ArchiveFilter.ALL)] == [other.id]
     assert client.recall.list_anchors() == ()
+    (would_go,) = ran["communications Alex"].lines
+    (receipt,) = ran["communications --yes"].lines
+    assert (would_go["dryRun"], receipt["dryRun"]) == (True, False)
+    assert would_go["communicationIds"] == receipt["communicationIds"] == [early.id]
+    assert [it.id for it in client.external.list_communications()] == [stranger.id]
+
+
+def test_communications_are_deleted_with_a_dry_run_before(
+    inside: Inside, client: Client, stranger: ExternalCommunication
+) -> None:
+    other = write(client, 2, "Hello", sender="noor@example.org")
+    party = ("communications", "delete", "--party", "Hanan@Example.org")
+    assert inside(*party, on_terminal=True).out == (
+        "Would remove 1 communication for good; --yes does it.\n"
+        f"  {stranger.id}  email  hanan@example.org, 1 message\n"
+    )
+    assert inside("communications", "delete").code == 2
+    assert (
+        inside("communications", "delete", "--channel", "sms", "--yes").lines[0]["dryRun"] is False
+    )
+    removed = inside(*party, "--yes", on_terminal=True).out
+    assert removed.startswith("Removed 1 communication: communications 1, escalations 1, ")
+    assert [it.id for it in client.external.list_communications()] == [other.id]
+    [receipt] = inside("communications", "delete", other.id, UNKNOWN, "--yes").lines
+    assert receipt["communicationIds"] == [other.id]
+    wrong = inside("communications", "delete", "ext-1", "--yes")
+    assert (wrong.code, wrong.out) == (2, "")
 
 
 def test_owners_are_added_linked_listed_and_removed(inside: Inside, client: Client) -> None:

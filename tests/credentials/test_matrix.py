@@ -92,6 +92,7 @@ ALLOWED = {
     "ExternalCommunicationService.ListEscalations": "brain panel reader admin",
     "ExternalCommunicationService.ResolveEscalation": "brain panel admin",
     "ExternalCommunicationService.StreamCommunicationUpdates": "brain panel reader admin",
+    "ExternalCommunicationService.DeleteCommunications": "brain admin",
 }
 """The kinds that may make each call."""
 NOBODY = ("no token", "revoked", "expired", "unknown")

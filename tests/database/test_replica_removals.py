@@ -24,6 +24,7 @@ from tests.administration.test_verification import verified
 from tests.channels.conftest import Post
 from tests.conftest import Start
 from tests.database.conftest import Replicas, index_files, said
+from tests.external.conftest import Meet, Watch
 from tests.postgres import Postgres
 from tests.server.conftest import at_once, code_of, failure_of, files_with, moment, user
 from tests.server.test_redact import redact
@@ -50,6 +51,31 @@ def test_a_delete_leaves_no_word_on_any_server_or_in_the_database(
         until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
     assert two.get(other).message_count == 1
     assert index_files(replicas) == made, "an index was made anew"
+
+
+def test_a_communication_that_is_deleted_is_gone_from_every_server_and_the_database(
+    replicas: Replicas, postgres: Postgres, meet: Meet, watch: Watch
+) -> None:
+    one, two = (meet(it) for it in replicas.servers)
+    goes = one.write("secretword and more", delivered="w-1").communication.id
+    stays = two.write("apricot", party="1555001").communication.id
+    panels = [watch(server=it).ready() for it in replicas.servers]
+    assert {it.id for it in two.listed()} == {goes, stays}
+    made = index_files(replicas)
+    receipt = one.delete(goes, request_id="d1")
+    assert two.delete(goes, request_id="d1") == receipt
+    assert [it.id for it in two.listed()] == [it.id for it in one.listed()] == [stays]
+    assert code_of(lambda: two.reply(goes)) == "NOT_FOUND"
+    for panel in panels:
+        assert panel.until_count(2).kinds() == ["list", "deleted"]
+        assert panel.updates[-1].communication_id == goes
+    for server in replicas.servers:
+        until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
+    logs = "SELECT DISTINCT log FROM recollect.lines WHERE log LIKE 'ext-%'"
+    until(lambda: postgres.execute(logs, replicas.url) == [(stays,)])
+    assert index_files(replicas) == made, "an index was made anew"
+    late = two.write("secretword and more", delivered="w-1")
+    assert (late.duplicate, late.communication.id) == (True, "")
 
 
 def test_a_delete_that_is_repeated_on_another_server_is_answered_with_its_receipt(

@@ -120,6 +120,10 @@ class Outside:
             api.RecordReplyRequest(communication_id=name, text=text, **fields)
         )
 
+    def delete(self, *names: str, **fields: Any) -> api.DeleteCommunicationsResponse:
+        request = api.DeleteCommunicationsRequest(communication_ids=names, **fields)
+        return self.rpc.DeleteCommunications(request)
+
     def escalations(self, **fields: Any) -> list[Escalation]:
         return list(self.rpc.ListEscalations(api.ListEscalationsRequest(**fields)).escalations)
 

@@ -35,7 +35,7 @@ class Life(lives.Life):  # type: ignore[name-defined,misc]
         """Send a message of a third party."""
         delivered = f"{party}-{number}"
 
-        def call() -> Received:
+        def call() -> Received | None:
             return self.external.receive("email", party, delivered, f"{delivered} zebra", (), None)
 
         answer = self.do("receive", call, party=party, delivered=delivered)

@@ -56,6 +56,7 @@ def check(life: Path) -> None:
                 again = external.receive(
                     "email", party, it["delivered"], f"{it['delivered']} zebra", (), None
                 )
+                assert again is not None
                 assert again.duplicate == (it["delivered"] in there)
         replies = [
             it.text for it in stored_texts.get("ann", []) if it.direction is Direction.OUTBOUND

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import grpc
 import pytest
+from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
+from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
 
 from tests.conftest import Start
 from tests.crash.load import process
 from tests.external.conftest import Meet, deliver
+from tests.server.conftest import files_with
 from tests.server_cli.conftest import run
 
 # Three strangers write in turn: the first message of each makes a transcript, the others are added
@@ -32,6 +35,10 @@ STARTING = [
     "repair.cut:1",
     "recover.done:1",
 ]
+DELETING = [
+    "delete.renamed", "delete.forgotten", "delete.row_removed", "delete.part_removed:2", "delete.words_removed",
+    "delete.file_removed",
+]  # fmt: skip
 OF_THIRD_PARTIES = {
     point.partition(":")[0] for point in (*SERVING, *STARTING) if point.startswith("external.")
 }
@@ -113,3 +120,32 @@ def test_a_server_that_is_killed_while_it_recovers_them_recovers_the_next_time(
     torn = list((data_dir / "default" / "external").glob("*.torn"))
     assert len(torn) == 3
     assert all(TORN in path.read_bytes() for path in torn)
+
+
+@pytest.mark.parametrize("point", DELETING)
+def test_a_delete_that_is_killed_is_finished_by_the_next_start(
+    point: str, tmp_path: Path, start_server: Start, meet: Meet
+) -> None:
+    data_dir = tmp_path / "killed"
+    with process(data_dir, point) as server:
+        with grpc.insecure_channel(server.target) as channel, suppress(grpc.RpcError):
+            gateway = ChannelServiceStub(channel)
+            for party, delivered, text in DELIVERED:
+                deliver(gateway, "whatsapp", sender=party, provider_message_id=delivered, text=text)
+            chosen = api.DeleteCommunicationsRequest(parties=["party-0", "party-1"])
+            ExternalCommunicationServiceStub(channel).DeleteCommunications(chosen)
+        assert server.was_killed
+    running = start_server(data_dir=data_dir)
+    outside = meet(running)
+    deleted = {"party-0", "party-1"} - {it.party for it in outside.listed()}
+    assert deleted  # the one that it was killed at is gone too
+    for party, delivered, text in DELIVERED:
+        again = outside.write(text, party=party, delivered=delivered)
+        assert (again.duplicate, bool(again.communication.id)) == (True, party not in deleted)
+    outside.delete(parties=["party-0", "party-1"])
+    assert [it.party for it in outside.listed()] == ["party-2"]
+    texts = [text for party, _, text in DELIVERED if party != "party-2"]
+    assert files_with(data_dir, *texts) == []
+    running.stop()
+    result = run("verify", "--data-dir", data_dir)
+    assert result.exit_code == 0, result.stdout

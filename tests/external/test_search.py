@@ -48,6 +48,7 @@ def test_replies_subjects_and_names_are_found(outside: Outside) -> None:
         received = space.external.receive(
             "email", "h@x.org", "1", "See you there.", (), None, origin
         )
+    assert received is not None
     name = received.communication.id
     outside.trust(name, KNOWN)
     outside.reply(name, "The ferry leaves at nine.")

@@ -128,6 +128,7 @@ if TYPE_CHECKING:
     )
     from recollect._types.external import (
         CommunicationChanged,
+        CommunicationDeleted,
         CommunicationEscalated,
         CommunicationList,
         CommunicationMatch,
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
         CommunicationPage,
         CommunicationSearch,
         CommunicationUpdate,
+        DeletedCommunications,
         Direction,
         EmailHeaders,
         Escalation,
@@ -243,6 +245,7 @@ __all__ = [
     "ClientClosed",
     "CommandReply",
     "CommunicationChanged",
+    "CommunicationDeleted",
     "CommunicationEscalated",
     "CommunicationList",
     "CommunicationMatch",
@@ -269,6 +272,7 @@ __all__ = [
     "DateRange",
     "DeadlineExceeded",
     "DegradedLeg",
+    "DeletedCommunications",
     "DeletedConversations",
     "DeletionReceipt",
     "Direction",

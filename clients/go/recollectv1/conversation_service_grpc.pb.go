@@ -92,7 +92,7 @@ type ConversationServiceClient interface {
 	// that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
 	// without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
 	// and copies in forks, which the answer names. Messages of external communications cannot be
-	// redacted.
+	// redacted: ExternalCommunicationService deletes a whole communication.
 	//
 	// A repeat of the append that brought the message is answered as before, with the tombstone,
 	// whatever its payload: its hash is gone, because a text could be guessed from it.
@@ -395,7 +395,7 @@ type ConversationServiceServer interface {
 	// that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
 	// without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
 	// and copies in forks, which the answer names. Messages of external communications cannot be
-	// redacted.
+	// redacted: ExternalCommunicationService deletes a whole communication.
 	//
 	// A repeat of the append that brought the message is answered as before, with the tombstone,
 	// whatever its payload: its hash is gone, because a text could be guessed from it.

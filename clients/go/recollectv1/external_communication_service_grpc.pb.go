@@ -50,6 +50,16 @@ type ExternalCommunicationServiceClient interface {
 	// Messages of blocked parties are not delivered. The stream counts among the subscribers of
 	// StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat, and ends as it does.
 	StreamCommunicationUpdates(ctx context.Context, in *StreamCommunicationUpdatesRequest, opts ...grpc.CallOption) (ExternalCommunicationService_StreamCommunicationUpdatesClient, error)
+	// Delete the communications that match all filters for good, the longest unchanged first: their
+	// messages in both directions from every file of the service, their escalations, and the trust in
+	// their parties. So a blocked party is not blocked any more: what it writes next begins a
+	// communication as a stranger's does. A message that its provider delivers again does not come
+	// back. What conversations say about a party stays.
+	//
+	// An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
+	// a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
+	// itself; the audit log has a record of each communication from before it goes.
+	DeleteCommunications(ctx context.Context, in *DeleteCommunicationsRequest, opts ...grpc.CallOption) (*DeleteCommunicationsResponse, error)
 }
 
 type externalCommunicationServiceClient struct {
@@ -164,6 +174,15 @@ func (x *externalCommunicationServiceStreamCommunicationUpdatesClient) Recv() (*
 	return m, nil
 }
 
+func (c *externalCommunicationServiceClient) DeleteCommunications(ctx context.Context, in *DeleteCommunicationsRequest, opts ...grpc.CallOption) (*DeleteCommunicationsResponse, error) {
+	out := new(DeleteCommunicationsResponse)
+	err := c.cc.Invoke(ctx, "/recollect.v1.ExternalCommunicationService/DeleteCommunications", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExternalCommunicationServiceServer is the server API for ExternalCommunicationService service.
 // All implementations must embed UnimplementedExternalCommunicationServiceServer
 // for forward compatibility
@@ -201,6 +220,16 @@ type ExternalCommunicationServiceServer interface {
 	// Messages of blocked parties are not delivered. The stream counts among the subscribers of
 	// StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat, and ends as it does.
 	StreamCommunicationUpdates(*StreamCommunicationUpdatesRequest, ExternalCommunicationService_StreamCommunicationUpdatesServer) error
+	// Delete the communications that match all filters for good, the longest unchanged first: their
+	// messages in both directions from every file of the service, their escalations, and the trust in
+	// their parties. So a blocked party is not blocked any more: what it writes next begins a
+	// communication as a stranger's does. A message that its provider delivers again does not come
+	// back. What conversations say about a party stays.
+	//
+	// An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
+	// a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
+	// itself; the audit log has a record of each communication from before it goes.
+	DeleteCommunications(context.Context, *DeleteCommunicationsRequest) (*DeleteCommunicationsResponse, error)
 	mustEmbedUnimplementedExternalCommunicationServiceServer()
 }
 
@@ -234,6 +263,9 @@ func (UnimplementedExternalCommunicationServiceServer) ResolveEscalation(context
 }
 func (UnimplementedExternalCommunicationServiceServer) StreamCommunicationUpdates(*StreamCommunicationUpdatesRequest, ExternalCommunicationService_StreamCommunicationUpdatesServer) error {
 	return status.Errorf(codes.Unimplemented, "method StreamCommunicationUpdates not implemented")
+}
+func (UnimplementedExternalCommunicationServiceServer) DeleteCommunications(context.Context, *DeleteCommunicationsRequest) (*DeleteCommunicationsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method DeleteCommunications not implemented")
 }
 func (UnimplementedExternalCommunicationServiceServer) mustEmbedUnimplementedExternalCommunicationServiceServer() {
 }
@@ -414,6 +446,24 @@ func (x *externalCommunicationServiceStreamCommunicationUpdatesServer) Send(m *S
 	return x.ServerStream.SendMsg(m)
 }
 
+func _ExternalCommunicationService_DeleteCommunications_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteCommunicationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExternalCommunicationServiceServer).DeleteCommunications(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/recollect.v1.ExternalCommunicationService/DeleteCommunications",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExternalCommunicationServiceServer).DeleteCommunications(ctx, req.(*DeleteCommunicationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 var _ExternalCommunicationService_serviceDesc = grpc.ServiceDesc{
 	ServiceName: "recollect.v1.ExternalCommunicationService",
 	HandlerType: (*ExternalCommunicationServiceServer)(nil),
@@ -449,6 +499,10 @@ var _ExternalCommunicationService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResolveEscalation",
 			Handler:    _ExternalCommunicationService_ResolveEscalation_Handler,
+		},
+		{
+			MethodName: "DeleteCommunications",
+			Handler:    _ExternalCommunicationService_DeleteCommunications_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -10,6 +10,7 @@ from recollect._types.external import (
     CommunicationPage,
     CommunicationSearch,
     CommunicationUpdate,
+    DeletedCommunications,
     Escalation,
     EscalationPage,
     ExternalCommunication,
@@ -280,6 +281,39 @@ class External:
         return await self._invoker.run(
             calls.RESOLVE_ESCALATION(
                 escalation_id=escalation_id, answer=answer, request_id=request_id
+            ),
+            timeout,
+        )
+
+    async def delete_communications(
+        self,
+        *,
+        communication_ids: Iterable[str] | None = None,
+        parties: Iterable[str] | None = None,
+        channels: Iterable[str] | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> DeletedCommunications:
+        """Delete the communications that match all filters for good, the longest unchanged first,
+        and return a receipt. At least one filter must be given.
+
+        `parties` are addresses in any usual form, or names of persons. With a communication goes
+        the trust in its party: one that was blocked is not any more. `dry_run` deletes nothing, and
+        answers what would be deleted.
+
+        >>> parties = ["hanan@example.org"]
+        >>> receipt = await client.external.delete_communications(parties=parties, dry_run=True)
+        """
+        return await self._invoker.run(
+            calls.DELETE_COMMUNICATIONS(
+                communication_ids=communication_ids,
+                parties=parties,
+                channels=channels,
+                dry_run=dry_run,
+                limit=limit,
+                request_id=request_id,
             ),
             timeout,
         )

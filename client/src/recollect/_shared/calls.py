@@ -59,6 +59,7 @@ from recollect._types.external import (
     CommunicationPage,
     CommunicationSearch,
     CommunicationUpdate,
+    DeletedCommunications,
     Escalation,
     EscalationPage,
     ExternalCommunication,
@@ -164,6 +165,7 @@ SET_TRUST = _external("SetTrust", reading(ExternalCommunication, "communication"
 RECORD_REPLY = _external("RecordReply", reading(RecordedReply))
 LIST_ESCALATIONS = _external("ListEscalations", reading(EscalationPage))
 RESOLVE_ESCALATION = _external("ResolveEscalation", reading(Escalation, "escalation"))
+DELETE_COMMUNICATIONS = _external("DeleteCommunications", reading(DeletedCommunications))
 STREAM_COMMUNICATION_UPDATES = _external(
     "StreamCommunicationUpdates", answers.updates_of(CommunicationUpdate)
 )

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from recollect._types.conversation import (
+    RemovedFrom,
+)
 from recollect._types.message_parts import Attachment
 from recollect._types.recall import (
     TextRange,
@@ -274,6 +277,11 @@ class CommunicationEscalated:
     """The escalation as it is now."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommunicationDeleted:
+    """A communication was deleted. Drop everything known of it, its escalations too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationUpdate:
     """One change of an external communication, or one part of a snapshot."""
@@ -286,5 +294,33 @@ class CommunicationUpdate:
     """Time at which it happened."""
     reset: bool = False
     """True with a snapshot that replaces everything the subscriber has."""
-    kind: CommunicationList | CommunicationMessage | CommunicationChanged | CommunicationEscalated
+    kind: (
+        CommunicationList
+        | CommunicationMessage
+        | CommunicationChanged
+        | CommunicationEscalated
+        | CommunicationDeleted
+    )
     """The kind of change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedCommunications:
+    """The receipt of `delete_communications`."""
+
+    communication_ids: tuple[str, ...] = ()
+    """The communications that were deleted, or with `dry_run` would be."""
+    removed: tuple[RemovedFrom, ...] = ()
+    """Every place that they were removed from, added up: those of DeleteMany, with
+    `communications`, `escalations` and `deliveries`. Empty with `dry_run`.
+    """
+    has_more: bool = False
+    """True if more communications match than `limit`: ask again, with another `request_id`; or
+    if it ended early.
+    """
+    delete_time: datetime
+    """Time at which they were deleted."""
+    failure: str = ""
+    """The communication at which it ended early, and why, in a sentence; empty: it did not. The
+    communications above are deleted; ask again, with the same `request_id`, for the rest.
+    """

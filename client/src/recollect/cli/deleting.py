@@ -1,10 +1,18 @@
 """`recollect delete`, `delete-many` and `redact`: what a person removes for good."""
 
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import Any, TypeVar
 
 import click
 
-from recollect import AnchorDisposition, ArchiveFilter, DeletedConversations, DeletionReceipt
+from recollect import (
+    AnchorDisposition,
+    ArchiveFilter,
+    DeletedCommunications,
+    DeletedConversations,
+    DeletionReceipt,
+)
 from recollect._shared.history import read_history
 from recollect._shared.plain import plain
 from recollect.cli import exits
@@ -25,9 +33,11 @@ from recollect.cli.options import (
 from recollect.cli.printing import called, clean, console, counted, json_line, warn
 
 _MOST_AT_ONCE = 1000
-"""Conversations that one call deletes."""
+"""Conversations, or communications, that one call deletes."""
 _MOST_NAMED = 20
-"""Conversations of a dry run that a person sees with their titles."""
+"""Those of a dry run that a person sees described."""
+
+Receipt = TypeVar("Receipt", DeletedConversations, DeletedCommunications)
 
 
 @click.command()
@@ -118,9 +128,9 @@ def delete_many(
         raise click.UsageError("--all goes with no filter.")
     chosen = ArchiveFilter.ARCHIVED if archived else ArchiveFilter.ALL if everything else None
     disposition = None if anchors is None else AnchorDisposition(anchors)
-    count = 0
-    while True:
-        receipt = shell.client.conversations.delete_many(
+
+    def remove(most: int) -> DeletedConversations:
+        return shell.client.conversations.delete_many(
             conversation_ids=tuple(dict.fromkeys(conversations)) or None,
             channels=channels,
             topics=topics,
@@ -131,47 +141,83 @@ def delete_many(
             anchors=disposition,
             force=force,
             dry_run=not yes,
-            limit=min(_MOST_AT_ONCE, limit - count if limit else _MOST_AT_ONCE),
+            limit=most,
         )
-        count += len(receipt.conversation_ids)
-        goes_on = (
-            yes
-            and receipt.has_more
-            and bool(receipt.conversation_ids)
-            and (limit is None or count < limit)
-            and not receipt.failure
-        )
-        _print_receipt(shell, receipt, is_dry=not yes, is_last=not goes_on)
-        if receipt.failure:
-            raise exits.Ended(
-                f"it ended early, at {receipt.failure}; run it again for the rest", exits.FAILED
-            )
-        if not goes_on:
+
+    def described(name: str) -> str:
+        it = shell.client.conversations.get(name)
+        return f"{it.id}  {it.channel}  {called(it)}, {it.turn_count} turns"
+
+    for receipt in remove_matching(remove, limit, yes=yes):
+        left = [{"conversationId": name, "reason": reason} for name, reason in receipt.left]
+        extra = {"left": left} if left else {}
+        print_receipt(shell, receipt, "conversation", described, extra, is_dry=not yes)
+    if not shell.as_json:
+        _print_left(receipt)
+    end_of(receipt)
+
+
+def remove_matching(
+    remove: Callable[[int], Receipt], limit: int | None, *, yes: bool
+) -> Iterator[Receipt]:
+    """Call `remove`, with how many it may remove, until nothing is left to remove, and yield each
+    receipt. Without `yes` call it once.
+    """
+    count = 0
+    while True:
+        receipt = remove(min(_MOST_AT_ONCE, limit - count if limit else _MOST_AT_ONCE))
+        removed = len(ids_of(receipt))
+        count += removed
+        yield receipt
+        is_done = not (yes and receipt.has_more and removed) or bool(receipt.failure)
+        if is_done or (limit is not None and count >= limit):
             return
 
 
-def _print_receipt(
-    shell: Shell, receipt: DeletedConversations, *, is_dry: bool, is_last: bool
+def end_of(receipt: Receipt) -> None:
+    """End the command with the failure of the last receipt, if it has one."""
+    if receipt.failure:
+        raise exits.Ended(
+            f"it ended early, at {receipt.failure}; run it again for the rest", exits.FAILED
+        )
+
+
+def ids_of(receipt: Receipt) -> tuple[str, ...]:
+    """Return the ids of what a receipt is about."""
+    if isinstance(receipt, DeletedCommunications):
+        return receipt.communication_ids
+    return receipt.conversation_ids
+
+
+def print_receipt(
+    shell: Shell,
+    receipt: Receipt,
+    noun: str,
+    described: Callable[[str], str],
+    extra: dict[str, Any],
+    *,
+    is_dry: bool,
 ) -> None:
+    """Print a receipt, and of a dry run what would be removed, each as `described` has it."""
     if shell.as_json:
-        left = [{"conversationId": name, "reason": reason} for name, reason in receipt.left]
-        json_line(plain(receipt) | ({"left": left} if left else {}) | {"dryRun": is_dry})
+        json_line(plain(receipt) | extra | {"dryRun": is_dry})
         return
-    out, count = console(), len(receipt.conversation_ids)
-    named = counted(count, "conversation")
+    out, ids = console(), ids_of(receipt)
+    named = counted(len(ids), noun)
     if is_dry:
         more = " and more" if receipt.has_more else ""
         out.print(clean(f"Would remove {named}{more} for good; --yes does it."))
-        for name in receipt.conversation_ids[:_MOST_NAMED]:
-            it = shell.client.conversations.get(name)
-            out.print(clean(f"  {it.id}  {it.channel}  {called(it)}, {it.turn_count} turns"))
-        if count > _MOST_NAMED:
-            out.print(clean(f"  … and {count - _MOST_NAMED} more"))
+        for name in ids[:_MOST_NAMED]:
+            out.print(clean(f"  {described(name)}"))
+        if len(ids) > _MOST_NAMED:
+            out.print(clean(f"  … and {len(ids) - _MOST_NAMED} more"))
     else:
         places = ", ".join(f"{it.place} {it.count}" for it in receipt.removed)
         out.print(clean(f"Removed {named}: {places}." if places else f"Removed {named}."))
-    if not is_last:
-        return
+
+
+def _print_left(receipt: DeletedConversations) -> None:
+    out = console()
     for name, reason in receipt.left:
         why = _LEFT.get(reason, f"the server refuses it: {reason}")
         out.print(clean(f"Left {name}: {why}."))

@@ -12,11 +12,13 @@ from rich.text import Text
 
 from recollect import (
     CommunicationChanged,
+    CommunicationDeleted,
     CommunicationEscalated,
     CommunicationList,
     CommunicationMessage,
     CommunicationUpdate,
     DateRange,
+    DeletedCommunications,
     Direction,
     Escalation,
     ExternalCommunication,
@@ -25,11 +27,14 @@ from recollect import (
 )
 from recollect._shared.plain import plain, time_text
 from recollect.cli.commands import Commands
+from recollect.cli.deleting import end_of, print_receipt, remove_matching
 from recollect.cli.options import (
     MAX_NUMBER,
     Shell,
     WholeNumber,
     text_of,
+    with_channels,
+    with_patient_shell,
     with_shell,
     with_span,
     with_text,
@@ -258,6 +263,57 @@ def reply(
         _print_message(console(), stored.message)
 
 
+@communications.command("delete")
+@click.argument("those", nargs=-1, metavar="[COMMUNICATION]...")
+@click.option(
+    "--party",
+    "parties",
+    multiple=True,
+    metavar="ADDRESS",
+    help="With this party: an address in any usual form, or the name of a person, who is found by"
+    " every address; may be repeated.",
+)
+@with_channels
+@click.option(
+    "--limit", type=WholeNumber(1, MAX_NUMBER), help="The most to remove.  [default: all]"
+)
+@click.option("--yes", is_flag=True, help="Remove them. Without it, only say which.")
+@with_patient_shell
+def delete_communications(
+    shell: Shell,
+    those: tuple[str, ...],
+    parties: tuple[str, ...],
+    channels: tuple[str, ...],
+    limit: int | None,
+    yes: bool,
+) -> None:
+    """Remove all communications that match every filter for good, the longest unchanged first.
+
+    Without --yes nothing is removed: it prints what would be. With a communication go its questions
+    and the trust in its party: one that was blocked may write again, as a stranger. As JSON every
+    line is a receipt.
+    """
+    if not (those or parties or channels):
+        raise click.UsageError("Choose some: by their ids, with --party or with --channel.")
+
+    def remove(most: int) -> DeletedCommunications:
+        return shell.client.external.delete_communications(
+            communication_ids=tuple(dict.fromkeys(those)),
+            parties=parties,
+            channels=channels,
+            dry_run=not yes,
+            limit=most,
+        )
+
+    def described(name: str) -> str:
+        it = shell.client.external.get_communication(name, page_size=1).communication
+        return f"{it.id}  {it.channel}  {it.party}, {counted(it.message_count, 'message')}"
+
+    for receipt in remove_matching(remove, limit, yes=yes):
+        print_receipt(shell, receipt, "communication", described, {}, is_dry=not yes)
+    end_of(receipt)
+
+
 @communications.command("tail")
 @click.option(
     "--cursor", metavar="CURSOR", help="Go on behind this update (`cursor` of a JSON line) instead."
@@ -390,6 +446,8 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
             out.print(_heading(it))
         case CommunicationEscalated(escalation=escalation):
             _print_escalation(out, escalation)
+        case CommunicationDeleted():
+            out.print(one_line(f"{update.communication_id} is deleted.", "bold"))
 
 
 def _record(update: CommunicationUpdate) -> dict[str, Any]:

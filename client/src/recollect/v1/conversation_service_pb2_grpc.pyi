@@ -136,7 +136,7 @@ class ConversationServiceStub:
     that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
     without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
     and copies in forks, which the answer names. Messages of external communications cannot be
-    redacted.
+    redacted: ExternalCommunicationService deletes a whole communication.
 
     A repeat of the append that brought the message is answered as before, with the tombstone,
     whatever its payload: its hash is gone, because a text could be guessed from it.
@@ -257,7 +257,7 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
     without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
     and copies in forks, which the answer names. Messages of external communications cannot be
-    redacted.
+    redacted: ExternalCommunicationService deletes a whole communication.
 
     A repeat of the append that brought the message is answered as before, with the tombstone,
     whatever its payload: its hash is gone, because a text could be guessed from it.
@@ -489,7 +489,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
         without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
         and copies in forks, which the answer names. Messages of external communications cannot be
-        redacted.
+        redacted: ExternalCommunicationService deletes a whole communication.
 
         A repeat of the append that brought the message is answered as before, with the tombstone,
         whatever its payload: its hash is gone, because a text could be guessed from it.

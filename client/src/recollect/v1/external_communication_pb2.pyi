@@ -393,6 +393,7 @@ class CommunicationUpdate(_message.Message):
     COMMUNICATION_CHANGED_FIELD_NUMBER: _builtins.int
     COMMUNICATION_ESCALATED_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    COMMUNICATION_DELETED_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The position after this update, from which a stream can resume. Opaque."""
     communication_id: _builtins.str
@@ -423,6 +424,10 @@ class CommunicationUpdate(_message.Message):
     def heartbeat(self) -> Global___CommunicationHeartbeat:
         """Nothing happened; the cursor moved on."""
 
+    @_builtins.property
+    def communication_deleted(self) -> Global___CommunicationDeleted:
+        """It was deleted."""
+
     def __init__(
         self,
         *,
@@ -435,12 +440,13 @@ class CommunicationUpdate(_message.Message):
         communication_changed: Global___CommunicationChanged | None = ...,
         communication_escalated: Global___CommunicationEscalated | None = ...,
         heartbeat: Global___CommunicationHeartbeat | None = ...,
+        communication_deleted: Global___CommunicationDeleted | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["communication_changed", b"communication_changed", "communication_escalated", b"communication_escalated", "communication_list", b"communication_list", "communication_message", b"communication_message", "heartbeat", b"heartbeat", "kind", b"kind", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["communication_changed", b"communication_changed", "communication_deleted", b"communication_deleted", "communication_escalated", b"communication_escalated", "communication_list", b"communication_list", "communication_message", b"communication_message", "heartbeat", b"heartbeat", "kind", b"kind", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_changed", b"communication_changed", "communication_escalated", b"communication_escalated", "communication_id", b"communication_id", "communication_list", b"communication_list", "communication_message", b"communication_message", "cursor", b"cursor", "heartbeat", b"heartbeat", "kind", b"kind", "reset", b"reset", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_changed", b"communication_changed", "communication_deleted", b"communication_deleted", "communication_escalated", b"communication_escalated", "communication_id", b"communication_id", "communication_list", b"communication_list", "communication_message", b"communication_message", "cursor", b"cursor", "heartbeat", b"heartbeat", "kind", b"kind", "reset", b"reset", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["communication_list", "communication_message", "communication_changed", "communication_escalated", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["communication_list", "communication_message", "communication_changed", "communication_escalated", "heartbeat", "communication_deleted"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -564,3 +570,20 @@ class CommunicationHeartbeat(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommunicationHeartbeat: _TypeAlias = CommunicationHeartbeat  # noqa: Y015
+
+@_typing.final
+class CommunicationDeleted(_message.Message):
+    """A communication was deleted. Drop everything known of it, its escalations too."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommunicationDeleted: _TypeAlias = CommunicationDeleted  # noqa: Y015

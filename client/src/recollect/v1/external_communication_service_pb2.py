@@ -22,13 +22,15 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from recollect.v1 import conversation_service_pb2 as recollect_dot_v1_dot_conversation__service__pb2
 from recollect.v1 import external_communication_pb2 as recollect_dot_v1_dot_external__communication__pb2
 from recollect.v1 import recall_pb2 as recollect_dot_v1_dot_recall__pb2
 from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1recollect/v1/external_communication_service.proto\x12\x0crecollect.v1\x1a)recollect/v1/external_communication.proto\x1a\x19recollect/v1/recall.proto\x1a\x17recollect/v1/rule.proto\x1a\x18recollect/v1/scope.proto\"\xd3\x01\n\x19ListCommunicationsRequest\x12 \n\tpage_size\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x16\n\x05party\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12I\n\x05trust\x18\x04 \x01(\x0e\x32\x13.recollect.v1.TrustB%\xe2\xdb\x18!\x9a\x01\x1eis not a trust of this version\x12\x1d\n\x15open_escalations_only\x18\x05 \x01(\x08\"r\n\x1aListCommunicationsResponse\x12;\n\x0e\x63ommunications\x18\x01 \x03(\x0b\x32#.recollect.v1.ExternalCommunication\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x17GetCommunicationRequest\x12\"\n\x10\x63ommunication_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x02\x12 \n\tpage_size\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xa0\x01\n\x18GetCommunicationResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12/\n\x08messages\x18\x02 \x03(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\xa1\x02\n\x1bSearchCommunicationsRequest\x12\x19\n\x05query\x18\x01 \x01(\tB\n\xe2\xdb\x18\x06(\x80\x80\x04\x38\x01\x12\x1c\n\x05limit\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x16\n\x05party\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12\x17\n\x07\x63hannel\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x05\x12I\n\x05trust\x18\x05 \x01(\x0e\x32\x13.recollect.v1.TrustB%\xe2\xdb\x18!\x9a\x01\x1eis not a trust of this version\x12+\n\ndate_range\x18\x06 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12 \n\x10\x63ommunication_id\x18\x07 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x02\"h\n\x1cSearchCommunicationsResponse\x12\x31\n\x07matches\x18\x01 \x03(\x0b\x32 .recollect.v1.CommunicationMatch\x12\x15\n\rtotal_matches\x18\x02 \x01(\x03\"\xd0\x01\n\x16RegisterContactRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x18\n\x05party\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12K\n\x05trust\x18\x03 \x01(\x0e\x32\x13.recollect.v1.TrustB\'\xe2\xdb\x18#\x08\x01\x9a\x01\x1eis not a trust of this version\x12\x18\n\x06scopes\x18\x04 \x03(\tB\x08\xe2\xdb\x18\x04\x10\x06X \x12\x1a\n\nrequest_id\x18\x05 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"U\n\x17RegisterContactResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"\xb8\x01\n\x0fSetTrustRequest\x12\"\n\x10\x63ommunication_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x02\x12K\n\x05trust\x18\x02 \x01(\x0e\x32\x13.recollect.v1.TrustB\'\xe2\xdb\x18#\x08\x01\x9a\x01\x1eis not a trust of this version\x12\x18\n\x06scopes\x18\x03 \x03(\tB\x08\xe2\xdb\x18\x04\x10\x06X \x12\x1a\n\nrequest_id\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"N\n\x10SetTrustResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"\x81\x01\n\x12RecordReplyRequest\x12\"\n\x10\x63ommunication_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x02\x12\x14\n\x04text\x18\x02 \x01(\tB\x06\xe2\xdb\x18\x02\x38\x01\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\x12\x15\n\x05scope\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x06\"\x81\x01\n\x13RecordReplyResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\"\x8a\x01\n\x16ListEscalationsRequest\x12 \n\tpage_size\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x02 \x01(\t\x12 \n\x10\x63ommunication_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x02\x12\x18\n\x10include_resolved\x18\x04 \x01(\x08\"a\n\x17ListEscalationsResponse\x12-\n\x0b\x65scalations\x18\x01 \x03(\x0b\x32\x18.recollect.v1.Escalation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x18ResolveEscalationRequest\x12\x1f\n\rescalation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x03\x12\x1a\n\x06\x61nswer\x18\x02 \x01(\tB\n\xe2\xdb\x18\x06(\x80\x80\x01\x38\x01\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"I\n\x19ResolveEscalationResponse\x12,\n\nescalation\x18\x01 \x01(\x0b\x32\x18.recollect.v1.Escalation\"3\n!StreamCommunicationUpdatesRequest\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\"W\n\"StreamCommunicationUpdatesResponse\x12\x31\n\x06update\x18\x01 \x01(\x0b\x32!.recollect.v1.CommunicationUpdate2\xfc\x07\n\x1c\x45xternalCommunicationService\x12q\n\x12ListCommunications\x12\'.recollect.v1.ListCommunicationsRequest\x1a(.recollect.v1.ListCommunicationsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n\x12k\n\x10GetCommunication\x12%.recollect.v1.GetCommunicationRequest\x1a&.recollect.v1.GetCommunicationResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n\x12w\n\x14SearchCommunications\x12).recollect.v1.SearchCommunicationsRequest\x1a*.recollect.v1.SearchCommunicationsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n\x12h\n\x0fRegisterContact\x12$.recollect.v1.RegisterContactRequest\x1a%.recollect.v1.RegisterContactResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0b\x12S\n\x08SetTrust\x12\x1d.recollect.v1.SetTrustRequest\x1a\x1e.recollect.v1.SetTrustResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0b\x12\\\n\x0bRecordReply\x12 .recollect.v1.RecordReplyRequest\x1a!.recollect.v1.RecordReplyResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0b\x12h\n\x0fListEscalations\x12$.recollect.v1.ListEscalationsRequest\x1a%.recollect.v1.ListEscalationsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n\x12n\n\x11ResolveEscalation\x12&.recollect.v1.ResolveEscalationRequest\x1a\'.recollect.v1.ResolveEscalationResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0b\x12\x8b\x01\n\x1aStreamCommunicationUpdates\x12/.recollect.v1.StreamCommunicationUpdatesRequest\x1a\x30.recollect.v1.StreamCommunicationUpdatesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1recollect/v1/external_communication_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\'recollect/v1/conversation_service.proto\x1a)recollect/v1/external_communication.proto\x1a\x19recollect/v1/recall.proto\x1a\x17recollect/v1/rule.proto\x1a\x18recollect/v1/scope.proto\"\xd3\x01\n\x19ListCommunicationsRequest\x12 \n\tpage_size\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x16\n\x05party\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12I\n\x05trust\x18\x04 \x01(\x0e\x32\x13.recollect.v1.TrustB%\xe2\xdb\x18!\x9a\x01\x1eis not a trust of this version\x12\x1d\n\x15open_escalations_only\x18\x05 \x01(\x08\"r\n\x1aListCommunicationsResponse\x12;\n\x0e\x63ommunications\x18\x01 \x03(\x0b\x32#.recollect.v1.ExternalCommunication\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x17GetCommunicationRequest\x12\"\n\x10\x63ommunication_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x02\x12 \n\tpage_size\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xa0\x01\n\x18GetCommunicationResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12/\n\x08messages\x18\x02 \x03(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\xa1\x02\n\x1bSearchCommunicationsRequest\x12\x19\n\x05query\x18\x01 \x01(\tB\n\xe2\xdb\x18\x06(\x80\x80\x04\x38\x01\x12\x1c\n\x05limit\x18\x02 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x16\n\x05party\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12\x17\n\x07\x63hannel\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x05\x12I\n\x05trust\x18\x05 \x01(\x0e\x32\x13.recollect.v1.TrustB%\xe2\xdb\x18!\x9a\x01\x1eis not a trust of this version\x12+\n\ndate_range\x18\x06 \x01(\x0b\x32\x17.recollect.v1.DateRange\x12 \n\x10\x63ommunication_id\x18\x07 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x02\"h\n\x1cSearchCommunicationsResponse\x12\x31\n\x07matches\x18\x01 \x03(\x0b\x32 .recollect.v1.CommunicationMatch\x12\x15\n\rtotal_matches\x18\x02 \x01(\x03\"\xd0\x01\n\x16RegisterContactRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x18\n\x05party\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12K\n\x05trust\x18\x03 \x01(\x0e\x32\x13.recollect.v1.TrustB\'\xe2\xdb\x18#\x08\x01\x9a\x01\x1eis not a trust of this version\x12\x18\n\x06scopes\x18\x04 \x03(\tB\x08\xe2\xdb\x18\x04\x10\x06X \x12\x1a\n\nrequest_id\x18\x05 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"U\n\x17RegisterContactResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"\xb8\x01\n\x0fSetTrustRequest\x12\"\n\x10\x63ommunication_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x02\x12K\n\x05trust\x18\x02 \x01(\x0e\x32\x13.recollect.v1.TrustB\'\xe2\xdb\x18#\x08\x01\x9a\x01\x1eis not a trust of this version\x12\x18\n\x06scopes\x18\x03 \x03(\tB\x08\xe2\xdb\x18\x04\x10\x06X \x12\x1a\n\nrequest_id\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"N\n\x10SetTrustResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"\x81\x01\n\x12RecordReplyRequest\x12\"\n\x10\x63ommunication_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x02\x12\x14\n\x04text\x18\x02 \x01(\tB\x06\xe2\xdb\x18\x02\x38\x01\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\x12\x15\n\x05scope\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x06\"\x81\x01\n\x13RecordReplyResponse\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\"\x8a\x01\n\x16ListEscalationsRequest\x12 \n\tpage_size\x18\x01 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x12\n\npage_token\x18\x02 \x01(\t\x12 \n\x10\x63ommunication_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x02\x12\x18\n\x10include_resolved\x18\x04 \x01(\x08\"a\n\x17ListEscalationsResponse\x12-\n\x0b\x65scalations\x18\x01 \x03(\x0b\x32\x18.recollect.v1.Escalation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x18ResolveEscalationRequest\x12\x1f\n\rescalation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x03\x12\x1a\n\x06\x61nswer\x18\x02 \x01(\tB\n\xe2\xdb\x18\x06(\x80\x80\x01\x38\x01\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"I\n\x19ResolveEscalationResponse\x12,\n\nescalation\x18\x01 \x01(\x0b\x32\x18.recollect.v1.Escalation\"3\n!StreamCommunicationUpdatesRequest\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\"W\n\"StreamCommunicationUpdatesResponse\x12\x31\n\x06update\x18\x01 \x01(\x0b\x32!.recollect.v1.CommunicationUpdate\"\xe2\x01\n\x1b\x44\x65leteCommunicationsRequest\x12&\n\x11\x63ommunication_ids\x18\x01 \x03(\tB\x0b\xe2\xdb\x18\x07\x08\x01\x10\x02X\xe8\x07\x12\x34\n\x07parties\x18\x02 \x03(\tB#\xe2\xdb\x18\x1f\x18\x01 \xc0\x02\x30\x01X@b\x14names somebody twice\x12\x1a\n\x08\x63hannels\x18\x03 \x03(\tB\x08\xe2\xdb\x18\x04\x10\x05X@\x12\x0f\n\x07\x64ry_run\x18\x04 \x01(\x08\x12\x1c\n\x05limit\x18\x05 \x01(\x05\x42\r\xe2\xdb\x18\ti\x00\x00\x00\x00\x00\x00\x00\x00\x12\x1a\n\nrequest_id\x18\x06 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"\xb9\x01\n\x1c\x44\x65leteCommunicationsResponse\x12\x19\n\x11\x63ommunication_ids\x18\x01 \x03(\t\x12*\n\x07removed\x18\x02 \x03(\x0b\x32\x19.recollect.v1.RemovedFrom\x12\x10\n\x08has_more\x18\x03 \x01(\x08\x12/\n\x0b\x64\x65lete_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t2\xf5\x08\n\x1c\x45xternalCommunicationService\x12q\n\x12ListCommunications\x12\'.recollect.v1.ListCommunicationsRequest\x1a(.recollect.v1.ListCommunicationsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n\x12k\n\x10GetCommunication\x12%.recollect.v1.GetCommunicationRequest\x1a&.recollect.v1.GetCommunicationResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n\x12w\n\x14SearchCommunications\x12).recollect.v1.SearchCommunicationsRequest\x1a*.recollect.v1.SearchCommunicationsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n\x12h\n\x0fRegisterContact\x12$.recollect.v1.RegisterContactRequest\x1a%.recollect.v1.RegisterContactResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0b\x12S\n\x08SetTrust\x12\x1d.recollect.v1.SetTrustRequest\x1a\x1e.recollect.v1.SetTrustResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0b\x12\\\n\x0bRecordReply\x12 .recollect.v1.RecordReplyRequest\x1a!.recollect.v1.RecordReplyResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0b\x12h\n\x0fListEscalations\x12$.recollect.v1.ListEscalationsRequest\x1a%.recollect.v1.ListEscalationsResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n\x12n\n\x11ResolveEscalation\x12&.recollect.v1.ResolveEscalationRequest\x1a\'.recollect.v1.ResolveEscalationResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x0b\x12\x8b\x01\n\x1aStreamCommunicationUpdates\x12/.recollect.v1.StreamCommunicationUpdatesRequest\x1a\x30.recollect.v1.StreamCommunicationUpdatesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\n0\x01\x12w\n\x14\x44\x65leteCommunications\x12).recollect.v1.DeleteCommunicationsRequest\x1a*.recollect.v1.DeleteCommunicationsResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\rb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -93,6 +95,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESOLVEESCALATIONREQUEST'].fields_by_name['answer']._serialized_options = b'\342\333\030\006(\200\200\0018\001'
   _globals['_RESOLVEESCALATIONREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_RESOLVEESCALATIONREQUEST'].fields_by_name['request_id']._serialized_options = b'\342\333\030\002\020\004'
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['communication_ids']._loaded_options = None
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['communication_ids']._serialized_options = b'\342\333\030\007\010\001\020\002X\350\007'
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['parties']._loaded_options = None
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['parties']._serialized_options = b'\342\333\030\037\030\001 \300\0020\001X@b\024names somebody twice'
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['channels']._loaded_options = None
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['channels']._serialized_options = b'\342\333\030\004\020\005X@'
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['limit']._loaded_options = None
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['limit']._serialized_options = b'\342\333\030\ti\000\000\000\000\000\000\000\000'
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_DELETECOMMUNICATIONSREQUEST'].fields_by_name['request_id']._serialized_options = b'\342\333\030\002\020\004'
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['ListCommunications']._loaded_options = None
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['ListCommunications']._serialized_options = b'\220\002\001\332\333\030\001\n'
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['GetCommunication']._loaded_options = None
@@ -111,42 +123,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['ResolveEscalation']._serialized_options = b'\220\002\002\332\333\030\001\013'
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['StreamCommunicationUpdates']._loaded_options = None
   _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['StreamCommunicationUpdates']._serialized_options = b'\220\002\001\332\333\030\001\n'
-  _globals['_LISTCOMMUNICATIONSREQUEST']._serialized_start=189
-  _globals['_LISTCOMMUNICATIONSREQUEST']._serialized_end=400
-  _globals['_LISTCOMMUNICATIONSRESPONSE']._serialized_start=402
-  _globals['_LISTCOMMUNICATIONSRESPONSE']._serialized_end=516
-  _globals['_GETCOMMUNICATIONREQUEST']._serialized_start=518
-  _globals['_GETCOMMUNICATIONREQUEST']._serialized_end=633
-  _globals['_GETCOMMUNICATIONRESPONSE']._serialized_start=636
-  _globals['_GETCOMMUNICATIONRESPONSE']._serialized_end=796
-  _globals['_SEARCHCOMMUNICATIONSREQUEST']._serialized_start=799
-  _globals['_SEARCHCOMMUNICATIONSREQUEST']._serialized_end=1088
-  _globals['_SEARCHCOMMUNICATIONSRESPONSE']._serialized_start=1090
-  _globals['_SEARCHCOMMUNICATIONSRESPONSE']._serialized_end=1194
-  _globals['_REGISTERCONTACTREQUEST']._serialized_start=1197
-  _globals['_REGISTERCONTACTREQUEST']._serialized_end=1405
-  _globals['_REGISTERCONTACTRESPONSE']._serialized_start=1407
-  _globals['_REGISTERCONTACTRESPONSE']._serialized_end=1492
-  _globals['_SETTRUSTREQUEST']._serialized_start=1495
-  _globals['_SETTRUSTREQUEST']._serialized_end=1679
-  _globals['_SETTRUSTRESPONSE']._serialized_start=1681
-  _globals['_SETTRUSTRESPONSE']._serialized_end=1759
-  _globals['_RECORDREPLYREQUEST']._serialized_start=1762
-  _globals['_RECORDREPLYREQUEST']._serialized_end=1891
-  _globals['_RECORDREPLYRESPONSE']._serialized_start=1894
-  _globals['_RECORDREPLYRESPONSE']._serialized_end=2023
-  _globals['_LISTESCALATIONSREQUEST']._serialized_start=2026
-  _globals['_LISTESCALATIONSREQUEST']._serialized_end=2164
-  _globals['_LISTESCALATIONSRESPONSE']._serialized_start=2166
-  _globals['_LISTESCALATIONSRESPONSE']._serialized_end=2263
-  _globals['_RESOLVEESCALATIONREQUEST']._serialized_start=2265
-  _globals['_RESOLVEESCALATIONREQUEST']._serialized_end=2380
-  _globals['_RESOLVEESCALATIONRESPONSE']._serialized_start=2382
-  _globals['_RESOLVEESCALATIONRESPONSE']._serialized_end=2455
-  _globals['_STREAMCOMMUNICATIONUPDATESREQUEST']._serialized_start=2457
-  _globals['_STREAMCOMMUNICATIONUPDATESREQUEST']._serialized_end=2508
-  _globals['_STREAMCOMMUNICATIONUPDATESRESPONSE']._serialized_start=2510
-  _globals['_STREAMCOMMUNICATIONUPDATESRESPONSE']._serialized_end=2597
-  _globals['_EXTERNALCOMMUNICATIONSERVICE']._serialized_start=2600
-  _globals['_EXTERNALCOMMUNICATIONSERVICE']._serialized_end=3620
+  _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['DeleteCommunications']._loaded_options = None
+  _globals['_EXTERNALCOMMUNICATIONSERVICE'].methods_by_name['DeleteCommunications']._serialized_options = b'\220\002\002\332\333\030\001\r'
+  _globals['_LISTCOMMUNICATIONSREQUEST']._serialized_start=263
+  _globals['_LISTCOMMUNICATIONSREQUEST']._serialized_end=474
+  _globals['_LISTCOMMUNICATIONSRESPONSE']._serialized_start=476
+  _globals['_LISTCOMMUNICATIONSRESPONSE']._serialized_end=590
+  _globals['_GETCOMMUNICATIONREQUEST']._serialized_start=592
+  _globals['_GETCOMMUNICATIONREQUEST']._serialized_end=707
+  _globals['_GETCOMMUNICATIONRESPONSE']._serialized_start=710
+  _globals['_GETCOMMUNICATIONRESPONSE']._serialized_end=870
+  _globals['_SEARCHCOMMUNICATIONSREQUEST']._serialized_start=873
+  _globals['_SEARCHCOMMUNICATIONSREQUEST']._serialized_end=1162
+  _globals['_SEARCHCOMMUNICATIONSRESPONSE']._serialized_start=1164
+  _globals['_SEARCHCOMMUNICATIONSRESPONSE']._serialized_end=1268
+  _globals['_REGISTERCONTACTREQUEST']._serialized_start=1271
+  _globals['_REGISTERCONTACTREQUEST']._serialized_end=1479
+  _globals['_REGISTERCONTACTRESPONSE']._serialized_start=1481
+  _globals['_REGISTERCONTACTRESPONSE']._serialized_end=1566
+  _globals['_SETTRUSTREQUEST']._serialized_start=1569
+  _globals['_SETTRUSTREQUEST']._serialized_end=1753
+  _globals['_SETTRUSTRESPONSE']._serialized_start=1755
+  _globals['_SETTRUSTRESPONSE']._serialized_end=1833
+  _globals['_RECORDREPLYREQUEST']._serialized_start=1836
+  _globals['_RECORDREPLYREQUEST']._serialized_end=1965
+  _globals['_RECORDREPLYRESPONSE']._serialized_start=1968
+  _globals['_RECORDREPLYRESPONSE']._serialized_end=2097
+  _globals['_LISTESCALATIONSREQUEST']._serialized_start=2100
+  _globals['_LISTESCALATIONSREQUEST']._serialized_end=2238
+  _globals['_LISTESCALATIONSRESPONSE']._serialized_start=2240
+  _globals['_LISTESCALATIONSRESPONSE']._serialized_end=2337
+  _globals['_RESOLVEESCALATIONREQUEST']._serialized_start=2339
+  _globals['_RESOLVEESCALATIONREQUEST']._serialized_end=2454
+  _globals['_RESOLVEESCALATIONRESPONSE']._serialized_start=2456
+  _globals['_RESOLVEESCALATIONRESPONSE']._serialized_end=2529
+  _globals['_STREAMCOMMUNICATIONUPDATESREQUEST']._serialized_start=2531
+  _globals['_STREAMCOMMUNICATIONUPDATESREQUEST']._serialized_end=2582
+  _globals['_STREAMCOMMUNICATIONUPDATESRESPONSE']._serialized_start=2584
+  _globals['_STREAMCOMMUNICATIONUPDATESRESPONSE']._serialized_end=2671
+  _globals['_DELETECOMMUNICATIONSREQUEST']._serialized_start=2674
+  _globals['_DELETECOMMUNICATIONSREQUEST']._serialized_end=2900
+  _globals['_DELETECOMMUNICATIONSRESPONSE']._serialized_start=2903
+  _globals['_DELETECOMMUNICATIONSRESPONSE']._serialized_end=3088
+  _globals['_EXTERNALCOMMUNICATIONSERVICE']._serialized_start=3091
+  _globals['_EXTERNALCOMMUNICATIONSERVICE']._serialized_end=4232
 # @@protoc_insertion_point(module_scope)

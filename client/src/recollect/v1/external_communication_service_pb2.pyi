@@ -6,7 +6,9 @@ External communications: read them, set trust, answer them."""
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from recollect.v1 import conversation_service_pb2 as _conversation_service_pb2
 from recollect.v1 import external_communication_pb2 as _external_communication_pb2
 from recollect.v1 import recall_pb2 as _recall_pb2
 import builtins as _builtins
@@ -590,3 +592,108 @@ class StreamCommunicationUpdatesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StreamCommunicationUpdatesResponse: _TypeAlias = StreamCommunicationUpdatesResponse  # noqa: Y015
+
+@_typing.final
+class DeleteCommunicationsRequest(_message.Message):
+    """Request to delete communications. At least one filter must be set: `communication_ids`, `parties`
+    or `channels`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMUNICATION_IDS_FIELD_NUMBER: _builtins.int
+    PARTIES_FIELD_NUMBER: _builtins.int
+    CHANNELS_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    """Deletes nothing, and answers what would be deleted."""
+    limit: _builtins.int
+    """Number of communications to delete. 0 means 100; above 1000 counts as 1000. Not negative."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService): the receipt is answered again for as
+    long as the index exists.
+    """
+    @_builtins.property
+    def communication_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """These, at most 1000. Those that are not there are passed over. Unset means any."""
+
+    @_builtins.property
+    def parties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """With any of these parties, each an address in any usual form of its channel. The name of a
+        person, or an address of one who is an owner by now, stands for all addresses of that person
+        (see LinkIdentities). At most 64. Unset means all.
+        """
+
+    @_builtins.property
+    def channels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """On any of these channels, at most 64. Unset means all."""
+
+    def __init__(
+        self,
+        *,
+        communication_ids: _abc.Iterable[_builtins.str] | None = ...,
+        parties: _abc.Iterable[_builtins.str] | None = ...,
+        channels: _abc.Iterable[_builtins.str] | None = ...,
+        dry_run: _builtins.bool = ...,
+        limit: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channels", b"channels", "communication_ids", b"communication_ids", "dry_run", b"dry_run", "limit", b"limit", "parties", b"parties", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteCommunicationsRequest: _TypeAlias = DeleteCommunicationsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteCommunicationsResponse(_message.Message):
+    """Response of DeleteCommunications: the receipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMUNICATION_IDS_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
+    DELETE_TIME_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    has_more: _builtins.bool
+    """True if more communications match than `limit`: ask again, with another `request_id`; or if it
+    ended early.
+    """
+    failure: _builtins.str
+    """The communication at which it ended early, and why, in a sentence; empty: it did not. The
+    communications above are deleted; ask again, with the same `request_id`, for the rest.
+    """
+    @_builtins.property
+    def communication_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The communications that were deleted, or with `dry_run` would be."""
+
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedCompositeFieldContainer[_conversation_service_pb2.RemovedFrom]:
+        """Every place that they were removed from, added up: those of DeleteMany, with `communications`,
+        `escalations` and `deliveries`. Empty with `dry_run`.
+        """
+
+    @_builtins.property
+    def delete_time(self) -> _timestamp_pb2.Timestamp:
+        """Time at which they were deleted."""
+
+    def __init__(
+        self,
+        *,
+        communication_ids: _abc.Iterable[_builtins.str] | None = ...,
+        removed: _abc.Iterable[_conversation_service_pb2.RemovedFrom] | None = ...,
+        has_more: _builtins.bool = ...,
+        delete_time: _timestamp_pb2.Timestamp | None = ...,
+        failure: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delete_time", b"delete_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_ids", b"communication_ids", "delete_time", b"delete_time", "failure", b"failure", "has_more", b"has_more", "removed", b"removed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteCommunicationsResponse: _TypeAlias = DeleteCommunicationsResponse  # noqa: Y015

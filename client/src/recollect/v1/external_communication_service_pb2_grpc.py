@@ -81,6 +81,11 @@ class ExternalCommunicationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_external__communication__service__pb2.StreamCommunicationUpdatesRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.StreamCommunicationUpdatesResponse.FromString,
                 _registered_method=True)
+        self.DeleteCommunications = channel.unary_unary(
+                '/recollect.v1.ExternalCommunicationService/DeleteCommunications',
+                request_serializer=recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsResponse.FromString,
+                _registered_method=True)
 
 
 class ExternalCommunicationServiceServicer(object):
@@ -166,6 +171,21 @@ class ExternalCommunicationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteCommunications(self, request, context):
+        """Delete the communications that match all filters for good, the longest unchanged first: their
+        messages in both directions from every file of the service, their escalations, and the trust in
+        their parties. So a blocked party is not blocked any more: what it writes next begins a
+        communication as a stranger's does. A message that its provider delivers again does not come
+        back. What conversations say about a party stays.
+
+        An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
+        a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
+        itself; the audit log has a record of each communication from before it goes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ExternalCommunicationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -213,6 +233,11 @@ def add_ExternalCommunicationServiceServicer_to_server(servicer, server):
                     servicer.StreamCommunicationUpdates,
                     request_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.StreamCommunicationUpdatesRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_external__communication__service__pb2.StreamCommunicationUpdatesResponse.SerializeToString,
+            ),
+            'DeleteCommunications': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteCommunications,
+                    request_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -460,6 +485,33 @@ class ExternalCommunicationService(object):
             '/recollect.v1.ExternalCommunicationService/StreamCommunicationUpdates',
             recollect_dot_v1_dot_external__communication__service__pb2.StreamCommunicationUpdatesRequest.SerializeToString,
             recollect_dot_v1_dot_external__communication__service__pb2.StreamCommunicationUpdatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteCommunications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ExternalCommunicationService/DeleteCommunications',
+            recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsRequest.SerializeToString,
+            recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -74,6 +74,17 @@ class ExternalCommunicationServiceStub:
     Messages of blocked parties are not delivered. The stream counts among the subscribers of
     StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat, and ends as it does.
     """
+    DeleteCommunications: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.DeleteCommunicationsRequest, _external_communication_service_pb2.DeleteCommunicationsResponse]
+    """Delete the communications that match all filters for good, the longest unchanged first: their
+    messages in both directions from every file of the service, their escalations, and the trust in
+    their parties. So a blocked party is not blocked any more: what it writes next begins a
+    communication as a stranger's does. A message that its provider delivers again does not come
+    back. What conversations say about a party stays.
+
+    An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
+    a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
+    itself; the audit log has a record of each communication from before it goes.
+    """
 
 @_typing.type_check_only
 class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
@@ -120,6 +131,17 @@ class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
     """Stream live updates for a panel: a snapshot or the missed updates, then every update in order.
     Messages of blocked parties are not delivered. The stream counts among the subscribers of
     StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat, and ends as it does.
+    """
+    DeleteCommunications: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.DeleteCommunicationsRequest, _external_communication_service_pb2.DeleteCommunicationsResponse]  # type: ignore[assignment]
+    """Delete the communications that match all filters for good, the longest unchanged first: their
+    messages in both directions from every file of the service, their escalations, and the trust in
+    their parties. So a blocked party is not blocked any more: what it writes next begins a
+    communication as a stranger's does. A message that its provider delivers again does not come
+    back. What conversations say about a party stays.
+
+    An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
+    a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
+    itself; the audit log has a record of each communication from before it goes.
     """
 
 class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -218,6 +240,23 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
         """Stream live updates for a panel: a snapshot or the missed updates, then every update in order.
         Messages of blocked parties are not delivered. The stream counts among the subscribers of
         StreamUpdates (ERROR_REASON_TOO_MANY_SUBSCRIBERS), has its heartbeat, and ends as it does.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteCommunications(
+        self,
+        request: _external_communication_service_pb2.DeleteCommunicationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_external_communication_service_pb2.DeleteCommunicationsResponse, _abc.Awaitable[_external_communication_service_pb2.DeleteCommunicationsResponse]]:
+        """Delete the communications that match all filters for good, the longest unchanged first: their
+        messages in both directions from every file of the service, their escalations, and the trust in
+        their parties. So a blocked party is not blocked any more: what it writes next begins a
+        communication as a stranger's does. A message that its provider delivers again does not come
+        back. What conversations say about a party stays.
+
+        An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
+        a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
+        itself; the audit log has a record of each communication from before it goes.
         """
 
 def add_ExternalCommunicationServiceServicer_to_server(servicer: ExternalCommunicationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

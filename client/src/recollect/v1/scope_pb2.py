@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18recollect/v1/scope.proto\x12\x0crecollect.v1\x1a google/protobuf/descriptor.proto*\xd5\x02\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\r\n\tSCOPE_ANY\x10\x01\x12\x1c\n\x18SCOPE_CONVERSATIONS_READ\x10\x02\x12\x1d\n\x19SCOPE_CONVERSATIONS_WRITE\x10\x03\x12\x1e\n\x1aSCOPE_CONVERSATIONS_MANAGE\x10\x04\x12\x1e\n\x1aSCOPE_CONVERSATIONS_DELETE\x10\x05\x12\x10\n\x0cSCOPE_RECALL\x10\x06\x12\x17\n\x13SCOPE_ANCHORS_WRITE\x10\x07\x12\x11\n\rSCOPE_RECEIVE\x10\x08\x12\x1b\n\x17SCOPE_IDENTITIES_MANAGE\x10\t\x12\x1d\n\x19SCOPE_COMMUNICATIONS_READ\x10\n\x12\x1e\n\x1aSCOPE_COMMUNICATIONS_WRITE\x10\x0b\x12\x0f\n\x0bSCOPE_ADMIN\x10\x0c:D\n\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xbb\x8b\x03 \x03(\x0e\x32\x13.recollect.v1.Scopeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18recollect/v1/scope.proto\x12\x0crecollect.v1\x1a google/protobuf/descriptor.proto*\xf6\x02\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\r\n\tSCOPE_ANY\x10\x01\x12\x1c\n\x18SCOPE_CONVERSATIONS_READ\x10\x02\x12\x1d\n\x19SCOPE_CONVERSATIONS_WRITE\x10\x03\x12\x1e\n\x1aSCOPE_CONVERSATIONS_MANAGE\x10\x04\x12\x1e\n\x1aSCOPE_CONVERSATIONS_DELETE\x10\x05\x12\x10\n\x0cSCOPE_RECALL\x10\x06\x12\x17\n\x13SCOPE_ANCHORS_WRITE\x10\x07\x12\x11\n\rSCOPE_RECEIVE\x10\x08\x12\x1b\n\x17SCOPE_IDENTITIES_MANAGE\x10\t\x12\x1d\n\x19SCOPE_COMMUNICATIONS_READ\x10\n\x12\x1e\n\x1aSCOPE_COMMUNICATIONS_WRITE\x10\x0b\x12\x0f\n\x0bSCOPE_ADMIN\x10\x0c\x12\x1f\n\x1bSCOPE_COMMUNICATIONS_DELETE\x10\r:D\n\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xbb\x8b\x03 \x03(\x0e\x32\x13.recollect.v1.Scopeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.scope_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SCOPE']._serialized_start=77
-  _globals['_SCOPE']._serialized_end=418
+  _globals['_SCOPE']._serialized_end=451
 # @@protoc_insertion_point(module_scope)

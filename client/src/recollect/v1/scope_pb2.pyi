@@ -55,6 +55,8 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     """Reply to third parties, register them, set their trust, and resolve escalations."""
     SCOPE_ADMIN: _Scope.ValueType  # 12
     """Administer the server."""
+    SCOPE_COMMUNICATIONS_DELETE: _Scope.ValueType  # 13
+    """Delete external communications."""
 
 class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     """Permission that a token has. Every call of this service names the scopes that it needs in its
@@ -94,6 +96,8 @@ SCOPE_COMMUNICATIONS_WRITE: Scope.ValueType  # 11
 """Reply to third parties, register them, set their trust, and resolve escalations."""
 SCOPE_ADMIN: Scope.ValueType  # 12
 """Administer the server."""
+SCOPE_COMMUNICATIONS_DELETE: Scope.ValueType  # 13
+"""Delete external communications."""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 SCOPE_FIELD_NUMBER: _builtins.int

@@ -93,6 +93,7 @@ def space_handlers(
         "ExternalCommunicationService": ExternalCommunicationHandlers(
             services.search.external,
             services.communication_updates,
+            services.identities,
             streams,
             answers,
             seal,

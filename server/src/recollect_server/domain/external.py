@@ -300,6 +300,11 @@ class Escalated:
 
 
 @dataclass(frozen=True, slots=True)
+class CommunicationDeleted:
+    """The communication was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommunicationUpdate:
     """One element of a panel's stream."""
 
@@ -307,5 +312,5 @@ class CommunicationUpdate:
     """The position behind it."""
     communication_id: str
     time: int
-    kind: Listed | Exchanged | Changed | Escalated | Heartbeat
+    kind: Listed | Exchanged | Changed | Escalated | CommunicationDeleted | Heartbeat
     reset: bool = False

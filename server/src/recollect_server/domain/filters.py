@@ -58,6 +58,12 @@ class CommunicationFilter:
     trust: Trust | None = None
     waiting: bool = False
     """Only those with an open escalation."""
+    ids: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    parties: tuple[str, ...] = ()
+    """As a caller named them; `identities` says who is meant."""
+    identities: tuple[tuple[str, str], ...] = ()
+    """Channels and addresses there, of which any may be the party, where `parties` are named."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ class Scope(StrEnum):
     IDENTITIES_MANAGE = "identities.manage"
     COMMUNICATIONS_READ = "communications.read"
     COMMUNICATIONS_WRITE = "communications.write"
+    COMMUNICATIONS_DELETE = "communications.delete"
     ADMIN = "admin"
 
 

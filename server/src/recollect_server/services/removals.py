@@ -1,56 +1,20 @@
-"""Removal of text for good: conversations deleted, one or all that match a filter, and messages
-redacted.
+"""Removal of text for good: conversations and communications deleted, one or all that match a
+filter, and messages redacted.
 """
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-import orjson
-
-from recollect_server.domain.errors import (
-    AnchorsPresent,
-    ConversationNotFound,
-    ConversationPinned,
-    IndexUnavailable,
-    StorageUnavailable,
-)
 from recollect_server.domain.filters import Filter
+from recollect_server.services.space.bulk_removal import BulkReceipt, BulkRemoval, PageEnd
 from recollect_server.services.space.deletion import Receipt, nobody
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.storage.index.columns import KnownRequest
+from recollect_server.storage.index.removal import Removed
 
 _MAX_COPIES = 100  # conversations that a redaction names
-_DELETED_AT_ONCE = 100  # conversations that one query names
-_MAX_LEFT = 1000  # conversations that a receipt names as left
-
-
-@dataclass(frozen=True, slots=True)
-class BulkReceipt:
-    """Receipt of a delete of many conversations."""
-
-    conversations: list[str]
-    """Those that were deleted, or would be."""
-    left: list[tuple[str, str]]
-    """Those that match and were left, each with the name of the error that refuses it."""
-    removed: dict[str, int]
-    """Entries removed, by place."""
-    has_more: bool
-    time: int
-    failure: str = ""
-    """Conversation at which it ended early, and why; empty if it did not."""
-
-    @property
-    def text(self) -> str:
-        return orjson.dumps(self).decode()
-
-    @classmethod
-    def of(cls, text: str) -> "BulkReceipt":
-        fields = orjson.loads(text)
-        return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
 
 
 class Removals:
@@ -126,81 +90,18 @@ class Removals:
             "force": force,
             "dry_run": dry_run,
         }
+        space = self._space
+
+        def page(place: PageEnd | None, size: int) -> list[PageEnd]:
+            rows = space.index.conversations.select(chosen, size, place, newest_first=False)
+            return [(it.conversation.update_time, it.conversation.id) for it in rows]
+
+        def remove(name: str) -> Removed:
+            if not dry_run:
+                return space.deletions.delete(name, anchors, force=force, deleting=deleting).removed
+            space.deletions.check(name, anchors, force=force)
+            return {}
+
         request = key_of("DeleteMany", request_id, payload)
-        with self._space.exclusive(request=request_id or "DeleteMany"):
-            if request and (record := self._space.answered_requests.find(request)):
-                return BulkReceipt.of(record.answer)
-            with self._space.answered_requests.carrying_out(request):
-                done = self._delete_matching(
-                    chosen, anchors, limit, force=force, dry_run=dry_run, deleting=deleting
-                )
-                if request and not done.failure:
-                    record = KnownRequest(request.id, request.hash, "", answer=done.text)
-                    self._space.answered_requests.remember(record)
-            if request and done.failure:
-                self._space.answered_requests.give_up(request)
-            return done
-
-    def _delete_matching(
-        self,
-        chosen: Filter,
-        anchors: int,
-        limit: int,
-        *,
-        force: bool,
-        dry_run: bool,
-        deleting: Callable[[str], None],
-    ) -> BulkReceipt:
-        """Delete the conversations that match, as `delete_many` does."""
-        deleted: list[str] = []
-        left: list[tuple[str, str]] = []
-        removed: Counter[str] = Counter()
-        place: tuple[int, str] | None = None
-        failure = ""
-        while len(deleted) < limit and not failure:
-            rows = self._space.index.conversations.select(
-                chosen, _DELETED_AT_ONCE, place, newest_first=False
-            )
-            for row in rows:
-                if len(deleted) == limit:
-                    break
-                name = row.conversation.id
-                place = row.conversation.update_time, name
-                try:
-                    if dry_run:
-                        self._space.deletions.check(name, anchors, force=force)
-                    else:
-                        receipt = self._space.deletions.delete(
-                            name, anchors, force=force, deleting=deleting
-                        )
-                        removed.update(receipt.removed)
-                    deleted.append(name)
-                except (ConversationPinned, AnchorsPresent) as error:
-                    if len(left) < _MAX_LEFT:
-                        left.append((name, type(error).__name__))
-                except ConversationNotFound:
-                    pass  # somebody else deleted it meanwhile
-                except (IndexUnavailable, StorageUnavailable) as error:
-                    if _is_gone(self._space, name):
-                        deleted.append(name)  # the rest of its delete is finished later
-                    if not deleted or dry_run:
-                        raise
-                    failure = f"{name}: {error}"
-                    break
-            if len(rows) < _DELETED_AT_ONCE:
-                break
-        has_more = bool(
-            failure or self._space.index.conversations.select(chosen, 1, place, newest_first=False)
-        )
-        return BulkReceipt(deleted, left, dict(removed), has_more, self._space.clock(), failure)
-
-
-def _is_gone(space: Space, conversation_id: str) -> bool:
-    """Return whether a conversation is deleted, though its delete failed half-way."""
-    try:
-        space.read(conversation_id)
-    except ConversationNotFound:
-        return True
-    except StorageUnavailable:
-        return False
-    return False
+        removal = BulkRemoval(space, page, remove, dry_run=dry_run)
+        return removal.carry_out(request, "DeleteMany", limit)

@@ -40,6 +40,7 @@ ADMINISTRATIVE = frozenset(
         "ChannelService.UnlinkIdentity",
         "ExternalCommunicationService.RegisterContact",
         "ExternalCommunicationService.SetTrust",
+        "ExternalCommunicationService.DeleteCommunications",
         "AdminService.SetSetting",
         "AdminService.Backup",
         "AdminService.CreateSpace",

@@ -133,6 +133,13 @@ def _stream(checks: Checks, request: api.StreamUpdatesRequest) -> None:
                 checks.refuse(f"list_channels[{index}]", "is not among channels")
 
 
+def _delete_communications(
+    checks: Checks, request: external_communication_service_pb2.DeleteCommunicationsRequest
+) -> None:
+    if not (request.communication_ids or request.parties or request.channels):
+        checks.refuse("communication_ids", "is empty, and no other filter is set")
+
+
 # Recall -------------------------------------------------------------------------------------------
 
 
@@ -388,6 +395,7 @@ _FURTHER: dict[str, Callable[[Checks, Any], object]] = {
     "UnlinkIdentityRequest": _address,
     "LinkIdentitiesRequest": _link,
     "RegisterContactRequest": _register,
+    "DeleteCommunicationsRequest": _delete_communications,
     "UsageRequest": _range,
     "TopicsOverTimeRequest": _range,
     "ChannelActivityRequest": _range,

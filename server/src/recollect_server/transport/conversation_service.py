@@ -29,6 +29,7 @@ from recollect_server.transport.convert import (
     message_to,
     optional_milliseconds,
     party_from,
+    removed_from,
     timestamp,
     writer_of,
 )
@@ -352,10 +353,7 @@ class ConversationHandlers:
         )
         return api.DeleteResponse(
             conversation_id=receipt.conversation_id,
-            removed=[
-                api.RemovedFrom(place=place, count=count)
-                for place, count in receipt.removed.items()
-            ],
+            removed=removed_from(receipt.removed),
             delete_time=timestamp(receipt.time),
         )
 
@@ -385,10 +383,7 @@ class ConversationHandlers:
                 api.LeftConversation(conversation_id=name, reason=_LEFT[reason])
                 for name, reason in receipt.left
             ],
-            removed=[
-                api.RemovedFrom(place=place, count=count)
-                for place, count in receipt.removed.items()
-            ],
+            removed=removed_from(receipt.removed),
             has_more=receipt.has_more,
             delete_time=timestamp(receipt.time),
             failure=receipt.failure,

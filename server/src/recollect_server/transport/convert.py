@@ -2,13 +2,18 @@
 was checked before. Those of one service alone are in its module.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
-from recollect.v1 import conversation_pb2, message_pb2, recall_pb2
+from recollect.v1 import (
+    conversation_pb2,
+    conversation_service_pb2,
+    message_pb2,
+    recall_pb2,
+)
 from recollect.v1 import external_communication_pb2 as external_pb
 
 from recollect_server.domain.addresses import display_name
@@ -73,6 +78,14 @@ DIRECTIONS = {
     Direction.INBOUND: external_pb.DIRECTION_INBOUND,
     Direction.OUTBOUND: external_pb.DIRECTION_OUTBOUND,
 }
+
+
+def removed_from(removed: Mapping[str, int]) -> list[conversation_service_pb2.RemovedFrom]:
+    """Return how much a delete removed from where."""
+    return [
+        conversation_service_pb2.RemovedFrom(place=place, count=count)
+        for place, count in removed.items()
+    ]
 
 
 def _copy_set(value: ProtoMessage, source: object, names: Sequence[str]) -> None:

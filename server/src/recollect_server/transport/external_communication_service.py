@@ -8,6 +8,7 @@ from recollect.v1 import external_communication_service_pb2 as api
 from recollect_server.domain.addresses import normal_address
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
 from recollect_server.domain.live import Live
+from recollect_server.services.channels.identities import Identities
 from recollect_server.services.external.external import External, Match
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.transport.answers import Answers
@@ -18,6 +19,7 @@ from recollect_server.transport.convert import (
     escalation_to,
     external_message_to,
     optional_milliseconds,
+    removed_from,
     snippet_fields,
     timestamp,
 )
@@ -26,6 +28,7 @@ from recollect_server.transport.pages import CursorSeal, page_size
 from recollect_server.transport.streams import Streams
 
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100
+_USUAL_DELETED, _MAX_DELETED = 100, 1000
 
 
 class ExternalCommunicationHandlers:
@@ -33,6 +36,7 @@ class ExternalCommunicationHandlers:
         self,
         external: External,
         live: LiveCommunications,
+        identities: Identities,
         streams: Streams,
         answers: Answers,
         seal: CursorSeal,
@@ -41,6 +45,7 @@ class ExternalCommunicationHandlers:
         """`timeout` is how many seconds a search may take at most."""
         self._external = external
         self._live = live
+        self._identities = identities
         self._streams = streams
         self._answers = answers
         self._seal = seal
@@ -124,6 +129,35 @@ class ExternalCommunicationHandlers:
         )
         return api.RecordReplyResponse(
             communication=communication_to(communication), message=external_message_to(reply)
+        )
+
+    def DeleteCommunications(
+        self, request: api.DeleteCommunicationsRequest, call: Call
+    ) -> api.DeleteCommunicationsResponse:
+        parties, channels = tuple(request.parties), tuple(request.channels)
+        identities = (
+            self._identities.addresses_of(parties, channels or self._external.channels())
+            if parties
+            else ()
+        )
+        receipt = self._external.delete_many(
+            CommunicationFilter(
+                ids=tuple(request.communication_ids),
+                channels=channels,
+                parties=parties,
+                identities=identities,
+            ),
+            min(request.limit or _USUAL_DELETED, _MAX_DELETED),
+            request.request_id,
+            dry_run=request.dry_run,
+            deleting=call.record,
+        )
+        return api.DeleteCommunicationsResponse(
+            communication_ids=receipt.conversations,
+            removed=removed_from(receipt.removed),
+            has_more=receipt.has_more,
+            delete_time=timestamp(receipt.time),
+            failure=receipt.failure,
         )
 
     def ListEscalations(

@@ -63,9 +63,15 @@ Admit = Callable[[MethodDescriptor, grpc.ServicerContext], Principal]
 
 _ANYBODY = Principal()
 
-RECORDING = frozenset({"ConversationService.Delete", "ConversationService.DeleteMany"})
-"""Administrative calls that record each conversation right before it goes: none is missing in the
-audit, whatever fails or is killed then.
+RECORDING = frozenset(
+    {
+        "ConversationService.Delete",
+        "ConversationService.DeleteMany",
+        "ExternalCommunicationService.DeleteCommunications",
+    }
+)
+"""Administrative calls that record each conversation or communication right before it goes: none is
+missing in the audit, whatever fails or is killed then.
 """
 
 

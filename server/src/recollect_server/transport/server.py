@@ -62,6 +62,7 @@ _COMPUTING = {
 _LONG = {
     "Delete",
     "DeleteMany",
+    "DeleteCommunications",
     "CreateSpace",
     "DeleteSpace",
 }  # writes that may take long: they do not stand in the way of the others

@@ -99,6 +99,8 @@ def encode_communication_update(seal: CursorSeal, update: external.Communication
             value.communication_changed.communication.CopyFrom(communication_to(communication))
         case external.Escalated(escalation):
             value.communication_escalated.escalation.CopyFrom(escalation_to(escalation))
+        case external.CommunicationDeleted():
+            value.communication_deleted.SetInParent()
         case domain.Heartbeat():
             value.heartbeat.SetInParent()
     return value.SerializeToString()

@@ -6,6 +6,7 @@ also where no owner is known yet. On the web and on a command line nobody else c
 """
 
 import threading
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -100,15 +101,23 @@ class Identities:
 
     def widened(self, chosen: Filter) -> Filter:
         """Return the filter with all addresses of the persons among its participants."""
-        if not chosen.participants:
-            return chosen
+        return chosen.with_identities(self.addresses_of(chosen.participants, ()))
+
+    def addresses_of(
+        self, names: Sequence[str], channels: Iterable[str]
+    ) -> tuple[tuple[str, str], ...]:
+        """Return channels and addresses there in all spellings: those of the persons that are named
+        so or have such an address, and each name as an address on these channels.
+        """
         with self._guard:
-            identities = self._people.of(chosen.participants)
-        return chosen.with_identities(
-            tuple(
-                (it.channel, form)
-                for it in identities
-                for form in spellings(it.channel, it.address)
+            identities = self._people.of(names) if names else ()
+        addresses = {(it.channel, it.address): None for it in identities}
+        addresses |= {(it, normal_address(it, name)): None for it in channels for name in names}
+        return tuple(
+            dict.fromkeys(
+                (channel, form)
+                for channel, address in addresses
+                for form in spellings(channel, address)
             )
         )
 

@@ -90,8 +90,8 @@ Outcome = StoredMessages | Replied | external.Received | None
 
 @frozen
 class ReceiveResult:
-    """Outcome of a message. `outcome` None: it was received before, in a conversation that is
-    deleted since.
+    """Outcome of a message. `outcome` None: it was received before, in a conversation or a
+    communication that is deleted since.
     """
 
     outcome: Outcome
@@ -178,7 +178,7 @@ class Receiving:
     # Third parties --------------------------------------------------------------------------------
 
     def _receive_external(self, inbound: Inbound) -> ReceiveResult:
-        if not self._delivered_outside(inbound):
+        if not self._delivered_outside(inbound) and not self._is_forgotten_outside(inbound):
             # a repeat is the provider's doing, not the sender's
             self._senders.admit(inbound.channel, inbound.sender)
         received = self._external.receive(
@@ -190,13 +190,18 @@ class Receiving:
             inbound.time,
             provenance_of(inbound),
         )
-        return ReceiveResult(_as_sent(received, inbound), received.duplicate)
+        is_repeat = received is None or received.duplicate
+        return ReceiveResult(_as_sent(received, inbound), is_repeat)
 
     def _delivered_outside(self, inbound: Inbound) -> external.Received | None:
         origin = provenance_of(inbound)
         return self._external.delivered(
             inbound.channel, inbound.sender, origin.group, inbound.provider_message_id
         )
+
+    def _is_forgotten_outside(self, inbound: Inbound) -> bool:
+        group, delivered = provenance_of(inbound).group, inbound.provider_message_id
+        return self._external.is_forgotten(inbound.channel, inbound.sender, group, delivered)
 
     def _delivered_elsewhere(self, inbound: Inbound, request: RequestKey) -> ReceiveResult | None:
         """Return the outcome of an owner's message that is deleted since, or that came before the
@@ -207,7 +212,8 @@ class Receiving:
         # what was deleted in a version before is known by channel and id alone
         former = former_key_of_delivery(inbound.channel, inbound.provider_message_id)
         is_forgotten = self._space.index.routing.is_forgotten
-        if any(is_forgotten(hash_of_delivery(key)) for key in (request.id, former)):
+        own = any(is_forgotten(hash_of_delivery(key)) for key in (request.id, former))
+        if own or self._is_forgotten_outside(inbound):
             return ReceiveResult(None, duplicate=True)
         return None
 

@@ -4,15 +4,18 @@
 to be asked once, not once a line.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 
 from recollect_server.domain.addresses import spellings
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import (
+    CommunicationNotFound,
     EscalationClosed,
     EscalationNotFound,
     RequestIdReused,
+    StorageUnavailable,
     TrustRequired,
 )
 from recollect_server.domain.external import (
@@ -40,12 +43,18 @@ from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
+from recollect_server.services.space.bulk_removal import BulkReceipt, BulkRemoval
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.external_rows import StoredCommunication
-from recollect_server.storage.index.messages import newest_within
-from recollect_server.storage.logs.received import key_of_delivery
+from recollect_server.storage.index.messages import Place, newest_within
+from recollect_server.storage.index.removal import Removed
+from recollect_server.storage.logs.received import (
+    hash_of_delivery,
+    key_of_partys_delivery,
+    name_of_party,
+)
 from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 PageEnd = tuple[int, str]
@@ -137,21 +146,24 @@ class External:
         attachments: tuple[Attachment, ...],
         time: int | None,
         origin: Provenance = DIRECT,
-    ) -> Received:
+    ) -> Received | None:
         """Store a message of a third party exactly once by channel, party, group and provider's id,
-        and ask the owner if trust requires it.
+        and ask the owner if trust requires it. Return None if it was received before, in a
+        communication that is deleted since.
 
         `party` is normalised by the caller; `time` is in milliseconds, None for now. The arguments
         are validated already. Raises StorageUnavailable, IndexUnavailable: then the message may be
         stored or not, and the provider delivers it again.
         """
         with self._space.exclusive(
-            delivery=f"{channel} {provider_message_id}", party=_one_name(channel, party)
+            delivery=f"{channel} {provider_message_id}", party=name_of_party(channel, party)
         ):
             self._store.catch_up()
             before = self.delivered(channel, party, origin.group, provider_message_id)
             if before is not None:
                 return before
+            if self.is_forgotten(channel, party, origin.group, provider_message_id):
+                return None
             now = self._space.clock()
             message = ExternalMessage(
                 direction=Direction.INBOUND,
@@ -162,9 +174,7 @@ class External:
                 origin=origin,
             )
             stored, claim = self._with_party(channel, party)
-            delivery = key_of_delivery(
-                channel, _one_name(channel, party), origin.group, provider_message_id
-            )
+            delivery = key_of_partys_delivery(channel, party, origin.group, provider_message_id)
             claim = replace(claim, request=f"delivery {delivery}")
             name = stored.communication.id if stored else f"ext-{new_ulid()}"
             with self._space.exclusive(conversation=name):
@@ -173,7 +183,7 @@ class External:
                     communication = Communication(name, channel, party, began.time, began.time)
                     return self._received(communication, None, [began], message, 2, now, claim)
                 # somebody may have written to it before the lock was ours
-                stored = self._store.find(name)
+                stored = self._still_there(name)
                 return self._received(
                     stored.communication, stored, [], message, stored.lines + 1, now, claim
                 )
@@ -193,7 +203,10 @@ class External:
         if row is None:
             return None
         name, place = row
-        messages = self._store.messages(name, [place])
+        try:
+            messages = self._store.messages(name, [place])
+        except CommunicationNotFound:
+            raise _being_deleted(name) from None
         # its line is damaged
         lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)
         escalation = self._space.index.external.escalation_about(name, place[0])
@@ -206,6 +219,13 @@ class External:
             duplicate=True,
             acknowledgement=self._offered(communication, message),
         )
+
+    def is_forgotten(self, channel: str, party: str, group: str, provider_message_id: str) -> bool:
+        """Return whether a message was received as a third party's, from there, in a communication
+        that is deleted since. Raises IndexUnavailable.
+        """
+        key = key_of_partys_delivery(channel, party, group, provider_message_id)
+        return self._space.index.routing.is_forgotten(hash_of_delivery(key))
 
     def _received(
         self,
@@ -310,7 +330,7 @@ class External:
         best = max((score for _, _, score in hits.hits), default=0.0) or 1.0
         matches: list[Match] = []
         for communication, place, score in hits.hits:
-            for message in self._store.messages(communication.id, [place]):
+            for message in self._messages_at(communication.id, place):
                 shown = _snippet(passages, message)
                 # Without its text: a hundred long ones are more than an answer may keep in memory.
                 matches.append(Match(communication, replace(message, text=""), shown, score / best))
@@ -329,8 +349,15 @@ class External:
         return [
             GroupSaid(communication, replace(message, text=_cut(message.text, max_text)))
             for communication, place in rows
-            for message in self._store.messages(communication.id, [place])
+            for message in self._messages_at(communication.id, place)
         ]
+
+    def _messages_at(self, communication_id: str, place: Place) -> list[ExternalMessage]:
+        """Return the message at a place, unless it is damaged or deleted."""
+        try:
+            return self._store.messages(communication_id, [place])
+        except CommunicationNotFound:
+            return []
 
     # What the owner does --------------------------------------------------------------------------
 
@@ -357,7 +384,7 @@ class External:
         """
         payload = {"channel": channel, "party": party, "trust": trust.value, "scopes": scopes}
         request = key_of("RegisterContact", request_id, payload)
-        with self._space.exclusive(request=request_id, party=_one_name(channel, party)):
+        with self._space.exclusive(request=request_id, party=name_of_party(channel, party)):
             self._store.catch_up()
             if request and (before := self._before(request)):
                 return before.communication
@@ -371,7 +398,7 @@ class External:
                         TrustSet(trust, scopes, now),
                     ]
                     return self._store.begin(name, contents, request, claim).communication
-                return self._trust(self._store.find(name), trust, scopes, request)
+                return self._trust(self._still_there(name), trust, scopes, request)
 
     def _with_party(self, channel: str, party: str) -> tuple[StoredCommunication | None, Claim]:
         """Return the communication with a party; None with the claim of who begins it."""
@@ -379,10 +406,19 @@ class External:
         addresses = spellings(channel, party)
         stored = find(channel, addresses)
         if stored is None and self._space.is_shared:
-            claim = self._space.claim([f"party {_one_name(channel, party)}"])
+            claim = self._space.claim([f"party {name_of_party(channel, party)}"])
             self._store.catch_up()
             stored = find(channel, addresses)
         return stored, (NO_CLAIM if stored else claim)
+
+    def _still_there(self, communication_id: str) -> StoredCommunication:
+        """Return a communication that was there just now. Raises StorageUnavailable if it is
+        deleted since: the repeat of the call begins another one.
+        """
+        try:
+            return self._store.find(communication_id)
+        except CommunicationNotFound:
+            raise _being_deleted(communication_id) from None
 
     def _trust(
         self,
@@ -457,6 +493,43 @@ class External:
                 )
                 return self._escalation(escalation_id)
 
+    def channels(self) -> list[str]:
+        """Return the channels that have communications."""
+        self._store.catch_up()
+        return self._space.index.external.channels()
+
+    def delete_many(
+        self,
+        chosen: CommunicationFilter,
+        limit: int,
+        request_id: str,
+        *,
+        dry_run: bool,
+        deleting: Callable[[str], None],
+    ) -> BulkReceipt:
+        """Delete the communications that match, the longest unchanged first, at most `limit`, as
+        `Removals.delete_many` does conversations.
+        """
+        space = self._space
+
+        def page(place: PageEnd | None, size: int) -> list[PageEnd]:
+            rows = space.index.external.select(chosen, size, place, newest_first=False)
+            return [(it.update_time, it.id) for it in rows]
+
+        def remove(name: str) -> Removed:
+            return {} if dry_run else space.delete(name, 0, deleting=deleting).removed
+
+        # as the caller named them: who is meant may change, as by the delete itself
+        named = asdict(replace(chosen, identities=()))
+        request = key_of(
+            "DeleteCommunications",
+            request_id,
+            {"chosen": named, "limit": limit, "dry_run": dry_run},
+        )
+        self._store.catch_up()
+        removal = BulkRemoval(space, page, remove, dry_run=dry_run)
+        return removal.carry_out(request, "DeleteCommunications", limit)
+
     def _escalation(self, escalation_id: str) -> Escalation:
         escalation = (
             self._space.index.external.escalation(escalation_id)
@@ -497,9 +570,8 @@ def without_text(received: Received) -> Received:
     return replace(received, message=bare, escalation=None)
 
 
-def _one_name(channel: str, party: str) -> str:
-    """Return the name of a party on a channel, whichever spelling its address has."""
-    return f"{channel} {spellings(channel, party)[0]}"
+def _being_deleted(communication_id: str) -> StorageUnavailable:
+    return StorageUnavailable(f"{communication_id} is being deleted: repeat the call")
 
 
 def _snippet(passages: PassageFinder, message: ExternalMessage) -> str:

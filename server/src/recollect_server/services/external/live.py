@@ -14,6 +14,7 @@ from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.external import (
     Changed,
     Communication,
+    CommunicationDeleted,
     CommunicationUpdate,
     Escalated,
     Escalation,
@@ -29,7 +30,7 @@ from recollect_server.services.streaming.followed import FollowedLog, Placed, Wa
 from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.watching import Batch, NewUpdates
 from recollect_server.storage.index.external_rows import update_of
-from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import (
     Key,
@@ -147,6 +148,11 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
         return following.mark.timeline if following else self.order.timeline()
 
     def _updates_of(self, change: OrderedChange, end: Mark) -> list[Placed[CommunicationUpdate]]:
+        if change.action is Action.DELETE:
+            self._states.forget(change.log)
+            cursor = self.cursor(end)
+            deletion = CommunicationUpdate(cursor, change.log, change.time, CommunicationDeleted())
+            return [Placed(end, deletion)]
         state = self._states.behind(change) if change.lines else None
         if state is None:
             return []

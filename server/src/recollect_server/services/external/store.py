@@ -29,7 +29,14 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import NO_CLAIM, START, Claim, LogConflict, Position
+from recollect_server.storage.logs.store import (
+    NO_CLAIM,
+    START,
+    Claim,
+    LogConflict,
+    LogNotFound,
+    Position,
+)
 
 log = structlog.get_logger("recollect.external")
 
@@ -181,10 +188,18 @@ class CommunicationStore:
         )
 
     def messages(self, communication_id: str, places: list[Place]) -> list[ExternalMessage]:
-        """Return the readable messages at these places. Raises StorageUnavailable."""
+        """Return the readable messages at these places. Raises StorageUnavailable;
+        CommunicationNotFound if it was deleted since the index named them.
+        """
         if not places:
             return []
-        lines = self.space.store.read_at(communication_id, places)
+        try:
+            lines = self.space.store.read_at(communication_id, places)
+        except LogNotFound:
+            is_left = self.space.index.external.find(communication_id)
+            if is_left is None or self.space.is_deleting(communication_id):
+                raise CommunicationNotFound(communication_id) from None
+            raise
         return [
             line.entry.content
             for line in lines

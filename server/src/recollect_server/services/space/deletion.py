@@ -1,11 +1,12 @@
-"""Deletion of a conversation: durable from the first step on, and complete after the last.
+"""Deletion of a conversation, or of a communication with a third party: durable from the first step
+on, and complete after the last.
 
-1. The transcript is renamed to `….deleting` and the folder synced: from here on the conversation is
-   gone, whatever happens.
+1. The transcript is renamed to `….deleting` and the folder synced: from here on it is gone,
+   whatever happens.
 2. The anchors that came from it and are not kept go. What providers delivered into it is added to
    the ledger of forgotten messages, by hashes of their ids: it must not come back.
-3. The index takes out the conversation's row, then its history, then its messages with their words
-   (the text comes from the renamed file), in short transactions: other calls take their turn.
+3. The index takes out its row, then its history, then its messages with their words (the text comes
+   from the renamed file), in short transactions: other calls take their turn.
 4. The write-ahead log is cut, so that no page with the text is left there.
 5. The file is removed, and what was cut off it before; the folder is synced.
 
@@ -22,12 +23,15 @@ import structlog
 
 from recollect_server.domain.conversation import AnchorSet, Conversation
 from recollect_server.domain.errors import (
+    CommunicationNotFound,
     ConversationNotFound,
     ConversationPinned,
     IndexUnavailable,
+    RecollectError,
     StorageUnavailable,
 )
 from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import is_communication_id
 from recollect_server.services.space.answered_requests import request_of_delete
 from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
@@ -37,7 +41,7 @@ from recollect_server.services.space.deletion_steps import (
     finish_delete,
     settle_anchors,
 )
-from recollect_server.services.space.events import Deleted
+from recollect_server.services.space.events import CommunicationChanged, Deleted
 from recollect_server.services.space.late_redactions import lines_as_indexed
 from recollect_server.services.space.logs import RedactedElsewhere
 from recollect_server.services.space.parts import Parts
@@ -45,7 +49,9 @@ from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.removal import Removed
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import LogConflict, LogNotFound
 
 log = structlog.get_logger("recollect.deletion")
@@ -161,8 +167,8 @@ class Deletions:
                 return receipt
 
     def follow(self, conversation_id: str) -> None:
-        """Let nobody find a conversation that another process deleted. `finish_interrupted` removes
-        the rest of it. Raises IndexUnavailable. Hold no lock.
+        """Let nobody find a conversation or a communication that another process deleted.
+        `finish_interrupted` removes the rest of it. Raises IndexUnavailable. Hold no lock.
         """
         with self._locks.conversations.hold(conversation_id):
             self._doubtful.discard(conversation_id)
@@ -175,21 +181,21 @@ class Deletions:
             projection.suspects.clear(conversation_id)
             self._routes.forget(conversation_id)
             self._unfinished[conversation_id] = None
-            stored = projection.index.conversations.find(conversation_id)
+            stored = projection.index.indexed(conversation_id)
             if stored is not None:
                 self._unfinished[conversation_id] = stored.number
                 self._keep_as_indexed(stored)
-                projection.index.removal.begin(stored.number, conversation_id, self._clock())
+                removal = projection.index.removal_of(conversation_id)
+                removal.begin(stored.number, conversation_id, self._clock())
 
     def hide_unfinished(self) -> None:
         """Let nobody find what is deleted and was not removed here, because the store refused a
         step. Raises IndexUnavailable, StorageUnavailable. Hold no lock.
         """
         for conversation_id in list(self._unfinished):
-            if conversation_id not in self._under_way:
-                stored = self._projection.index.conversations.find(conversation_id)
-                if stored is not None:
-                    self.follow(conversation_id)
+            is_under_way = conversation_id in self._under_way
+            if not is_under_way and self._projection.index.indexed(conversation_id) is not None:
+                self.follow(conversation_id)
 
     def is_doubtful(self, conversation_id: str) -> bool:
         """Return whether a delete may have begun here although the store did not say so, as where
@@ -245,7 +251,8 @@ class Deletions:
 
     def find_interrupted(self) -> None:
         """Look for deletes that a process began and did not end. Raises StorageUnavailable."""
-        for conversation_id in self._store.deleted():
+        names = [*self._store.deleted(), *self._store.deleted(Kind.COMMUNICATION)]
+        for conversation_id in names:
             # One without a line was begun, and cancelled: it keeps its begin from being made late.
             if conversation_id not in self._under_way and self._store.deleted_length(
                 conversation_id
@@ -279,26 +286,44 @@ class Deletions:
         deleting: Callable[[str], None],
     ) -> int | None:
         """Take step 1, and return the number in the index. Hold the conversation's lock."""
-        state = self._states.get(conversation_id)
-        if state.conversation.pinned and not force:
-            raise ConversationPinned(conversation_id)
-        if confirm is not None and not confirm(state.conversation):
-            raise NotConfirmed
-        self._settle_anchors(conversation_id, state.number, anchors)
+        number, size = self._admit(conversation_id, anchors, force, confirm)
         if request:
             self._requests.begin_delete(request, conversation_id)
         deleting(conversation_id)
         self._doubtful.add(conversation_id)
         try:
-            self._store.begin_delete(conversation_id, state.size if confirm else None)
+            self._store.begin_delete(conversation_id, size if confirm else None)
         except (LogNotFound, LogConflict) as error:
             self._doubtful.discard(conversation_id)
             if isinstance(error, LogConflict) or self._store.sharing is None:
                 raise
             # another process deleted it, and this one has not followed that
-            raise ConversationNotFound(conversation_id) from None
+            raise _not_found(conversation_id) from None
         self._doubtful.discard(conversation_id)
-        return state.number
+        return number
+
+    def _admit(
+        self,
+        name: str,
+        anchors: int,
+        force: bool,
+        confirm: Callable[[Conversation], bool] | None,
+    ) -> tuple[int | None, int]:
+        """Return the number in the index and the size of what may be deleted. Raises what refuses
+        it. Hold its lock.
+        """
+        if is_communication_id(name):
+            stored = self._projection.index.external.find(name)
+            if stored is None or name in self._unfinished:
+                raise CommunicationNotFound(name)
+            return stored.number, stored.bytes
+        state = self._states.get(name)
+        if state.conversation.pinned and not force:
+            raise ConversationPinned(name)
+        if confirm is not None and not confirm(state.conversation):
+            raise NotConfirmed
+        self._settle_anchors(name, state.number, anchors)
+        return state.number, state.size
 
     def _settle_anchors(self, conversation_id: str, number: int | None, anchors: int) -> None:
         settle_anchors(
@@ -324,10 +349,13 @@ class Deletions:
         empty = Receipt(conversation_id, {}, self._clock())
         return Receipt.of(self._requests.end_delete(empty.known_as(request)))
 
-    def _keep_as_indexed(self, stored: Stored) -> None:
+    def _keep_as_indexed(self, stored: Stored | StoredCommunication) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
-        row, which says how many, goes first. Where nobody has them, the index is made anew.
+        row, which says how many, goes first. Where nobody has them, the index is made anew. Lines
+        of a communication never change.
         """
+        if isinstance(stored, StoredCommunication):
+            return
         conversation_id = stored.conversation.id
         index = self._projection.index
         with suppress(RedactedElsewhere):
@@ -355,10 +383,11 @@ class Deletions:
             except LogNotFound:
                 # It was finished with a new index, or by others, who took this process for gone, or
                 # its begin was lost with a part of the store.
-                if self._projection.index.removal.find(conversation_id) is not None:
+                index = self._projection.index
+                if index.removal_of(conversation_id).find(conversation_id) is not None:
                     reason = f"it has words of {conversation_id}, which another server deleted"
-                    self._projection.index.condemn(reason)
-                    self._projection.index.want_rebuild(reason)
+                    index.condemn(reason)
+                    index.want_rebuild(reason)
                 receipt = None
             self._unfinished.pop(conversation_id, None)
             self._requested.pop(conversation_id, None)
@@ -372,9 +401,11 @@ class Deletions:
         time = self._clock()
         own_anchors = self._anchors.drop_source(conversation_id)
         event = Deleted(conversation_id, number, {})
-        self._publish(event)
+        is_conversation = not is_communication_id(conversation_id)
+        if is_conversation:
+            self._publish(event)
         index = self._projection.index
-        if (stored := index.conversations.find(conversation_id)) is not None:
+        if (stored := index.indexed(conversation_id)) is not None:
             self._keep_as_indexed(stored)
         counted: Removed = {}
         if request and stored is None and index.removal.find(conversation_id) is None:
@@ -391,14 +422,18 @@ class Deletions:
             if request:
                 self._requests.share(receipt_of(removed).known_as(request))
 
-        removed = finish_delete(
-            self._store,
-            index,
-            conversation_id,
-            time,
-            old=self._as_indexed.get(conversation_id),
-            ending=ending,
-        )
+        try:
+            removed = finish_delete(
+                self._store,
+                index,
+                conversation_id,
+                time,
+                old=self._as_indexed.get(conversation_id),
+                ending=ending,
+            )
+        finally:
+            if not is_conversation:  # its first step is in the index, whatever fails behind that
+                self._publish(CommunicationChanged(conversation_id))
         self._as_indexed.pop(conversation_id, None)
         self._anchors.changed()
         hit("delete.log_emptied")
@@ -407,3 +442,9 @@ class Deletions:
             receipt = Receipt.of(self._requests.end_delete(receipt.known_as(request)))
         hit("delete.remembered")
         return receipt
+
+
+def _not_found(name: str) -> RecollectError:
+    if is_communication_id(name):
+        return CommunicationNotFound(name)
+    return ConversationNotFound(name)

@@ -119,14 +119,14 @@ def _anchors_found(
 def finish_delete(
     logs: LogStore,
     index: Index,
-    conversation_id: str,
+    name: str,
     time: int,
     progress: Callable[[int], None] | None = None,
     old: list[bytes] | None = None,
     ending: Callable[[Removed], None] | None = None,
 ) -> Removed:
-    """Take steps 2 to 5; to take them again after a crash is harmless. Return what was removed from
-    where.
+    """Take steps 2 to 5, of a conversation or of a communication; to take them again after a crash
+    is harmless. Return what was removed from where.
 
     `progress` is called with the number of bytes of the transcript that are done with. `old` are
     the lines that the index has (see `lines_as_indexed`); None: those of the log. `ending` is
@@ -135,31 +135,32 @@ def finish_delete(
     it.
     """
     removed: Removed = {}
-    if hashes := _new_deliveries(logs, index, conversation_id):
+    if hashes := _new_deliveries(logs, index, name):
         ledger = forgotten_ledger(logs)
         forget_deliveries(ledger, hashes)
         hit("delete.forgotten")
         index.routing.forget_deliveries(hashes, ledger.size())
-    number = index.removal.find(conversation_id)
-    if number is None and (stored := index.conversations.find(conversation_id)) is not None:
+    removal = index.removal_of(name)
+    number = removal.find(name)
+    if number is None and (stored := index.indexed(name)) is not None:
         number = stored.number
-        removed |= index.removal.begin(number, conversation_id, time)
+        removed |= removal.begin(number, name, time)
         hit("delete.row_removed")
     if number is not None:
-        removed |= index.removal.remove_history(number, conversation_id)
+        removed |= removal.remove_history(number, name)
         hit("delete.history_removed")
-        lines = logs.raw_deleted(conversation_id) if old is None else iter(old)
-        count = _remove_messages(lines, index, conversation_id, number, progress)
+        lines = logs.raw_deleted(name) if old is None else iter(old)
+        count = _remove_messages(lines, index, name, number, progress)
         removed |= {"messages": count, "search_terms": count}
-        index.removal.purge_words(number)
-        index.removal.end(number)
+        removal.purge_words(number)
+        removal.end(number)
         hit("delete.words_removed")
     if not index.removal.empty_log():
-        log.warning("log_not_emptied", conversation=conversation_id)
+        log.warning("log_not_emptied", conversation=name)
     if ending is not None and logs.sharing is not None:
         with suppress(LogNotFound):  # another replica was the last that had words of it
-            ending(removed | {"transcript": logs.deleted_length(conversation_id)})
-    return removed | logs.end_delete(conversation_id)
+            ending(removed | {"transcript": logs.deleted_length(name)})
+    return removed | logs.end_delete(name)
 
 
 def count_deleted(logs: LogStore, conversation_id: str) -> Removed:
@@ -171,14 +172,14 @@ def count_deleted(logs: LogStore, conversation_id: str) -> Removed:
     return {"messages": count, "search_terms": count}
 
 
-def _new_deliveries(logs: LogStore, index: Index, conversation_id: str) -> list[str]:
-    """Return the hashes of what was delivered into a deleted conversation, but for those that
-    another process wrote to the ledger already, or whose ledger was deleted with the whole space.
+def _new_deliveries(logs: LogStore, index: Index, name: str) -> list[str]:
+    """Return the hashes of what was delivered into a deleted log, but for those that another
+    process wrote to the ledger already, or whose ledger was deleted with the whole space.
     """
-    hashes = deliveries(logs.raw_deleted(conversation_id))
+    hashes = deliveries(logs.raw_deleted(name))
     if not hashes or logs.sharing is None:
         return hashes
-    if logs.sharing.is_deleted_with_space(conversation_id):
+    if logs.sharing.is_deleted_with_space(name):
         return []  # a new ledger would let the space be there again
     catch_up_forgotten(logs, index)
     return [it for it in hashes if not index.routing.is_forgotten(it)]
@@ -205,11 +206,12 @@ def forget_anchors_again(logs: LogStore, index: Index) -> None:
 def _remove_messages(
     lines: Iterator[bytes],
     index: Index,
-    conversation_id: str,
+    name: str,
     number: int,
     progress: Callable[[int], None] | None,
 ) -> int:
-    mark = index.removal.is_long(number)
+    removal = index.removal_of(name)
+    mark = removal.is_long(number)
     most = _PART_BYTES if mark else _SECURE_PART_BYTES
     count = size = last = 0
     part: list[Spoken] = []
@@ -219,26 +221,24 @@ def _remove_messages(
     def wanted(sequence: int) -> bool:
         nonlocal highest, sequences
         if sequence > highest:
-            following = index.removal.sequences(number, highest, 4096)
+            following = removal.sequences(number, highest, 4096)
             sequences = set(following)
             highest = following[-1] if len(following) == 4096 else 1 << 62
         return sequence in sequences
 
     def remove() -> None:
         nonlocal count, size
-        index.removal.remove_messages(number, part, mark=mark)
+        removal.remove_messages(number, part, mark=mark)
         hit("delete.part_removed")
         count += len(part)
         size = 0
         part.clear()
 
-    for sequence, end, message in spoken(lines, wanted):
+    for sequence, end, message in removal.spoken(lines, wanted):
         if message is None:
             # Its words are in the index and cannot be named any more: only a new index is without
             # them.
-            index.want_rebuild(
-                f"line {sequence} of {conversation_id} was damaged before it was deleted"
-            )
+            index.want_rebuild(f"line {sequence} of {name} was damaged before it was deleted")
         else:
             part.append((sequence, *message))
             size += end - last

@@ -200,23 +200,27 @@ class Following:
 
     def _take_in_log(self, name: str, changes: list[Change]) -> None:
         """Take in the changes of one log. Raises LogUnavailable, IndexUnavailable."""
-        if changes[0].kind == Kind.COMMUNICATION and self._has_communication(name, changes[-1].end):
-            return
-        if changes[0].kind != Kind.CONVERSATION:
-            self._take_in_other(name, changes[0].kind)
+        kind = changes[0].kind
+        if kind not in _INDEXED:
+            self._take_in_other(name, kind)
             return
         try:
             deletes = [at for at, it in enumerate(changes) if it.action is Action.DELETE]
             if deletes:
                 self._deletions.follow(name)
                 changes = changes[deletes[-1] + 1 :]
-            if any(it.action is Action.REDACT for it in changes):
+            if kind == Kind.COMMUNICATION:
+                if changes and not self._has_communication(name, changes[-1].end):
+                    self._take_in_other(name, kind)
+            elif any(it.action is Action.REDACT for it in changes):
                 self._redact(name)
             elif changes:
                 self._append(name, changes)
         except LogNotFound:
             pass  # deleted meanwhile: its delete comes
         except IndexUnavailable as error:
+            if kind == Kind.COMMUNICATION:
+                raise
             # The index refuses, or is lost: it is caught up as after a write that it refused.
             self._states.forget(name)
             self._projection.overlay.note_lag(name, str(error))
@@ -309,8 +313,9 @@ class Following:
         lengths = {logs: dict(self._store.logs(logs.kind)) for logs in self._kinds}
         changed = self._sharing.changed_since_takeover(moment)
         # Deletes that were lost, of what is not out of the index yet.
-        conversations = [lengths[it] for it in self._kinds if it.kind is Kind.CONVERSATION]
-        lost = [name for names in conversations for name in names if self._deletions.is_left(name)]
+        lost = [
+            name for names in lengths.values() for name in names if self._deletions.is_left(name)
+        ]
         for logs in self._kinds:
             for name, size in indexed[logs].items():
                 if name in lost:

@@ -197,9 +197,9 @@ class Upkeep:
                 )
         for conversation_id in store.redacting():  # they met no index
             self._finish_redaction(conversation_id)
-        for conversation_id in store.deleted():  # their deletes met no index
-            with self._locks.conversations.hold(conversation_id):
-                finish_delete(store, new, conversation_id, self._clock())
+        for name in [*store.deleted(), *store.deleted(Kind.COMMUNICATION)]:  # they met no index
+            with self._locks.conversations.hold(name):
+                finish_delete(store, new, name, self._clock())
         return True
 
     def _finish_redaction(self, conversation_id: str) -> None:

@@ -401,8 +401,8 @@ def _finish_interrupted_delete(
     except LogNotFound:  # another process ended it meanwhile
         if logs.sharing is None:
             raise
-        stored = index.conversations.find(conversation_id)
-        if stored is None and index.removal.find(conversation_id) is None:
+        removal = index.removal_of(conversation_id)
+        if index.indexed(conversation_id) is None and removal.find(conversation_id) is None:
             return
         raise IndexUnavailable(f"it has words of {conversation_id}, which is deleted") from None
     seconds = round(time.monotonic() - began, 1)
@@ -450,7 +450,8 @@ def _look_after_all(
     rebuilt: bool,
 ) -> Recovered:
     deleting, redacting, lengths, _ = listed[Kind.CONVERSATION]
-    if (deleting or redacting) and not rebuilt:
+    communications = listed[Kind.COMMUNICATION].deleted
+    if (deleting or redacting or communications) and not rebuilt:
         index.writer.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorLedger(logs) if deleting else None
     catch_up_forgotten(logs, index)
@@ -461,6 +462,8 @@ def _look_after_all(
     for conversation_id in deleting:
         dropped = anchors.drop_source(conversation_id) if anchors else 0
         _finish_interrupted_delete(logs, index, conversation_id, clock, dropped)
+    for name in communications:
+        _finish_interrupted_delete(logs, index, name, clock, 0)
     hit("recover.deletes_finished")
     if not rebuilt and index.activity.is_missing():
         _count_activity(logs, index, progress)

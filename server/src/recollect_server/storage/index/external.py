@@ -22,6 +22,7 @@ from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.storage.index import words
 from recollect_server.storage.index.columns import dump_json
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.external_removal import CommunicationRemoval
 from recollect_server.storage.index.external_rows import (
     COMMUNICATIONS,
     ESCALATIONS,
@@ -78,6 +79,7 @@ class ExternalIndex:
     def __init__(self, database: Database, names: SeenNames) -> None:
         self._database = database
         self._names = names
+        self.removal = CommunicationRemoval(database)
 
     def add(
         self,
@@ -131,13 +133,24 @@ class ExternalIndex:
             return None if row is None else _stored_of(row)
 
     def select(
-        self, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None
+        self,
+        chosen: CommunicationFilter,
+        limit: int,
+        after: tuple[int, str] | None = None,
+        *,
+        newest_first: bool = True,
     ) -> list[Communication]:
-        """Return the communications that match, newest update first, behind the place `after` =
-        (update_time, id).
+        """Return the communications that match, newest update first, or last, behind the place
+        `after` = (update_time, id).
         """
         with self._database.reading(settled=False) as connection:
-            return _select(connection, chosen, limit, after)
+            return _select(connection, chosen, limit, after, newest_first=newest_first)
+
+    def channels(self) -> list[str]:
+        """Return the channels that have communications."""
+        with self._database.reading(settled=False) as connection:
+            rows = connection.execute("SELECT DISTINCT channel FROM external_communications")
+            return sorted(row[0] for row in rows)
 
     def progress(self) -> dict[str, int]:
         """Return the number of bytes indexed of every communication's transcript."""
@@ -284,8 +297,17 @@ def _select(
     chosen: CommunicationFilter,
     limit: int,
     after: tuple[int, str] | None,
+    *,
+    newest_first: bool = True,
 ) -> list[Communication]:
     where, values = ["1"], list[Any]()
+    for column, allowed in (("id", chosen.ids), ("channel", chosen.channels)):
+        if allowed:
+            where.append(f"{column} IN (SELECT value FROM json_each(?))")
+            values.append(dump_json(allowed))
+    if chosen.parties:
+        where.append("(channel, party) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))")
+        values.append(dump_json(chosen.identities))
     if chosen.party:
         where.append("party = ?")
         values.append(chosen.party)
@@ -295,9 +317,10 @@ def _select(
     if chosen.waiting:
         where.append("open <> '[]'")
     if after is not None:
-        where.append("(update_time, id) < (?, ?)")
+        where.append(f"(update_time, id) {'<' if newest_first else '>'} (?, ?)")
         values += after
-    query = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY update_time DESC, id DESC LIMIT ?"
+    way = "DESC" if newest_first else "ASC"
+    query = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY update_time {way}, id {way} LIMIT ?"
     return [_stored_of(row).communication for row in connection.execute(query, (*values, limit))]
 
 

@@ -104,11 +104,12 @@ class ExternalUpdate(StrEnum):
     MESSAGE = "message"
     CHANGED = "changed"
     ESCALATED = "escalated"
+    DELETED = "deleted"
 
 
 class ExternalRow(NamedTuple):
     """A change: of which communication, when, in which line of its transcript, and of which
-    escalation, if of any.
+    escalation, if of any. That of a deleted communication has the communication's id there.
     """
 
     cursor: int

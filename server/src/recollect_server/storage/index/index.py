@@ -13,13 +13,15 @@ import apsw
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.ids import is_communication_id
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import redaction, requests, words
 from recollect_server.storage.index.activity import ActivityTable
 from recollect_server.storage.index.anchors import AnchorTable
-from recollect_server.storage.index.conversations import ConversationTable, Lengths
+from recollect_server.storage.index.conversations import ConversationTable, Lengths, Stored
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external import ExternalIndex
+from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.file import break_seal, identity, seal
 from recollect_server.storage.index.incoming import Added, document_of, updates_of
 from recollect_server.storage.index.log import IndexLog
@@ -27,7 +29,7 @@ from recollect_server.storage.index.messages import MessageTable
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.notes import NoteQueue
 from recollect_server.storage.index.redaction import Erased
-from recollect_server.storage.index.removal import Removal
+from recollect_server.storage.index.removal import Removal, WordRemoval
 from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Search
@@ -78,6 +80,16 @@ class Index:
         self.tiers = TierLog(self._database)
         self.wordless = Wordless(self._database)
         self.activity = ActivityTable(self._database)
+
+    def removal_of(self, name: str) -> WordRemoval:
+        """Return the removal of the kind of log that a name is of."""
+        return self.external.removal if is_communication_id(name) else self.removal
+
+    def indexed(self, name: str) -> Stored | StoredCommunication | None:
+        """Return what there is of a conversation or a communication. Raise IndexUnavailable."""
+        if is_communication_id(name):
+            return self.external.find(name)
+        return self.conversations.find(name)
 
     @property
     def folder(self) -> Path:

@@ -12,6 +12,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.external import Communication
 from recollect_server.storage.index import updates
 from recollect_server.storage.index.columns import UpdateRow
+from recollect_server.storage.index.external_rows import ExternalUpdate
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
@@ -132,6 +133,12 @@ class IndexOrder:
         }
         rows: list[OrderedChange] = []
         for row in changes.rows:
+            if row.kind == ExternalUpdate.DELETED:
+                name = row.escalation_id
+                rows.append(
+                    _ordered(row.cursor, name, Kind.COMMUNICATION, row.time, action=Action.DELETE)
+                )
+                continue
             line = lines.get((row.number, row.sequence))
             own, log = [line] if line else [], changes.logs[row.number]
             rows.append(_ordered(row.cursor, log, Kind.COMMUNICATION, row.time, lines=own))

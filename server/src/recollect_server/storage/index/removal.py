@@ -1,4 +1,4 @@
-"""Removal of a conversation from the index.
+"""Removal of a conversation, or of an external communication (`external_removal`), from the index.
 
 A conversation is removed in steps, each a short transaction, so that other writes take their turn
 in between: first its row, then its entries in the update log, its requests and its activity, then
@@ -13,6 +13,9 @@ index (some 40 MiB/s). 200,000 messages took 310 s by the first way and take 6 s
 """
 
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar
 
 import apsw
 import orjson
@@ -24,6 +27,7 @@ from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable
+from recollect_server.storage.logs.lines import spoken
 
 _HANGING = (
     "conversations", "notes", "topics", "progress", "anchors", "mail", "continued", "contact_names",
@@ -52,124 +56,90 @@ _LOG_PATIENCE = 100  # milliseconds that cutting the log waits for a reader, whi
 _LOG_TRIES = 50
 
 
-class Removal:
-    """The steps that remove a conversation. Every method raises IndexUnavailable."""
+class WordRemoval(ABC):
+    """The steps in which words leave an index, the same for each kind of log. Every method raises
+    IndexUnavailable.
+    """
 
-    def __init__(self, database: Database, lengths: Lengths) -> None:
+    words: ClassVar[str]
+    """Table of the words."""
+    prefix: ClassVar[str]
+    """Text before the marker's name in `identity`: each kind has numbers of its own."""
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._lengths = lengths
 
-    def begin(self, number: int, conversation_id: str, time: int) -> Removed:
-        """Remove the conversation's row, so that no call finds it. The methods below remove the
-        rest.
-        """
-        rows: list[UpdateRow] = []
+    @abstractmethod
+    def find(self, name: str) -> int | None:
+        """Return the number of a log whose removal has begun, or None."""
 
-        def job(connection: apsw.Connection, cursor: int) -> Removed:
-            channel = connection.execute(
-                "SELECT channel FROM conversations WHERE number = ?", (number,)
-            ).get
-            rows.append(updates.deleted(cursor + 1, number, time, conversation_id, channel or ""))
-            anchors = connection.execute(
-                "SELECT count(*) FROM anchors WHERE number = ?", (number,)
-            ).get
-            for table in _HANGING:
-                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
-            removed = {"anchors": anchors} if anchors else {}
-            removed["conversations"] = 1
-            connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, conversation_id))
-            updates.add_deleted(connection, rows[-1])
-            return removed
+    @abstractmethod
+    def begin(self, number: int, name: str, time: int) -> Removed:
+        """Remove a log's row, so that no call finds it. The methods below remove the rest."""
 
-        removed = self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
-        self._lengths.remove(number)
-        return removed
+    @abstractmethod
+    def remove_history(self, number: int, name: str) -> Removed:
+        """Remove what stands in other tables about a log."""
 
-    def remove_history(self, number: int, conversation_id: str) -> Removed:
-        """Remove the conversation's entries in the update log, its requests, and what it added to
-        sums of activity.
-        """
-
-        def forget_requests(connection: apsw.Connection, _: int) -> int:
-            connection.execute(
-                "DELETE FROM requests_used_again WHERE conversation_id = ?", (conversation_id,)
-            )
-            query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
-            connection.execute(
-                f"DELETE FROM requests WHERE request_id IN ({query})", (conversation_id, _ROWS)
-            )
-            return connection.changes()
-
-        removed = {"updates": 0, "requests": 0}
-        while count := self._database.write(
-            lambda connection, _: updates.remove(connection, number, _ROWS)
-        ):
-            removed["updates"] += count
-        while count := self._database.write(forget_requests):
-            removed["requests"] += count
-        while self._database.write(
-            lambda connection, _: activity_tables.remove(connection, number)
-        ):
-            pass
-        return removed
-
-    def find(self, conversation_id: str) -> int | None:
-        """Return the number of a conversation whose removal has begun, or None."""
-        with self._database.reading() as connection:
-            number: int | None = connection.execute(
-                "SELECT number FROM deletions WHERE id = ?", (conversation_id,)
-            ).get
-            return number
-
+    @abstractmethod
     def sequences(self, number: int, after: int, limit: int) -> list[int]:
-        """Return the lines of a conversation that are indexed messages, behind line `after`."""
-        with self._database.reading() as connection:
-            query = "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
-            rows = connection.execute(
-                query, (message_id(number, after), id_range(number)[1], limit)
-            )
-            return [sequence_of(row[0]) for row in rows]
+        """Return the lines of a log that are indexed messages, behind line `after`."""
+
+    @abstractmethod
+    def spoken(
+        self, lines: Iterable[bytes], is_wanted: Callable[[int], bool]
+    ) -> Iterator[tuple[int, int, tuple[str, str] | None]]:
+        """Yield the lines of these sequences: where each ends and, of a message, what
+        `remove_messages` must know; None of a damaged line.
+        """
+
+    @abstractmethod
+    def _sizes(self, connection: apsw.Connection, number: int) -> tuple[int, int]:
+        """Return the bytes of a log's messages, and of the longest of them."""
+
+    @abstractmethod
+    def _remove(self, connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
+        """Remove messages and their words, which must be what was added."""
 
     def is_long(self, number: int) -> bool:
-        """Return whether a conversation's words are to be removed by markers and a merge, not one
-        by one.
-        """
+        """Return whether a log's words are to be removed by markers and a merge, not one by one."""
         with self._database.reading() as connection:
-            query = "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
-            text, longest = connection.execute(query, id_range(number)).get
+            text, longest = self._sizes(connection, number)
             pages = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
-        return int(longest) > LONG_MESSAGE or int(text) > _SHORT + pages // _SHARE
+        return longest > LONG_MESSAGE or text > _SHORT + pages // _SHARE
 
     def remove_messages(self, number: int, messages: list[Spoken], *, mark: bool = False) -> None:
-        """Remove messages of a conversation with their words. With `mark` the words are only
-        marked, and `purge_words` must follow.
+        """Remove messages of a log with their words. With `mark` the words are only marked, and
+        `purge_words` must follow.
         """
+        words = self.words
 
         def job(connection: apsw.Connection, _: int) -> None:
             if not mark:
-                _remove_messages(connection, number, messages)
+                self._remove(connection, number, messages)
                 return
             # In the transaction of the first markers: a start that follows a crash knows that words
             # are left to purge.
-            connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (purge_of(number),))
-            connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 0)")
-            _remove_messages(connection, number, messages)
+            connection.execute(
+                "INSERT OR REPLACE INTO identity VALUES(?, '')", (self._purge_of(number),)
+            )
+            connection.execute(f"INSERT INTO {words}({words}, rank) VALUES('secure-delete', 0)")
+            self._remove(connection, number, messages)
             # Else the commit would flush, when `secure-delete` is on again.
-            connection.execute("INSERT INTO turns_fts(turns_fts) VALUES('flush')")
-            connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 1)")
+            connection.execute(f"INSERT INTO {words}({words}) VALUES('flush')")
+            connection.execute(f"INSERT INTO {words}({words}, rank) VALUES('secure-delete', 1)")
 
         self._database.write(job)
-        self._lengths.count(-len(messages))
 
     def has_marked(self, number: int) -> bool:
-        """Return whether words of a conversation are marked and not purged yet."""
+        """Return whether words of a log are marked and not purged yet."""
         with self._database.reading() as connection:
             query = "SELECT 1 FROM identity WHERE name = ?"
-            return connection.execute(query, (purge_of(number),)).get is not None
+            return connection.execute(query, (self._purge_of(number),)).get is not None
 
     def purge_words(self, number: int) -> None:
-        """Drop the marked words of a conversation from the index's segments. Does nothing if none
-        are marked.
+        """Drop the marked words of a log from the index's segments. Does nothing if none are
+        marked.
 
         The merge runs in steps of some `_STEP` seconds, so that other writes take their turn in
         between.
@@ -183,7 +153,7 @@ class Removal:
             before, began = connection.total_changes(), time.monotonic()
             # FTS5 takes a negative number of pages to begin a merge of all segments, and a positive
             # one to go on with it.
-            merge = "INSERT INTO turns_fts(turns_fts, rank) VALUES('merge', ?)"
+            merge = f"INSERT INTO {self.words}({self.words}, rank) VALUES('merge', ?)"
             connection.execute(merge, (-pages if first else pages,))
             seconds, first = time.monotonic() - began, False
             pages = max(
@@ -199,17 +169,138 @@ class Removal:
             pass
 
     def end(self, number: int) -> None:
-        """Forget the conversation, of which nothing is left to remove."""
+        """Forget the log, of which nothing is left to remove."""
+        self._database.write(lambda connection, _: self._end(connection, number))
 
-        def job(connection: apsw.Connection, _: int) -> None:
-            connection.execute("DELETE FROM identity WHERE name = ?", (purge_of(number),))
-            connection.execute(
-                "DELETE FROM wordless WHERE number IN (SELECT number FROM deletions WHERE number = ?)",
-                (number,),
+    def _end(self, connection: apsw.Connection, number: int) -> None:
+        connection.execute("DELETE FROM identity WHERE name = ?", (self._purge_of(number),))
+
+    def _purge_of(self, number: int) -> str:
+        return f"{self.prefix}{purge_of(number)}"
+
+    def forget_requests(self, name: str) -> int:
+        """Remove the requests of a log, and return their number."""
+
+        def forget(connection: apsw.Connection, _: int) -> int:
+            connection.execute("DELETE FROM requests_used_again WHERE conversation_id = ?", (name,))
+            query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
+            connection.execute(f"DELETE FROM requests WHERE request_id IN ({query})", (name, _ROWS))
+            return connection.changes()
+
+        return self._in_parts(forget)
+
+    def _in_parts(self, job: Callable[[apsw.Connection, int], int]) -> int:
+        """Run a job until it changes nothing more, and return how much it changed."""
+        changed = 0
+        while count := self._database.write(job):
+            changed += count
+        return changed
+
+
+class Removal(WordRemoval):
+    """The steps that remove a conversation."""
+
+    words = "turns_fts"
+    prefix = ""
+
+    def __init__(self, database: Database, lengths: Lengths) -> None:
+        super().__init__(database)
+        self._lengths = lengths
+
+    def begin(self, number: int, name: str, time: int) -> Removed:
+        """Remove the conversation's row."""
+        rows: list[UpdateRow] = []
+
+        def job(connection: apsw.Connection, cursor: int) -> Removed:
+            channel = connection.execute(
+                "SELECT channel FROM conversations WHERE number = ?", (number,)
+            ).get
+            rows.append(updates.deleted(cursor + 1, number, time, name, channel or ""))
+            anchors = connection.execute(
+                "SELECT count(*) FROM anchors WHERE number = ?", (number,)
+            ).get
+            for table in _HANGING:
+                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
+            removed = {"anchors": anchors} if anchors else {}
+            removed["conversations"] = 1
+            connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, name))
+            updates.add_deleted(connection, rows[-1])
+            return removed
+
+        removed = self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
+        self._lengths.remove(number)
+        return removed
+
+    def remove_history(self, number: int, name: str) -> Removed:
+        """Remove the conversation's entries in the update log, its requests, and what it added to
+        sums of activity.
+        """
+        removed = {
+            "updates": self._in_parts(
+                lambda connection, _: updates.remove(connection, number, _ROWS)
+            ),
+            "requests": self.forget_requests(name),
+        }
+        self._in_parts(lambda connection, _: activity_tables.remove(connection, number))
+        return removed
+
+    def find(self, name: str) -> int | None:
+        """Return the number of a conversation whose removal has begun, or None."""
+        with self._database.reading() as connection:
+            number: int | None = connection.execute(
+                "SELECT number FROM deletions WHERE id = ?", (name,)
+            ).get
+            return number
+
+    def sequences(self, number: int, after: int, limit: int) -> list[int]:
+        """Return the lines of a conversation that are indexed messages, behind line `after`."""
+        with self._database.reading() as connection:
+            query = "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
+            rows = connection.execute(
+                query, (message_id(number, after), id_range(number)[1], limit)
             )
-            connection.execute("DELETE FROM deletions WHERE number = ?", (number,))
+            return [sequence_of(row[0]) for row in rows]
 
-        self._database.write(job)
+    def spoken(
+        self, lines: Iterable[bytes], is_wanted: Callable[[int], bool]
+    ) -> Iterator[tuple[int, int, tuple[str, str] | None]]:
+        """Yield of messages their sender and content."""
+        return spoken(lines, is_wanted)
+
+    def _sizes(self, connection: apsw.Connection, number: int) -> tuple[int, int]:
+        query = "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
+        text, longest = connection.execute(query, id_range(number)).get
+        return int(text), int(longest)
+
+    def remove_messages(self, number: int, messages: list[Spoken], *, mark: bool = False) -> None:
+        """Remove messages of a conversation, and count them out."""
+        super().remove_messages(number, messages, mark=mark)
+        self._lengths.count(-len(messages))
+
+    def _remove(self, connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
+        line = wordless_line(connection, number)
+        # As one document: a statement for each message would take Python's global lock as often.
+        lines = orjson.dumps(
+            [
+                (message_id(number, at), searchable(*spoken) if at > line else "")
+                for at, *spoken in messages
+            ]
+        ).decode()
+        connection.execute(
+            "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",
+            (lines,),
+        )
+        connection.execute(
+            "DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (lines,)
+        )
+
+    def _end(self, connection: apsw.Connection, number: int) -> None:
+        super()._end(connection, number)
+        connection.execute(
+            "DELETE FROM wordless WHERE number IN (SELECT number FROM deletions WHERE number = ?)",
+            (number,),
+        )
+        connection.execute("DELETE FROM deletions WHERE number = ?", (number,))
 
     def empty_log(self) -> bool:
         """Truncate the write-ahead log, which may hold deleted text. Return False if a reader was
@@ -223,25 +314,6 @@ class Removal:
                 return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
 
         return any(self._database.writer.write(job, alone=True) for _ in range(_LOG_TRIES))
-
-
-def _remove_messages(connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
-    """Remove messages and their words, which must be what was added."""
-    line = wordless_line(connection, number)
-    # As one document: a statement for each message would take Python's global lock as often.
-    lines = orjson.dumps(
-        [
-            (message_id(number, at), searchable(*spoken) if at > line else "")
-            for at, *spoken in messages
-        ]
-    ).decode()
-    connection.execute(
-        "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",
-        (lines,),
-    )
-    connection.execute(
-        "DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (lines,)
-    )
 
 
 def wordless_line(connection: apsw.Connection, number: int) -> int:

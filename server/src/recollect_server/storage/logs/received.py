@@ -1,22 +1,26 @@
 """Deliveries of providers: how their ids stand in transcripts, and what is kept of them once their
-conversation is deleted.
+conversation, or their communication with a third party, is deleted.
 
-A message that a provider delivers again after the owner deleted its conversation must not come
-back. So before the transcript goes, the ids that it has are added to the ledger `forgotten`, as
-hashes: of what was said, and by whom, nothing is left.
+A message that a provider delivers again after the owner deleted where it stood must not come back.
+So before the transcript goes, the ids that it has are added to the ledger `forgotten`, as hashes:
+of what was said, and by whom, nothing is left.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
+from recollect_server.domain.addresses import spellings
 from recollect_server.domain.conversation import CommandRun
+from recollect_server.domain.external import CommunicationBegan, ExternalMessage
 from recollect_server.storage.logs.ledger import Forgotten, Ledger
 from recollect_server.storage.logs.lines import line_of
 
 _LINE = 1000  # hashes of one line of the ledger
 # a line without it has no delivery, and is not decoded
-_DELIVERED = re.compile(rb'"requestId":"[^"]* |"event":"command"')
+_DELIVERED = re.compile(
+    rb'"requestId":"[^"]* |"event":"command"|"type":"meta"|"providerMessageId":"'
+)
 
 
 def key_of_delivery(channel: str, sender: str, place: str, provider_message_id: str) -> str:
@@ -27,6 +31,16 @@ def key_of_delivery(channel: str, sender: str, place: str, provider_message_id: 
     """
     origin = hashlib.sha256(f"{sender}\0{place}".encode()).hexdigest()[:24]
     return f"@{channel} {origin} {provider_message_id}"
+
+
+def name_of_party(channel: str, party: str) -> str:
+    """Return the name of a party on a channel, whichever spelling its address has."""
+    return f"{channel} {spellings(channel, party)[0]}"
+
+
+def key_of_partys_delivery(channel: str, party: str, group: str, provider_message_id: str) -> str:
+    """Return the delivery of a third party's message, in a group or, where that is empty, alone."""
+    return key_of_delivery(channel, name_of_party(channel, party), group, provider_message_id)
 
 
 def former_key_of_delivery(channel: str, provider_message_id: str) -> str:
@@ -44,9 +58,18 @@ def deliveries(lines: Iterable[bytes]) -> list[str]:
     ran commands, none twice.
     """
     hashes: dict[str, None] = {}
-    for line in (line_of(raw, 1, 0) for raw in lines if _DELIVERED.search(raw)):
-        key = line.entry.stamp.request_id if line.entry else ""
-        if " " in key or (key and line.entry and isinstance(line.entry.content, CommandRun)):
+    party: CommunicationBegan | None = None
+    for entry in (line_of(raw, 1, 0).entry for raw in lines if _DELIVERED.search(raw)):
+        key = entry.stamp.request_id if entry else ""
+        match entry.content if entry else None:
+            case CommunicationBegan() as party:
+                continue
+            case ExternalMessage(provider_message_id=delivered, origin=origin) if party:
+                key = key_of_partys_delivery(party.channel, party.party, origin.group, delivered)
+                is_kept = bool(delivered)
+            case content:
+                is_kept = " " in key or (bool(key) and isinstance(content, CommandRun))
+        if is_kept:
             hashes[hash_of_delivery(key)] = None
     return list(hashes)
 

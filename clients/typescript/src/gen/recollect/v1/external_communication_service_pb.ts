@@ -6,6 +6,10 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { RemovedFrom } from "./conversation_service_pb.js";
+import { file_recollect_v1_conversation_service } from "./conversation_service_pb.js";
 import type { CommunicationMatch, CommunicationUpdate, Escalation, ExternalCommunication, ExternalMessage, Trust } from "./external_communication_pb.js";
 import { file_recollect_v1_external_communication } from "./external_communication_pb.js";
 import type { DateRange } from "./recall_pb.js";
@@ -17,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/external_communication_service.proto.
  */
 export const file_recollect_v1_external_communication_service: GenFile = /*@__PURE__*/
-  fileDesc("CjFyZWNvbGxlY3QvdjEvZXh0ZXJuYWxfY29tbXVuaWNhdGlvbl9zZXJ2aWNlLnByb3RvEgxyZWNvbGxlY3QudjEilAEKGUxpc3RDb21tdW5pY2F0aW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDQoFcGFydHkYAyABKAkSIgoFdHJ1c3QYBCABKA4yEy5yZWNvbGxlY3QudjEuVHJ1c3QSHQoVb3Blbl9lc2NhbGF0aW9uc19vbmx5GAUgASgIInIKGkxpc3RDb21tdW5pY2F0aW9uc1Jlc3BvbnNlEjsKDmNvbW11bmljYXRpb25zGAEgAygLMiMucmVjb2xsZWN0LnYxLkV4dGVybmFsQ29tbXVuaWNhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiWgoXR2V0Q29tbXVuaWNhdGlvblJlcXVlc3QSGAoQY29tbXVuaWNhdGlvbl9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSKgAQoYR2V0Q29tbXVuaWNhdGlvblJlc3BvbnNlEjoKDWNvbW11bmljYXRpb24YASABKAsyIy5yZWNvbGxlY3QudjEuRXh0ZXJuYWxDb21tdW5pY2F0aW9uEi8KCG1lc3NhZ2VzGAIgAygLMh0ucmVjb2xsZWN0LnYxLkV4dGVybmFsTWVzc2FnZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkixgEKG1NlYXJjaENvbW11bmljYXRpb25zUmVxdWVzdBINCgVxdWVyeRgBIAEoCRINCgVsaW1pdBgCIAEoBRINCgVwYXJ0eRgDIAEoCRIPCgdjaGFubmVsGAQgASgJEiIKBXRydXN0GAUgASgOMhMucmVjb2xsZWN0LnYxLlRydXN0EisKCmRhdGVfcmFuZ2UYBiABKAsyFy5yZWNvbGxlY3QudjEuRGF0ZVJhbmdlEhgKEGNvbW11bmljYXRpb25faWQYByABKAkiaAocU2VhcmNoQ29tbXVuaWNhdGlvbnNSZXNwb25zZRIxCgdtYXRjaGVzGAEgAygLMiAucmVjb2xsZWN0LnYxLkNvbW11bmljYXRpb25NYXRjaBIVCg10b3RhbF9tYXRjaGVzGAIgASgDIoABChZSZWdpc3RlckNvbnRhY3RSZXF1ZXN0Eg8KB2NoYW5uZWwYASABKAkSDQoFcGFydHkYAiABKAkSIgoFdHJ1c3QYAyABKA4yEy5yZWNvbGxlY3QudjEuVHJ1c3QSDgoGc2NvcGVzGAQgAygJEhIKCnJlcXVlc3RfaWQYBSABKAkiVQoXUmVnaXN0ZXJDb250YWN0UmVzcG9uc2USOgoNY29tbXVuaWNhdGlvbhgBIAEoCzIjLnJlY29sbGVjdC52MS5FeHRlcm5hbENvbW11bmljYXRpb24icwoPU2V0VHJ1c3RSZXF1ZXN0EhgKEGNvbW11bmljYXRpb25faWQYASABKAkSIgoFdHJ1c3QYAiABKA4yEy5yZWNvbGxlY3QudjEuVHJ1c3QSDgoGc2NvcGVzGAMgAygJEhIKCnJlcXVlc3RfaWQYBCABKAkiTgoQU2V0VHJ1c3RSZXNwb25zZRI6Cg1jb21tdW5pY2F0aW9uGAEgASgLMiMucmVjb2xsZWN0LnYxLkV4dGVybmFsQ29tbXVuaWNhdGlvbiJfChJSZWNvcmRSZXBseVJlcXVlc3QSGAoQY29tbXVuaWNhdGlvbl9pZBgBIAEoCRIMCgR0ZXh0GAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSDQoFc2NvcGUYBCABKAkigQEKE1JlY29yZFJlcGx5UmVzcG9uc2USOgoNY29tbXVuaWNhdGlvbhgBIAEoCzIjLnJlY29sbGVjdC52MS5FeHRlcm5hbENvbW11bmljYXRpb24SLgoHbWVzc2FnZRgCIAEoCzIdLnJlY29sbGVjdC52MS5FeHRlcm5hbE1lc3NhZ2UicwoWTGlzdEVzY2FsYXRpb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIYChBjb21tdW5pY2F0aW9uX2lkGAMgASgJEhgKEGluY2x1ZGVfcmVzb2x2ZWQYBCABKAgiYQoXTGlzdEVzY2FsYXRpb25zUmVzcG9uc2USLQoLZXNjYWxhdGlvbnMYASADKAsyGC5yZWNvbGxlY3QudjEuRXNjYWxhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiVQoYUmVzb2x2ZUVzY2FsYXRpb25SZXF1ZXN0EhUKDWVzY2FsYXRpb25faWQYASABKAkSDgoGYW5zd2VyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiSQoZUmVzb2x2ZUVzY2FsYXRpb25SZXNwb25zZRIsCgplc2NhbGF0aW9uGAEgASgLMhgucmVjb2xsZWN0LnYxLkVzY2FsYXRpb24iMwohU3RyZWFtQ29tbXVuaWNhdGlvblVwZGF0ZXNSZXF1ZXN0Eg4KBmN1cnNvchgBIAEoCSJXCiJTdHJlYW1Db21tdW5pY2F0aW9uVXBkYXRlc1Jlc3BvbnNlEjEKBnVwZGF0ZRgBIAEoCzIhLnJlY29sbGVjdC52MS5Db21tdW5pY2F0aW9uVXBkYXRlMvwHChxFeHRlcm5hbENvbW11bmljYXRpb25TZXJ2aWNlEnEKEkxpc3RDb21tdW5pY2F0aW9ucxInLnJlY29sbGVjdC52MS5MaXN0Q29tbXVuaWNhdGlvbnNSZXF1ZXN0GigucmVjb2xsZWN0LnYxLkxpc3RDb21tdW5pY2F0aW9uc1Jlc3BvbnNlIgiQAgHa2xgBChJrChBHZXRDb21tdW5pY2F0aW9uEiUucmVjb2xsZWN0LnYxLkdldENvbW11bmljYXRpb25SZXF1ZXN0GiYucmVjb2xsZWN0LnYxLkdldENvbW11bmljYXRpb25SZXNwb25zZSIIkAIB2tsYAQoSdwoUU2VhcmNoQ29tbXVuaWNhdGlvbnMSKS5yZWNvbGxlY3QudjEuU2VhcmNoQ29tbXVuaWNhdGlvbnNSZXF1ZXN0GioucmVjb2xsZWN0LnYxLlNlYXJjaENvbW11bmljYXRpb25zUmVzcG9uc2UiCJACAdrbGAEKEmgKD1JlZ2lzdGVyQ29udGFjdBIkLnJlY29sbGVjdC52MS5SZWdpc3RlckNvbnRhY3RSZXF1ZXN0GiUucmVjb2xsZWN0LnYxLlJlZ2lzdGVyQ29udGFjdFJlc3BvbnNlIgiQAgLa2xgBCxJTCghTZXRUcnVzdBIdLnJlY29sbGVjdC52MS5TZXRUcnVzdFJlcXVlc3QaHi5yZWNvbGxlY3QudjEuU2V0VHJ1c3RSZXNwb25zZSIIkAIC2tsYAQsSXAoLUmVjb3JkUmVwbHkSIC5yZWNvbGxlY3QudjEuUmVjb3JkUmVwbHlSZXF1ZXN0GiEucmVjb2xsZWN0LnYxLlJlY29yZFJlcGx5UmVzcG9uc2UiCJACAtrbGAELEmgKD0xpc3RFc2NhbGF0aW9ucxIkLnJlY29sbGVjdC52MS5MaXN0RXNjYWxhdGlvbnNSZXF1ZXN0GiUucmVjb2xsZWN0LnYxLkxpc3RFc2NhbGF0aW9uc1Jlc3BvbnNlIgiQAgHa2xgBChJuChFSZXNvbHZlRXNjYWxhdGlvbhImLnJlY29sbGVjdC52MS5SZXNvbHZlRXNjYWxhdGlvblJlcXVlc3QaJy5yZWNvbGxlY3QudjEuUmVzb2x2ZUVzY2FsYXRpb25SZXNwb25zZSIIkAIC2tsYAQsSiwEKGlN0cmVhbUNvbW11bmljYXRpb25VcGRhdGVzEi8ucmVjb2xsZWN0LnYxLlN0cmVhbUNvbW11bmljYXRpb25VcGRhdGVzUmVxdWVzdBowLnJlY29sbGVjdC52MS5TdHJlYW1Db21tdW5pY2F0aW9uVXBkYXRlc1Jlc3BvbnNlIgiQAgHa2xgBCjABYgZwcm90bzM", [file_recollect_v1_external_communication, file_recollect_v1_recall, file_recollect_v1_scope]);
+  fileDesc("CjFyZWNvbGxlY3QvdjEvZXh0ZXJuYWxfY29tbXVuaWNhdGlvbl9zZXJ2aWNlLnByb3RvEgxyZWNvbGxlY3QudjEilAEKGUxpc3RDb21tdW5pY2F0aW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDQoFcGFydHkYAyABKAkSIgoFdHJ1c3QYBCABKA4yEy5yZWNvbGxlY3QudjEuVHJ1c3QSHQoVb3Blbl9lc2NhbGF0aW9uc19vbmx5GAUgASgIInIKGkxpc3RDb21tdW5pY2F0aW9uc1Jlc3BvbnNlEjsKDmNvbW11bmljYXRpb25zGAEgAygLMiMucmVjb2xsZWN0LnYxLkV4dGVybmFsQ29tbXVuaWNhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiWgoXR2V0Q29tbXVuaWNhdGlvblJlcXVlc3QSGAoQY29tbXVuaWNhdGlvbl9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSKgAQoYR2V0Q29tbXVuaWNhdGlvblJlc3BvbnNlEjoKDWNvbW11bmljYXRpb24YASABKAsyIy5yZWNvbGxlY3QudjEuRXh0ZXJuYWxDb21tdW5pY2F0aW9uEi8KCG1lc3NhZ2VzGAIgAygLMh0ucmVjb2xsZWN0LnYxLkV4dGVybmFsTWVzc2FnZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkixgEKG1NlYXJjaENvbW11bmljYXRpb25zUmVxdWVzdBINCgVxdWVyeRgBIAEoCRINCgVsaW1pdBgCIAEoBRINCgVwYXJ0eRgDIAEoCRIPCgdjaGFubmVsGAQgASgJEiIKBXRydXN0GAUgASgOMhMucmVjb2xsZWN0LnYxLlRydXN0EisKCmRhdGVfcmFuZ2UYBiABKAsyFy5yZWNvbGxlY3QudjEuRGF0ZVJhbmdlEhgKEGNvbW11bmljYXRpb25faWQYByABKAkiaAocU2VhcmNoQ29tbXVuaWNhdGlvbnNSZXNwb25zZRIxCgdtYXRjaGVzGAEgAygLMiAucmVjb2xsZWN0LnYxLkNvbW11bmljYXRpb25NYXRjaBIVCg10b3RhbF9tYXRjaGVzGAIgASgDIoABChZSZWdpc3RlckNvbnRhY3RSZXF1ZXN0Eg8KB2NoYW5uZWwYASABKAkSDQoFcGFydHkYAiABKAkSIgoFdHJ1c3QYAyABKA4yEy5yZWNvbGxlY3QudjEuVHJ1c3QSDgoGc2NvcGVzGAQgAygJEhIKCnJlcXVlc3RfaWQYBSABKAkiVQoXUmVnaXN0ZXJDb250YWN0UmVzcG9uc2USOgoNY29tbXVuaWNhdGlvbhgBIAEoCzIjLnJlY29sbGVjdC52MS5FeHRlcm5hbENvbW11bmljYXRpb24icwoPU2V0VHJ1c3RSZXF1ZXN0EhgKEGNvbW11bmljYXRpb25faWQYASABKAkSIgoFdHJ1c3QYAiABKA4yEy5yZWNvbGxlY3QudjEuVHJ1c3QSDgoGc2NvcGVzGAMgAygJEhIKCnJlcXVlc3RfaWQYBCABKAkiTgoQU2V0VHJ1c3RSZXNwb25zZRI6Cg1jb21tdW5pY2F0aW9uGAEgASgLMiMucmVjb2xsZWN0LnYxLkV4dGVybmFsQ29tbXVuaWNhdGlvbiJfChJSZWNvcmRSZXBseVJlcXVlc3QSGAoQY29tbXVuaWNhdGlvbl9pZBgBIAEoCRIMCgR0ZXh0GAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSDQoFc2NvcGUYBCABKAkigQEKE1JlY29yZFJlcGx5UmVzcG9uc2USOgoNY29tbXVuaWNhdGlvbhgBIAEoCzIjLnJlY29sbGVjdC52MS5FeHRlcm5hbENvbW11bmljYXRpb24SLgoHbWVzc2FnZRgCIAEoCzIdLnJlY29sbGVjdC52MS5FeHRlcm5hbE1lc3NhZ2UicwoWTGlzdEVzY2FsYXRpb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIYChBjb21tdW5pY2F0aW9uX2lkGAMgASgJEhgKEGluY2x1ZGVfcmVzb2x2ZWQYBCABKAgiYQoXTGlzdEVzY2FsYXRpb25zUmVzcG9uc2USLQoLZXNjYWxhdGlvbnMYASADKAsyGC5yZWNvbGxlY3QudjEuRXNjYWxhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiVQoYUmVzb2x2ZUVzY2FsYXRpb25SZXF1ZXN0EhUKDWVzY2FsYXRpb25faWQYASABKAkSDgoGYW5zd2VyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiSQoZUmVzb2x2ZUVzY2FsYXRpb25SZXNwb25zZRIsCgplc2NhbGF0aW9uGAEgASgLMhgucmVjb2xsZWN0LnYxLkVzY2FsYXRpb24iMwohU3RyZWFtQ29tbXVuaWNhdGlvblVwZGF0ZXNSZXF1ZXN0Eg4KBmN1cnNvchgBIAEoCSJXCiJTdHJlYW1Db21tdW5pY2F0aW9uVXBkYXRlc1Jlc3BvbnNlEjEKBnVwZGF0ZRgBIAEoCzIhLnJlY29sbGVjdC52MS5Db21tdW5pY2F0aW9uVXBkYXRlIo8BChtEZWxldGVDb21tdW5pY2F0aW9uc1JlcXVlc3QSGQoRY29tbXVuaWNhdGlvbl9pZHMYASADKAkSDwoHcGFydGllcxgCIAMoCRIQCghjaGFubmVscxgDIAMoCRIPCgdkcnlfcnVuGAQgASgIEg0KBWxpbWl0GAUgASgFEhIKCnJlcXVlc3RfaWQYBiABKAkiuQEKHERlbGV0ZUNvbW11bmljYXRpb25zUmVzcG9uc2USGQoRY29tbXVuaWNhdGlvbl9pZHMYASADKAkSKgoHcmVtb3ZlZBgCIAMoCzIZLnJlY29sbGVjdC52MS5SZW1vdmVkRnJvbRIQCghoYXNfbW9yZRgDIAEoCBIvCgtkZWxldGVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZmFpbHVyZRgFIAEoCTL1CAocRXh0ZXJuYWxDb21tdW5pY2F0aW9uU2VydmljZRJxChJMaXN0Q29tbXVuaWNhdGlvbnMSJy5yZWNvbGxlY3QudjEuTGlzdENvbW11bmljYXRpb25zUmVxdWVzdBooLnJlY29sbGVjdC52MS5MaXN0Q29tbXVuaWNhdGlvbnNSZXNwb25zZSIIkAIB2tsYAQoSawoQR2V0Q29tbXVuaWNhdGlvbhIlLnJlY29sbGVjdC52MS5HZXRDb21tdW5pY2F0aW9uUmVxdWVzdBomLnJlY29sbGVjdC52MS5HZXRDb21tdW5pY2F0aW9uUmVzcG9uc2UiCJACAdrbGAEKEncKFFNlYXJjaENvbW11bmljYXRpb25zEikucmVjb2xsZWN0LnYxLlNlYXJjaENvbW11bmljYXRpb25zUmVxdWVzdBoqLnJlY29sbGVjdC52MS5TZWFyY2hDb21tdW5pY2F0aW9uc1Jlc3BvbnNlIgiQAgHa2xgBChJoCg9SZWdpc3RlckNvbnRhY3QSJC5yZWNvbGxlY3QudjEuUmVnaXN0ZXJDb250YWN0UmVxdWVzdBolLnJlY29sbGVjdC52MS5SZWdpc3RlckNvbnRhY3RSZXNwb25zZSIIkAIC2tsYAQsSUwoIU2V0VHJ1c3QSHS5yZWNvbGxlY3QudjEuU2V0VHJ1c3RSZXF1ZXN0Gh4ucmVjb2xsZWN0LnYxLlNldFRydXN0UmVzcG9uc2UiCJACAtrbGAELElwKC1JlY29yZFJlcGx5EiAucmVjb2xsZWN0LnYxLlJlY29yZFJlcGx5UmVxdWVzdBohLnJlY29sbGVjdC52MS5SZWNvcmRSZXBseVJlc3BvbnNlIgiQAgLa2xgBCxJoCg9MaXN0RXNjYWxhdGlvbnMSJC5yZWNvbGxlY3QudjEuTGlzdEVzY2FsYXRpb25zUmVxdWVzdBolLnJlY29sbGVjdC52MS5MaXN0RXNjYWxhdGlvbnNSZXNwb25zZSIIkAIB2tsYAQoSbgoRUmVzb2x2ZUVzY2FsYXRpb24SJi5yZWNvbGxlY3QudjEuUmVzb2x2ZUVzY2FsYXRpb25SZXF1ZXN0GicucmVjb2xsZWN0LnYxLlJlc29sdmVFc2NhbGF0aW9uUmVzcG9uc2UiCJACAtrbGAELEosBChpTdHJlYW1Db21tdW5pY2F0aW9uVXBkYXRlcxIvLnJlY29sbGVjdC52MS5TdHJlYW1Db21tdW5pY2F0aW9uVXBkYXRlc1JlcXVlc3QaMC5yZWNvbGxlY3QudjEuU3RyZWFtQ29tbXVuaWNhdGlvblVwZGF0ZXNSZXNwb25zZSIIkAIB2tsYAQowARJ3ChREZWxldGVDb21tdW5pY2F0aW9ucxIpLnJlY29sbGVjdC52MS5EZWxldGVDb21tdW5pY2F0aW9uc1JlcXVlc3QaKi5yZWNvbGxlY3QudjEuRGVsZXRlQ29tbXVuaWNhdGlvbnNSZXNwb25zZSIIkAIC2tsYAQ1iBnByb3RvMw", [file_google_protobuf_timestamp, file_recollect_v1_conversation_service, file_recollect_v1_external_communication, file_recollect_v1_recall, file_recollect_v1_scope]);
 
 /**
  * Request for a page of communications.
@@ -638,6 +642,118 @@ export const StreamCommunicationUpdatesResponseSchema: GenMessage<StreamCommunic
   messageDesc(file_recollect_v1_external_communication_service, 17);
 
 /**
+ * Request to delete communications. At least one filter must be set: `communication_ids`, `parties`
+ * or `channels`.
+ *
+ * @generated from message recollect.v1.DeleteCommunicationsRequest
+ */
+export type DeleteCommunicationsRequest = Message<"recollect.v1.DeleteCommunicationsRequest"> & {
+  /**
+   * These, at most 1000. Those that are not there are passed over. Unset means any.
+   *
+   * @generated from field: repeated string communication_ids = 1;
+   */
+  communicationIds: string[];
+
+  /**
+   * With any of these parties, each an address in any usual form of its channel. The name of a
+   * person, or an address of one who is an owner by now, stands for all addresses of that person
+   * (see LinkIdentities). At most 64. Unset means all.
+   *
+   * @generated from field: repeated string parties = 2;
+   */
+  parties: string[];
+
+  /**
+   * On any of these channels, at most 64. Unset means all.
+   *
+   * @generated from field: repeated string channels = 3;
+   */
+  channels: string[];
+
+  /**
+   * Deletes nothing, and answers what would be deleted.
+   *
+   * @generated from field: bool dry_run = 4;
+   */
+  dryRun: boolean;
+
+  /**
+   * Number of communications to delete. 0 means 100; above 1000 counts as 1000. Not negative.
+   *
+   * @generated from field: int32 limit = 5;
+   */
+  limit: number;
+
+  /**
+   * Makes the call exactly-once (see ConversationService): the receipt is answered again for as
+   * long as the index exists.
+   *
+   * @generated from field: string request_id = 6;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message recollect.v1.DeleteCommunicationsRequest.
+ * Use `create(DeleteCommunicationsRequestSchema)` to create a new message.
+ */
+export const DeleteCommunicationsRequestSchema: GenMessage<DeleteCommunicationsRequest> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_external_communication_service, 18);
+
+/**
+ * Response of DeleteCommunications: the receipt.
+ *
+ * @generated from message recollect.v1.DeleteCommunicationsResponse
+ */
+export type DeleteCommunicationsResponse = Message<"recollect.v1.DeleteCommunicationsResponse"> & {
+  /**
+   * The communications that were deleted, or with `dry_run` would be.
+   *
+   * @generated from field: repeated string communication_ids = 1;
+   */
+  communicationIds: string[];
+
+  /**
+   * Every place that they were removed from, added up: those of DeleteMany, with `communications`,
+   * `escalations` and `deliveries`. Empty with `dry_run`.
+   *
+   * @generated from field: repeated recollect.v1.RemovedFrom removed = 2;
+   */
+  removed: RemovedFrom[];
+
+  /**
+   * True if more communications match than `limit`: ask again, with another `request_id`; or if it
+   * ended early.
+   *
+   * @generated from field: bool has_more = 3;
+   */
+  hasMore: boolean;
+
+  /**
+   * Time at which they were deleted.
+   *
+   * @generated from field: google.protobuf.Timestamp delete_time = 4;
+   */
+  deleteTime?: Timestamp | undefined;
+
+  /**
+   * The communication at which it ended early, and why, in a sentence; empty: it did not. The
+   * communications above are deleted; ask again, with the same `request_id`, for the rest.
+   *
+   * @generated from field: string failure = 5;
+   */
+  failure: string;
+};
+
+/**
+ * Describes the message recollect.v1.DeleteCommunicationsResponse.
+ * Use `create(DeleteCommunicationsResponseSchema)` to create a new message.
+ */
+export const DeleteCommunicationsResponseSchema: GenMessage<DeleteCommunicationsResponse> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_external_communication_service, 19);
+
+/**
  * Exchanges with third parties, governed by trust. They never appear in a conversation, a list of
  * conversations, a search or a stream of conversations.
  *
@@ -748,6 +864,24 @@ export const ExternalCommunicationService: GenService<{
     methodKind: "server_streaming";
     input: typeof StreamCommunicationUpdatesRequestSchema;
     output: typeof StreamCommunicationUpdatesResponseSchema;
+  },
+  /**
+   * Delete the communications that match all filters for good, the longest unchanged first: their
+   * messages in both directions from every file of the service, their escalations, and the trust in
+   * their parties. So a blocked party is not blocked any more: what it writes next begins a
+   * communication as a stranger's does. A message that its provider delivers again does not come
+   * back. What conversations say about a party stays.
+   *
+   * An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
+   * a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
+   * itself; the audit log has a record of each communication from before it goes.
+   *
+   * @generated from rpc recollect.v1.ExternalCommunicationService.DeleteCommunications
+   */
+  deleteCommunications: {
+    methodKind: "unary";
+    input: typeof DeleteCommunicationsRequestSchema;
+    output: typeof DeleteCommunicationsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_recollect_v1_external_communication_service, 0);

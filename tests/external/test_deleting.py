@@ -1,0 +1,181 @@
+"""DeleteCommunications: what goes with a communication, which it takes, and what comes back."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recollect.v1 import external_communication_service_pb2 as api
+from recollect.v1.channel_service_pb2 import AddOwnerIdentityRequest
+from recollect_server.storage.audit import read_audit
+
+from tests.conftest import RunningServer, Start
+from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch, answers
+from tests.server.conftest import code_of, failure_of, files_with
+
+WORD = "quixotriple"
+
+
+def removed(receipt: api.DeleteCommunicationsResponse) -> dict[str, int]:
+    return {it.place: it.count for it in receipt.removed}
+
+
+def hits(outside: Outside, words: str = WORD) -> list[str]:
+    request = api.SearchCommunicationsRequest(query=words)
+    return [it.communication.id for it in outside.rpc.SearchCommunications(request).matches]
+
+
+def audited(server: RunningServer) -> list[str]:
+    """Return what the audit says was deleted."""
+    records = [record for _, _, record in read_audit(server.data_dir) if record]
+    return [it["object"] for it in records if it["method"].endswith("DeleteCommunications")]
+
+
+def test_a_communication_is_deleted_with_all_that_hangs_on_it(
+    outside: Outside, server: RunningServer, watch: Watch, start_server: Start, meet: Meet
+) -> None:
+    began = watch().ready().cursor
+    goes = outside.write(f"{WORD} one", party="1555000", delivered="w-1").communication.id
+    outside.resolve(outside.escalations()[0].id, "Yes", request_id="r-1")
+    outside.reply(goes, f"{WORD} two", request_id="r-2")
+    outside.trust(goes, BLOCKED)
+    stays = outside.write("Something else", party="1555001").communication.id
+    before, panel = answers(outside), watch().ready()
+
+    would_go = outside.delete(goes, dry_run=True)
+    assert (list(would_go.communication_ids), removed(would_go)) == ([goes], {})
+    assert (answers(outside), audited(server)) == (before, [])
+
+    receipt = outside.delete(goes, request_id="d-1")
+    assert list(receipt.communication_ids) == [goes]
+    assert (receipt.has_more, receipt.failure) == (False, "")
+    counts = removed(receipt)
+    assert counts.pop("transcript") > 0
+    assert counts == {
+        "communications": 1, "messages": 2, "search_terms": 2, "escalations": 1, "deliveries": 1, "updates": 5, "requests": 2,
+    }  # fmt: skip
+    assert audited(server) == [goes]
+    assert files_with(server.data_dir, WORD) == []
+    assert code_of(lambda: outside.get(goes)) == "NOT_FOUND"
+    assert code_of(lambda: outside.reply(goes)) == "NOT_FOUND"
+    assert [it.id for it in outside.listed()] == [stays]
+    assert [it.communication_id for it in outside.escalations(include_resolved=True)] == [stays]
+    assert hits(outside) == []
+
+    assert panel.until_count(2).kinds() == ["list", "deleted"]
+    assert panel.updates[-1].communication_id == goes
+    resumed = watch(began).ready()  # what it missed of the other one, and no word of this one
+    kinds = resumed.until_count(3).kinds()
+    assert kinds == ["message Something else", "escalated", "deleted"]
+
+    again = outside.write(f"{WORD} one", party="1555000", delivered="w-1")
+    assert (again.duplicate, again.communication.id) == (True, "")
+    new = outside.write("Me again", party="1555000", delivered="w-2")
+    assert new.communication.id not in (goes, stays)
+    assert new.escalation is not None  # the block went with the communication
+
+    assert outside.delete(goes, request_id="d-1") == receipt
+    reused = failure_of(lambda: outside.delete(stays, request_id="d-1"))
+    assert reused.reason == "REQUEST_ID_REUSED"
+    assert list(outside.delete(goes).communication_ids) == []
+    after = answers(outside)
+    server.stop()
+    restarted = meet(start_server())
+    assert answers(restarted) == after
+    assert restarted.delete(goes, request_id="d-1") == receipt
+    assert restarted.write("Late", party="1555000", delivered="w-1").duplicate
+
+
+def test_parties_are_chosen_in_any_usual_form_and_by_the_name_of_a_person(outside: Outside) -> None:
+    whatsapp = outside.write("One", party="1555000").communication.id
+    mail = outside.write("Two", party="Alex@Example.org", channel="email").communication.id
+    other = outside.write("Three", party="1555001").communication.id
+
+    def chosen(*parties: str, **fields: Any) -> set[str]:
+        return set(outside.delete(parties=parties, dry_run=True, **fields).communication_ids)
+
+    assert chosen("+1 555-000") == {whatsapp}
+    assert chosen("alex@example.org", "1555001") == {mail, other}
+    assert chosen("alex@example.org", channels=["whatsapp"]) == set()
+    assert chosen("Alex", "nobody") == set()
+    for channel, address in (("whatsapp", "+1 555-000"), ("email", "alex@example.org")):
+        request = AddOwnerIdentityRequest(channel=channel, identity=address, person="Alex")
+        outside.gateway.AddOwnerIdentity(request)
+    assert chosen("Alex") == chosen("1555000") == {whatsapp, mail}
+    assert chosen("Alex", channels=["email"]) == {mail}
+    assert set(outside.delete(channels=["whatsapp"]).communication_ids) == {whatsapp, other}
+    assert set(outside.delete(parties=["Alex"], request_id="d-1").communication_ids) == {mail}
+    # who is meant has changed by that, and the repeat is the same
+    assert set(outside.delete(parties=["Alex"], request_id="d-1").communication_ids) == {mail}
+    # what an owner wrote while nobody knew them as one does not come back as the owner's
+    late = outside.write("Two", party="alex@example.org", channel="email", delivered="wamid-2")
+    assert late.duplicate
+    none = failure_of(lambda: outside.delete())
+    assert (none.code, none.fields) == ("INVALID_ARGUMENT", ("communication_ids",))
+
+
+def test_the_longest_unchanged_go_first_and_the_limit_leaves_the_others(
+    outside: Outside, server: RunningServer
+) -> None:
+    now = server.clock.now
+    names = [
+        outside.write(f"{day} days ago", party=f"155500{day}", time=now - day * 86_400_000)
+        for day in range(5)
+    ]
+    oldest_first = [it.communication.id for it in reversed(names)]
+    planned = outside.delete(channels=["whatsapp"], limit=3, dry_run=True)
+    first = outside.delete(channels=["whatsapp"], limit=3)
+    assert list(planned.communication_ids) == list(first.communication_ids) == oldest_first[:3]
+    assert planned.has_more
+    assert first.has_more
+    rest = outside.delete(channels=["whatsapp"])
+    assert (list(rest.communication_ids), rest.has_more) == (oldest_first[3:], False)
+    assert outside.listed() == []
+
+
+def test_long_messages_are_deleted_to_the_last_word(
+    outside: Outside, server: RunningServer
+) -> None:
+    text = " ".join(f"{WORD}{number}" for number in range(5000))
+    goes = outside.write(text).communication.id
+    stays = outside.write(f"{WORD}7 stays", party="1555001").communication.id
+    assert sorted(hits(outside, f"{WORD}7")) == sorted([goes, stays])
+    assert removed(outside.delete(goes))["messages"] == 1
+    assert hits(outside, f"{WORD}7") == [stays]
+    assert hits(outside, f"{WORD}4999") == []
+    assert files_with(server.data_dir, f"{WORD}4999") == []
+
+
+@pytest.mark.files
+def test_one_that_fails_half_way_says_so_and_goes_on_when_it_is_repeated(
+    outside: Outside, server: RunningServer
+) -> None:
+    names = [
+        outside.write("Hello", party=f"155500{number}", time=server.clock.now - number * 1000)
+        for number in (3, 2, 1)
+    ]
+    ids = [it.communication.id for it in names]
+    folder: Path = server.data_dir / "default" / "external"
+    in_the_way = folder / f"{ids[1]}.jsonl.deleting"
+    in_the_way.mkdir()  # the transcript cannot take its name
+    first = outside.delete(channels=["whatsapp"], request_id="all")
+    assert (list(first.communication_ids), first.has_more) == (ids[:1], True)
+    assert first.failure.startswith(f"{ids[1]}: ")
+    in_the_way.rmdir()
+    assert len(outside.texts(ids[1])) == 1
+    rest = outside.delete(channels=["whatsapp"], request_id="all")
+    assert (list(rest.communication_ids), rest.failure) == (ids[1:], "")
+
+
+@pytest.mark.files
+def test_a_damaged_line_has_the_index_made_anew(
+    outside: Outside, server: RunningServer, start_server: Start, meet: Meet
+) -> None:
+    goes = outside.write(f"{WORD} one").communication.id
+    outside.trust(goes, KNOWN)
+    path = server.data_dir / "default" / "external" / f"{goes}.jsonl"
+    path.write_bytes(path.read_bytes().replace(WORD.encode(), WORD.upper().encode()))
+    outside.delete(goes)
+    server.stop()
+    running = start_server()
+    assert meet(running).listed() == []
+    assert files_with(running.data_dir, WORD) == []
