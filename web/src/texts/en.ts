@@ -313,7 +313,7 @@ export const en = {
     topic: "Topic",
     person: "Person",
     fromNotes: "In its notes:",
-    abbreviation: "Notes",
+    abbreviation: "Abbreviation",
     score: "Probability that this, or a later result, answers the question",
     scoreHint: "The probability that this, or at least one behind it, answers the question. Below 30 % most likely nothing does.",
     expand: "Show the transcript",

@@ -102,10 +102,10 @@ def notes(
     file: BinaryIO | None,
     topics: tuple[str, ...],
 ) -> None:
-    """Show the meeting notes of CONVERSATION, or record TEXT as its new ones.
+    """Show the abbreviation of CONVERSATION, or record TEXT as its new one.
 
-    The server writes notes by itself once a conversation is quiet. What is recorded here takes
-    their place.
+    An abbreviation tells in some sentences what was said. The server writes it by itself once a
+    conversation is quiet. What is recorded here takes its place.
     """
     text = text_of(words, file)
     if text is None:
