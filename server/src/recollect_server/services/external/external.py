@@ -517,7 +517,7 @@ class External:
             return [(it.update_time, it.id) for it in rows]
 
         def remove(name: str) -> Removed:
-            return {} if dry_run else space.delete(name, 0, deleting=deleting).removed
+            return {} if dry_run else space.deletions.delete(name, 0, deleting=deleting).removed
 
         # as the caller named them: who is meant may change, as by the delete itself
         named = asdict(replace(chosen, identities=()))

@@ -41,7 +41,7 @@ from recollect_server.services.space.deletion_steps import (
     finish_delete,
     settle_anchors,
 )
-from recollect_server.services.space.events import CommunicationChanged, Deleted
+from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.late_redactions import lines_as_indexed
 from recollect_server.services.space.logs import RedactedElsewhere
 from recollect_server.services.space.parts import Parts
@@ -422,18 +422,14 @@ class Deletions:
             if request:
                 self._requests.share(receipt_of(removed).known_as(request))
 
-        try:
-            removed = finish_delete(
-                self._store,
-                index,
-                conversation_id,
-                time,
-                old=self._as_indexed.get(conversation_id),
-                ending=ending,
-            )
-        finally:
-            if not is_conversation:  # its first step is in the index, whatever fails behind that
-                self._publish(CommunicationChanged(conversation_id))
+        removed = finish_delete(
+            self._store,
+            index,
+            conversation_id,
+            time,
+            old=self._as_indexed.get(conversation_id),
+            ending=ending,
+        )
         self._as_indexed.pop(conversation_id, None)
         self._anchors.changed()
         hit("delete.log_emptied")

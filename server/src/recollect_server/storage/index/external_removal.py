@@ -14,6 +14,7 @@ from recollect_server.domain.external import ExternalMessage
 from recollect_server.domain.ids import message_id
 from recollect_server.storage.index.external_rows import (
     EXTERNAL_UPDATES,
+    ExternalRow,
     ExternalUpdate,
     searchable_text,
 )
@@ -36,19 +37,21 @@ class CommunicationRemoval(WordRemoval):
 
     def begin(self, number: int, name: str, time: int) -> Removed:
         """Remove the communication's row, and all that hangs on it but its messages."""
+        rows: list[ExternalRow] = []
 
-        def job(connection: apsw.Connection, _: int) -> Removed:
+        def job(connection: apsw.Connection, cursor: int) -> Removed:
             removed = {"communications": 1}
             connection.execute("DELETE FROM external_communications WHERE number = ?", (number,))
             for place, table in _HANGING.items():
                 connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
                 removed[place] = connection.changes()
             connection.execute("INSERT INTO identity VALUES(?, ?)", (_begun(name), str(number)))
-            row = (None, number, ExternalUpdate.DELETED.value, time, 0, name)
+            row = ExternalRow(cursor + 1, number, ExternalUpdate.DELETED.value, time, 0, name)
+            rows.append(row)
             connection.execute(f"INSERT {EXTERNAL_UPDATES.insert}", row)
             return removed
 
-        return self._database.write(job)
+        return self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
 
     def remove_history(self, number: int, name: str) -> Removed:  # noqa: ARG002
         """Remove the requests of the communication."""

@@ -12,7 +12,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.external import Communication
 from recollect_server.storage.index import updates
 from recollect_server.storage.index.columns import UpdateRow
-from recollect_server.storage.index.external_rows import ExternalUpdate
+from recollect_server.storage.index.external_rows import ExternalRow, ExternalUpdate
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
@@ -199,7 +199,9 @@ class _FollowedIndex:
 
     def receive(self, index: Index, notices: Sequence[tuple[int, object]]) -> None:
         """Keep notices of what an index has just taken in, until they are collected."""
-        own = [it for it in notices if isinstance(it[1], Communication) == self._is_rare]
+        own = [
+            it for it in notices if isinstance(it[1], Communication | ExternalRow) == self._is_rare
+        ]
         with self._guard:
             if index is not self._index or not own:
                 return

@@ -86,8 +86,8 @@ class Writer:
         self.path = path
         self.listeners: list[Callable[[Sequence[tuple[int, object]]], None]] = []
         """Called in the writer's thread with the notices of what was just written, in its order and
-        each with the cursor before it: an `Added`, the `UpdateRow` of a deletion, or the
-        `Communication` that was written to. They must return at once.
+        each with the cursor before it: an `Added`, the `UpdateRow` or `ExternalRow` of a deletion,
+        or the `Communication` that was written to. They must return at once.
         """
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
