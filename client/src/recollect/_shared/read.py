@@ -51,7 +51,7 @@ def _reader(kind: Any, message: Any) -> Callable[[Any], Any]:
     """Compile the reader of messages of one type into a data class."""
     hints = get_type_hints(kind)
     # A frozen data class sets each of its fields by `object.__setattr__`: four times as slow.
-    draft = type(kind.__name__, (), {"__slots__": kind.__slots__})
+    draft = type(kind.__name__, kind.__bases__, {"__slots__": kind.__slots__})
     names: dict[str, Any] = {"kind": kind, "draft": draft}
     lines = ["def function(it):", "made = draft()"]
     for field in fields(kind):
