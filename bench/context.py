@@ -156,7 +156,7 @@ def in_the_service(folder: Path, long: str, questions: list[str], calls: int) ->
             hot = own.hot(task, newest, budget)
             middle = time.perf_counter()
             room = room_of_warm(budget, hot)
-            own.earlier(task, newest.head, hot, room, []).packed(room)
+            own.earlier(task, newest, hot, room, []).packed(room)
             ended = time.perf_counter()
             if newest.in_memory:
                 hot_times.append(middle - began)

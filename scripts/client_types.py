@@ -52,7 +52,8 @@ MODULES = {
         "CheckpointThread CheckpointThreadPage"
     ),
     "context": (
-        "ContextTier ContextFormat ContextBudget ConversationPart AnchorSource Anchor ContextMessage "
+        "ContextTier ContextFormat ContextBudget ConversationPart AnchorSource Anchor TurnMemory "
+        "TurnMemoryPage ContextMessage "
         "RecalledSource TierAllocation DroppedMessage GroupMessage BuiltContext TierTransition "
         "TierTransitionPage"
     ),
@@ -124,6 +125,10 @@ ANSWERS = {
     "BuiltContext": (
         "BuildContextResponse",
         "The input of an agent's model for its answer to a message.",
+    ),
+    "TurnMemoryPage": (
+        "ListTurnMemoryResponse",
+        "A page of what was recorded of turns. Iterating over it gives the turns.",
     ),
     "TierTransitionPage": ("ListTierTransitionsResponse", "A page of moves."),
     "RegeneratedNotes": ("RegenerateNotesResponse", "The answer of `regenerate_notes`."),

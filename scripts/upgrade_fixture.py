@@ -172,6 +172,14 @@ def write(call: Callable[..., Json | None]) -> Json:
         request_id="compression-1",
     )
     call(
+        "ConversationService.SetTurnMemory",
+        conversation_id=chat,
+        turn_number=1,
+        tier="CONTEXT_TIER_HOT",
+        summary="They saw herons.",
+        request_id="memory-1",
+    )
+    call(
         "ConversationService.RecordAbbreviation",
         conversation_id=chat,
         text="Herons nest on the island; the ferry leaves at nine.",

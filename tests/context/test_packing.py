@@ -67,7 +67,7 @@ def sequences(candidates: list[Candidate]) -> list[int]:
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Candidate]:
     """Draw turns of a user's words, tool calls with their results (one may be missing), and
-    answers, of any length.
+    answers, of any length; some have a summary.
     """
     made: list[Candidate] = []
 
@@ -87,7 +87,10 @@ def conversations(draw: st.DrawFn) -> list[Candidate]:
                 if draw(st.integers(0, 9)):
                     add(Role.TOOL, turn, answers=name)
         add(Role.ASSISTANT, turn)
-    return made
+    short = draw(st.frozensets(st.integers(1, 9)))
+    return [
+        replace(it, summary="Of stones." if it.message.turn_number in short else "") for it in made
+    ]
 
 
 def packers() -> list[Callable[[list[Candidate], int], Packed]]:
@@ -333,6 +336,15 @@ def test_the_score_chooses_what_is_recalled_and_relevance_between_nearly_equal_o
 def scored(sequence: int, tokens: int, score: float) -> list[Candidate]:
     """Return a turn of one message."""
     return [replace(candidate(sequence, A_TOKEN * tokens, relevance=score), score=score)]
+
+
+def test_a_source_has_the_summary_of_a_turn_that_does_not_fit() -> None:
+    long = replace(candidate(2, A_TOKEN * 500, turn=1), summary="Of stones.")
+    sources = Sources(ABOUT)
+    packed = pack_cold([[long]], 100, Recalling(), sources)
+    [source] = sources.of(packed.packed)
+    [short] = source.messages
+    assert (short.message.content, short.is_summary) == ("(Summary of this turn) Of stones.", True)
 
 
 def test_the_best_turn_has_a_place_where_the_budget_is_short() -> None:

@@ -33,6 +33,8 @@ ALLOWED = {
     "ConversationService.UpdateMetadata": "brain project admin",
     "ConversationService.RecordCompression": "brain project admin",
     "ConversationService.RecordAbbreviation": "brain project admin",
+    "ConversationService.SetTurnMemory": "brain project admin",
+    "ConversationService.ListTurnMemory": "brain project panel reader admin",
     "ConversationService.RegenerateNotes": "brain panel admin",
     "ConversationService.Delete": "brain admin",
     "ConversationService.RedactMessage": "brain admin",

@@ -107,6 +107,8 @@ if TYPE_CHECKING:
         TierAllocation,
         TierTransition,
         TierTransitionPage,
+        TurnMemory,
+        TurnMemoryPage,
     )
     from recollect._types.conversation import (
         AnchorDisposition,
@@ -377,6 +379,8 @@ __all__ = [
     "TopicReport",
     "TopicSeries",
     "Trust",
+    "TurnMemory",
+    "TurnMemoryPage",
     "TurnOutOfDate",
     "TurnRange",
     "Unauthenticated",

@@ -75,6 +75,12 @@ type ConversationServiceClient interface {
 	// Record meeting notes that the caller wrote itself, in place of those that the server would
 	// write.
 	RecordAbbreviation(ctx context.Context, in *RecordAbbreviationRequest, opts ...grpc.CallOption) (*RecordAbbreviationResponse, error)
+	// Record the tier and the summary of a turn, for an agent that manages its own memory: contexts
+	// keep the turn where the caller put it, and show the summary where they have no room for the turn
+	// (see TurnMemory). No message changes. To redact a message removes the summary of its turn.
+	SetTurnMemory(ctx context.Context, in *SetTurnMemoryRequest, opts ...grpc.CallOption) (*SetTurnMemoryResponse, error)
+	// List what was recorded of the turns of a conversation, in their order, in pages.
+	ListTurnMemory(ctx context.Context, in *ListTurnMemoryRequest, opts ...grpc.CallOption) (*ListTurnMemoryResponse, error)
 	// Queue earlier notes of the server to be written again: abbreviation, topics, and the title
 	// unless a caller gave it. They are written in the background, after the notes of conversations
 	// that have none. Notes by offline rules (setting `abbreviator`) never replace those of a model
@@ -89,7 +95,7 @@ type ConversationServiceClient interface {
 	// Remove the text of one message, or of all messages of a turn, for good, from every file of the
 	// service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
 	// made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
-	// that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+	// of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
 	// without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
 	// and copies in forks, which the answer names. Messages of external communications cannot be
 	// redacted: ExternalCommunicationService deletes a whole communication.
@@ -280,6 +286,24 @@ func (c *conversationServiceClient) RecordAbbreviation(ctx context.Context, in *
 	return out, nil
 }
 
+func (c *conversationServiceClient) SetTurnMemory(ctx context.Context, in *SetTurnMemoryRequest, opts ...grpc.CallOption) (*SetTurnMemoryResponse, error) {
+	out := new(SetTurnMemoryResponse)
+	err := c.cc.Invoke(ctx, "/recollect.v1.ConversationService/SetTurnMemory", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *conversationServiceClient) ListTurnMemory(ctx context.Context, in *ListTurnMemoryRequest, opts ...grpc.CallOption) (*ListTurnMemoryResponse, error) {
+	out := new(ListTurnMemoryResponse)
+	err := c.cc.Invoke(ctx, "/recollect.v1.ConversationService/ListTurnMemory", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *conversationServiceClient) RegenerateNotes(ctx context.Context, in *RegenerateNotesRequest, opts ...grpc.CallOption) (*RegenerateNotesResponse, error) {
 	out := new(RegenerateNotesResponse)
 	err := c.cc.Invoke(ctx, "/recollect.v1.ConversationService/RegenerateNotes", in, out, opts...)
@@ -378,6 +402,12 @@ type ConversationServiceServer interface {
 	// Record meeting notes that the caller wrote itself, in place of those that the server would
 	// write.
 	RecordAbbreviation(context.Context, *RecordAbbreviationRequest) (*RecordAbbreviationResponse, error)
+	// Record the tier and the summary of a turn, for an agent that manages its own memory: contexts
+	// keep the turn where the caller put it, and show the summary where they have no room for the turn
+	// (see TurnMemory). No message changes. To redact a message removes the summary of its turn.
+	SetTurnMemory(context.Context, *SetTurnMemoryRequest) (*SetTurnMemoryResponse, error)
+	// List what was recorded of the turns of a conversation, in their order, in pages.
+	ListTurnMemory(context.Context, *ListTurnMemoryRequest) (*ListTurnMemoryResponse, error)
 	// Queue earlier notes of the server to be written again: abbreviation, topics, and the title
 	// unless a caller gave it. They are written in the background, after the notes of conversations
 	// that have none. Notes by offline rules (setting `abbreviator`) never replace those of a model
@@ -392,7 +422,7 @@ type ConversationServiceServer interface {
 	// Remove the text of one message, or of all messages of a turn, for good, from every file of the
 	// service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
 	// made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
-	// that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+	// of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
 	// without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
 	// and copies in forks, which the answer names. Messages of external communications cannot be
 	// redacted: ExternalCommunicationService deletes a whole communication.
@@ -460,6 +490,12 @@ func (UnimplementedConversationServiceServer) RecordCompression(context.Context,
 }
 func (UnimplementedConversationServiceServer) RecordAbbreviation(context.Context, *RecordAbbreviationRequest) (*RecordAbbreviationResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method RecordAbbreviation not implemented")
+}
+func (UnimplementedConversationServiceServer) SetTurnMemory(context.Context, *SetTurnMemoryRequest) (*SetTurnMemoryResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method SetTurnMemory not implemented")
+}
+func (UnimplementedConversationServiceServer) ListTurnMemory(context.Context, *ListTurnMemoryRequest) (*ListTurnMemoryResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListTurnMemory not implemented")
 }
 func (UnimplementedConversationServiceServer) RegenerateNotes(context.Context, *RegenerateNotesRequest) (*RegenerateNotesResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method RegenerateNotes not implemented")
@@ -777,6 +813,42 @@ func _ConversationService_RecordAbbreviation_Handler(srv interface{}, ctx contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConversationService_SetTurnMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetTurnMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversationServiceServer).SetTurnMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/recollect.v1.ConversationService/SetTurnMemory",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversationServiceServer).SetTurnMemory(ctx, req.(*SetTurnMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ConversationService_ListTurnMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTurnMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversationServiceServer).ListTurnMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/recollect.v1.ConversationService/ListTurnMemory",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversationServiceServer).ListTurnMemory(ctx, req.(*ListTurnMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ConversationService_RegenerateNotes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RegenerateNotesRequest)
 	if err := dec(in); err != nil {
@@ -912,6 +984,14 @@ var _ConversationService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RecordAbbreviation",
 			Handler:    _ConversationService_RecordAbbreviation_Handler,
+		},
+		{
+			MethodName: "SetTurnMemory",
+			Handler:    _ConversationService_SetTurnMemory_Handler,
+		},
+		{
+			MethodName: "ListTurnMemory",
+			Handler:    _ConversationService_ListTurnMemory_Handler,
 		},
 		{
 			MethodName: "RegenerateNotes",

@@ -806,8 +806,8 @@ type BuildContextResponse struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// The last turns, oldest first. All of them are newer than those in `warm`: together they are one
-	// run of the conversation. The newest turn is shortened if it exceeds the budget: its long
+	// The last turns, oldest first. All of them are newer than those in `warm`, unless a caller
+	// recorded other tiers (see TurnMemory): together they are one run of the conversation. The newest turn is shortened if it exceeds the budget: its long
 	// messages keep their head, their tail and between these the passage that has most words of
 	// `message`, with "… N tokens left out …" where text is missing.
 	Hot []*ContextMessage `protobuf:"bytes,1,rep,name=hot,proto3" json:"hot,omitempty"`

@@ -45,6 +45,7 @@ from recollect._types.context import (
     Anchor,
     BuiltContext,
     TierTransitionPage,
+    TurnMemoryPage,
 )
 from recollect._types.conversation import (
     AppendedTurn,
@@ -151,6 +152,8 @@ ARCHIVE = _conversations("Archive", reading(Conversation, "conversation"))
 UPDATE_METADATA = _conversations("UpdateMetadata", reading(Conversation, "conversation"))
 RECORD_COMPRESSION = _conversations("RecordCompression", reading(Conversation, "conversation"))
 RECORD_ABBREVIATION = _conversations("RecordAbbreviation", reading(Conversation, "conversation"))
+SET_TURN_MEMORY = _conversations("SetTurnMemory", reading(Conversation, "conversation"))
+LIST_TURN_MEMORY = _conversations("ListTurnMemory", reading(TurnMemoryPage))
 REGENERATE_NOTES = _conversations("RegenerateNotes", reading(RegeneratedNotes))
 DELETE = _conversations("Delete", reading(DeletionReceipt))
 REDACT_MESSAGE = _conversations("RedactMessage", reading(RedactedMessages))

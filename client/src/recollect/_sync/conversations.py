@@ -9,6 +9,11 @@ from typing import Any
 from recollect._shared import answers, calls
 from recollect._sync.invoker import Invoker
 from recollect._sync.watch import Watch
+from recollect._types.context import (
+    ContextTier,
+    TurnMemory,
+    TurnMemoryPage,
+)
 from recollect._types.conversation import (
     AnchorDisposition,
     AppendedTurn,
@@ -532,6 +537,77 @@ class Conversations:
                 topics=topics,
                 writer=writer,
                 writer_model=writer_model,
+            ),
+            timeout,
+        )
+
+    def set_turn_memory(
+        self,
+        conversation_id: str,
+        turn_number: int,
+        *,
+        tier: ContextTier | None = None,
+        reset_tier: bool = False,
+        summary: str | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Conversation:
+        """Record the tier of a turn and its summary, for the contexts that `recall.build_context`
+        packs: they keep the turn there, and show the summary where they have no room for the turn.
+
+        An empty `summary` removes it; `reset_tier` leaves the tier to the server again.
+
+        >>> summary = "Chose NATS over Kafka: three nodes are enough."
+        >>> remember = client.conversations.set_turn_memory
+        >>> remember(conversation_id, 12, tier="hot", summary=summary)
+        """
+        return self._invoker.run(
+            calls.SET_TURN_MEMORY(
+                conversation_id=conversation_id,
+                turn_number=turn_number,
+                tier=tier,
+                reset_tier=reset_tier,
+                summary=summary,
+                request_id=request_id,
+            ),
+            timeout,
+        )
+
+    def list_turn_memory(
+        self,
+        conversation_id: str,
+        *,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[TurnMemory]:
+        """Iterate over what was recorded of the turns of a conversation, in their order. `timeout`
+        bounds each page.
+
+        >>> for memory in client.conversations.list_turn_memory(conversation_id):
+        ...     print(memory.turn_number, memory.tier, memory.summary)
+        """
+        return self._invoker.iterate(
+            calls.LIST_TURN_MEMORY(conversation_id=conversation_id, page_size=page_size), timeout
+        )
+
+    def list_turn_memory_page(
+        self,
+        conversation_id: str,
+        *,
+        page_token: str | None = None,
+        page_size: int | None = None,
+        timeout: float | None = None,
+    ) -> TurnMemoryPage:
+        """Return one page of `list_turn_memory`: the first, or with `page_token` the one after
+        another, with the same filters.
+
+        >>> page = client.conversations.list_turn_memory_page(page_size=20)
+        >>> token = page.next_page_token
+        >>> page = client.conversations.list_turn_memory_page(page_size=20, page_token=token)
+        """
+        return self._invoker.run(
+            calls.LIST_TURN_MEMORY(
+                conversation_id=conversation_id, page_size=page_size, page_token=page_token
             ),
             timeout,
         )

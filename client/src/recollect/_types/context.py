@@ -153,6 +153,43 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMemory:
+    """Tier and summary that a caller recorded of a turn, for the contexts that BuildContext
+    packs.
+    """
+
+    turn_number: int = 0
+    """The turn."""
+    tier: ContextTier | None = None
+    """Its tier in contexts of its own conversation. Hot: it stays in `hot` as far as that
+    budget holds it beside the newest turn, and else comes first in `warm`. Warm: it is not in
+    `hot`, and comes first in `warm`. Cold: it is in neither, and may be recalled. Unset: the
+    server chooses.
+    """
+    summary: str = ""
+    """Its summary, which stands for the turn where the budget does not hold its messages: in
+    `warm` and `cold`, of other conversations too, and in `hot` for a turn that is kept there.
+    The newest turn is shortened instead. Unset: none.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMemoryPage:
+    """A page of what was recorded of turns. Iterating over it gives the turns."""
+
+    turn_memories: tuple[TurnMemory, ...] = ()
+    """Turns with a tier or a summary, in their order."""
+    next_page_token: str = ""
+    """Token of the next page. Unset on the last one."""
+
+    def __iter__(self) -> Iterator[TurnMemory]:
+        return iter(self.turn_memories)
+
+    def __len__(self) -> int:
+        return len(self.turn_memories)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMessage:
     """A packed message."""
 
@@ -182,6 +219,11 @@ class ContextMessage:
     """True if a user said it later than another recalled message that is likely to be of the
     same: it may correct that one. `rendered` marks it `later="true"`, or `(later)` in a recall
     block.
+    """
+    is_summary: bool = False
+    """True if it is the recorded summary of its turn (see TurnMemory), which stands for all of
+    the turn's messages: with the role, the sender and the time of the first of them. Its
+    content begins with "(Summary of this turn)".
     """
 
 
@@ -289,10 +331,11 @@ class BuiltContext:
     """The input of an agent's model for its answer to a message."""
 
     hot: tuple[ContextMessage, ...] = ()
-    """The last turns, oldest first. All of them are newer than those in `warm`: together they
-    are one run of the conversation. The newest turn is shortened if it exceeds the budget: its
-    long messages keep their head, their tail and between these the passage that has most words
-    of `message`, with "… N tokens left out …" where text is missing.
+    """The last turns, oldest first. All of them are newer than those in `warm`, unless a caller
+    recorded other tiers (see TurnMemory): together they are one run of the conversation. The
+    newest turn is shortened if it exceeds the budget: its long messages keep their head, their
+    tail and between these the passage that has most words of `message`, with "… N tokens left
+    out …" where text is missing.
     """
     warm: tuple[ContextMessage, ...] = ()
     """Earlier turns of this conversation, oldest first. Chosen in this order of preference: the

@@ -4,10 +4,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from recollect._types.conversation import (
-    Conversation,
-    LoadedConversation,
-)
+from recollect._types.context import TurnMemory
+from recollect._types.conversation import Conversation, LoadedConversation
 from recollect._types.message import Message
 from recollect._types.message_parts import Redaction
 
@@ -38,6 +36,10 @@ class ConversationUpdated:
     """The messages of one append, all of them. Empty if something else changed."""
     draft_id: str = ""
     """The draft that these messages complete. Unset if there was none."""
+    turn_memory: TurnMemory | None = None
+    """The turn whose tier or summary changed, as it is from now on. Unset if something else
+    changed.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,6 +208,44 @@ class ConversationPart(_message.Message):
 Global___ConversationPart: _TypeAlias = ConversationPart  # noqa: Y015
 
 @_typing.final
+class TurnMemory(_message.Message):
+    """Tier and summary that a caller recorded of a turn, for the contexts that BuildContext packs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_NUMBER_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    turn_number: _builtins.int
+    """The turn."""
+    tier: Global___ContextTier.ValueType
+    """Its tier in contexts of its own conversation. Hot: it stays in `hot` as far as that budget holds
+    it beside the newest turn, and else comes first in `warm`. Warm: it is not in `hot`, and comes
+    first in `warm`. Cold: it is in neither, and may be recalled. Unset: the server chooses.
+    """
+    summary: _builtins.str
+    """Its summary, which stands for the turn where the budget does not hold its messages: in `warm`
+    and `cold`, of other conversations too, and in `hot` for a turn that is kept there. The newest
+    turn is shortened instead. Unset: none.
+    """
+    def __init__(
+        self,
+        *,
+        turn_number: _builtins.int = ...,
+        tier: Global___ContextTier.ValueType | None = ...,
+        summary: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tier", b"_tier", "tier", b"tier"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tier", b"_tier", "summary", b"summary", "tier", b"tier", "turn_number", b"turn_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__tier: _TypeAlias = _typing.Literal["tier"]  # noqa: Y015
+    _WhichOneofArgType__tier: _TypeAlias = _typing.Literal["_tier", b"_tier"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tier) -> _WhichOneofReturnType__tier | None: ...
+
+Global___TurnMemory: _TypeAlias = TurnMemory  # noqa: Y015
+
+@_typing.final
 class ContextMessage(_message.Message):
     """A packed message."""
 
@@ -221,6 +259,7 @@ class ContextMessage(_message.Message):
     IS_EXCERPT_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     IS_LATER_FIELD_NUMBER: _builtins.int
+    IS_SUMMARY_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation it is from."""
     tokens: _builtins.int
@@ -245,6 +284,11 @@ class ContextMessage(_message.Message):
     """True if a user said it later than another recalled message that is likely to be of the same: it
     may correct that one. `rendered` marks it `later="true"`, or `(later)` in a recall block.
     """
+    is_summary: _builtins.bool
+    """True if it is the recorded summary of its turn (see TurnMemory), which stands for all of the
+    turn's messages: with the role, the sender and the time of the first of them. Its content begins
+    with "(Summary of this turn)".
+    """
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message."""
@@ -260,10 +304,11 @@ class ContextMessage(_message.Message):
         is_excerpt: _builtins.bool = ...,
         score: _builtins.float = ...,
         is_later: _builtins.bool = ...,
+        is_summary: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "is_excerpt", b"is_excerpt", "is_later", b"is_later", "message", b"message", "reason", b"reason", "relevance", b"relevance", "score", b"score", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "is_excerpt", b"is_excerpt", "is_later", b"is_later", "is_summary", b"is_summary", "message", b"message", "reason", b"reason", "relevance", b"relevance", "score", b"score", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from recollect.v1 import context_pb2 as _context_pb2
 from recollect.v1 import conversation_pb2 as _conversation_pb2
 from recollect.v1 import error_pb2 as _error_pb2
 from recollect.v1 import message_pb2 as _message_pb2
@@ -1323,6 +1324,134 @@ class RecordAbbreviationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecordAbbreviationResponse: _TypeAlias = RecordAbbreviationResponse  # noqa: Y015
+
+@_typing.final
+class SetTurnMemoryRequest(_message.Message):
+    """Request to record the tier and the summary of a turn. What is unset stays as it is; something must
+    be set.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    TURN_NUMBER_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
+    RESET_TIER_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """`conv-` and a ULID. Required."""
+    turn_number: _builtins.int
+    """The turn. From 1 to the conversation's newest turn."""
+    tier: _context_pb2.ContextTier.ValueType
+    """Its tier."""
+    reset_tier: _builtins.bool
+    """Leaves the choice of its tier to the server again. Not with `tier`."""
+    summary: _builtins.str
+    """Its summary, in place of an earlier one. At most 2000 characters. Empty removes it."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        turn_number: _builtins.int = ...,
+        tier: _context_pb2.ContextTier.ValueType = ...,
+        reset_tier: _builtins.bool = ...,
+        summary: _builtins.str | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_summary", b"_summary", "summary", b"summary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_summary", b"_summary", "conversation_id", b"conversation_id", "request_id", b"request_id", "reset_tier", b"reset_tier", "summary", b"summary", "tier", b"tier", "turn_number", b"turn_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__summary: _TypeAlias = _typing.Literal["summary"]  # noqa: Y015
+    _WhichOneofArgType__summary: _TypeAlias = _typing.Literal["_summary", b"_summary"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__summary) -> _WhichOneofReturnType__summary | None: ...
+
+Global___SetTurnMemoryRequest: _TypeAlias = SetTurnMemoryRequest  # noqa: Y015
+
+@_typing.final
+class SetTurnMemoryResponse(_message.Message):
+    """Response of SetTurnMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The conversation."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetTurnMemoryResponse: _TypeAlias = SetTurnMemoryResponse  # noqa: Y015
+
+@_typing.final
+class ListTurnMemoryRequest(_message.Message):
+    """Request for what was recorded of the turns of a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """`conv-` and a ULID. Required."""
+    page_size: _builtins.int
+    """Maximum number. 0 means 50; above 500 counts as 500. Not negative."""
+    page_token: _builtins.str
+    """`next_page_token` of the page before. Unset means the first page."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTurnMemoryRequest: _TypeAlias = ListTurnMemoryRequest  # noqa: Y015
+
+@_typing.final
+class ListTurnMemoryResponse(_message.Message):
+    """Response of ListTurnMemory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_MEMORIES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Token of the next page. Unset on the last one."""
+    @_builtins.property
+    def turn_memories(self) -> _containers.RepeatedCompositeFieldContainer[_context_pb2.TurnMemory]:
+        """Turns with a tier or a summary, in their order."""
+
+    def __init__(
+        self,
+        *,
+        turn_memories: _abc.Iterable[_context_pb2.TurnMemory] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "turn_memories", b"turn_memories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTurnMemoryResponse: _TypeAlias = ListTurnMemoryResponse  # noqa: Y015
 
 @_typing.final
 class RegenerateNotesRequest(_message.Message):

@@ -130,6 +130,16 @@ class ConversationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationResponse.FromString,
                 _registered_method=True)
+        self.SetTurnMemory = channel.unary_unary(
+                '/recollect.v1.ConversationService/SetTurnMemory',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetTurnMemoryRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.SetTurnMemoryResponse.FromString,
+                _registered_method=True)
+        self.ListTurnMemory = channel.unary_unary(
+                '/recollect.v1.ConversationService/ListTurnMemory',
+                request_serializer=recollect_dot_v1_dot_conversation__service__pb2.ListTurnMemoryRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_conversation__service__pb2.ListTurnMemoryResponse.FromString,
+                _registered_method=True)
         self.RegenerateNotes = channel.unary_unary(
                 '/recollect.v1.ConversationService/RegenerateNotes',
                 request_serializer=recollect_dot_v1_dot_conversation__service__pb2.RegenerateNotesRequest.SerializeToString,
@@ -309,6 +319,22 @@ class ConversationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetTurnMemory(self, request, context):
+        """Record the tier and the summary of a turn, for an agent that manages its own memory: contexts
+        keep the turn where the caller put it, and show the summary where they have no room for the turn
+        (see TurnMemory). No message changes. To redact a message removes the summary of its turn.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTurnMemory(self, request, context):
+        """List what was recorded of the turns of a conversation, in their order, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RegenerateNotes(self, request, context):
         """Queue earlier notes of the server to be written again: abbreviation, topics, and the title
         unless a caller gave it. They are written in the background, after the notes of conversations
@@ -334,7 +360,7 @@ class ConversationServiceServicer(object):
         """Remove the text of one message, or of all messages of a turn, for good, from every file of the
         service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
         made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
-        that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+        of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
         without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
         and copies in forks, which the answer names. Messages of external communications cannot be
         redacted: ExternalCommunicationService deletes a whole communication.
@@ -439,6 +465,16 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.RecordAbbreviation,
                     request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationResponse.SerializeToString,
+            ),
+            'SetTurnMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTurnMemory,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.SetTurnMemoryRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.SetTurnMemoryResponse.SerializeToString,
+            ),
+            'ListTurnMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTurnMemory,
+                    request_deserializer=recollect_dot_v1_dot_conversation__service__pb2.ListTurnMemoryRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_conversation__service__pb2.ListTurnMemoryResponse.SerializeToString,
             ),
             'RegenerateNotes': grpc.unary_unary_rpc_method_handler(
                     servicer.RegenerateNotes,
@@ -909,6 +945,60 @@ class ConversationService(object):
             '/recollect.v1.ConversationService/RecordAbbreviation',
             recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationRequest.SerializeToString,
             recollect_dot_v1_dot_conversation__service__pb2.RecordAbbreviationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTurnMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/SetTurnMemory',
+            recollect_dot_v1_dot_conversation__service__pb2.SetTurnMemoryRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.SetTurnMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTurnMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ConversationService/ListTurnMemory',
+            recollect_dot_v1_dot_conversation__service__pb2.ListTurnMemoryRequest.SerializeToString,
+            recollect_dot_v1_dot_conversation__service__pb2.ListTurnMemoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -116,6 +116,13 @@ class ConversationServiceStub:
     """Record meeting notes that the caller wrote itself, in place of those that the server would
     write.
     """
+    SetTurnMemory: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SetTurnMemoryRequest, _conversation_service_pb2.SetTurnMemoryResponse]
+    """Record the tier and the summary of a turn, for an agent that manages its own memory: contexts
+    keep the turn where the caller put it, and show the summary where they have no room for the turn
+    (see TurnMemory). No message changes. To redact a message removes the summary of its turn.
+    """
+    ListTurnMemory: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListTurnMemoryRequest, _conversation_service_pb2.ListTurnMemoryResponse]
+    """List what was recorded of the turns of a conversation, in their order, in pages."""
     RegenerateNotes: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RegenerateNotesRequest, _conversation_service_pb2.RegenerateNotesResponse]
     """Queue earlier notes of the server to be written again: abbreviation, topics, and the title
     unless a caller gave it. They are written in the background, after the notes of conversations
@@ -133,7 +140,7 @@ class ConversationServiceStub:
     """Remove the text of one message, or of all messages of a turn, for good, from every file of the
     service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
     made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
-    that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+    of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
     without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
     and copies in forks, which the answer names. Messages of external communications cannot be
     redacted: ExternalCommunicationService deletes a whole communication.
@@ -237,6 +244,13 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """Record meeting notes that the caller wrote itself, in place of those that the server would
     write.
     """
+    SetTurnMemory: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SetTurnMemoryRequest, _conversation_service_pb2.SetTurnMemoryResponse]  # type: ignore[assignment]
+    """Record the tier and the summary of a turn, for an agent that manages its own memory: contexts
+    keep the turn where the caller put it, and show the summary where they have no room for the turn
+    (see TurnMemory). No message changes. To redact a message removes the summary of its turn.
+    """
+    ListTurnMemory: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListTurnMemoryRequest, _conversation_service_pb2.ListTurnMemoryResponse]  # type: ignore[assignment]
+    """List what was recorded of the turns of a conversation, in their order, in pages."""
     RegenerateNotes: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RegenerateNotesRequest, _conversation_service_pb2.RegenerateNotesResponse]  # type: ignore[assignment]
     """Queue earlier notes of the server to be written again: abbreviation, topics, and the title
     unless a caller gave it. They are written in the background, after the notes of conversations
@@ -254,7 +268,7 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """Remove the text of one message, or of all messages of a turn, for good, from every file of the
     service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
     made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
-    that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+    of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
     without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
     and copies in forks, which the answer names. Messages of external communications cannot be
     redacted: ExternalCommunicationService deletes a whole communication.
@@ -453,6 +467,25 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def SetTurnMemory(
+        self,
+        request: _conversation_service_pb2.SetTurnMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.SetTurnMemoryResponse, _abc.Awaitable[_conversation_service_pb2.SetTurnMemoryResponse]]:
+        """Record the tier and the summary of a turn, for an agent that manages its own memory: contexts
+        keep the turn where the caller put it, and show the summary where they have no room for the turn
+        (see TurnMemory). No message changes. To redact a message removes the summary of its turn.
+        """
+
+    @_abc_1.abstractmethod
+    def ListTurnMemory(
+        self,
+        request: _conversation_service_pb2.ListTurnMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.ListTurnMemoryResponse, _abc.Awaitable[_conversation_service_pb2.ListTurnMemoryResponse]]:
+        """List what was recorded of the turns of a conversation, in their order, in pages."""
+
+    @_abc_1.abstractmethod
     def RegenerateNotes(
         self,
         request: _conversation_service_pb2.RegenerateNotesRequest,
@@ -486,7 +519,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         """Remove the text of one message, or of all messages of a turn, for good, from every file of the
         service. A tombstone stays: sequence, turn number, role, time, channel, usage and cost. What was
         made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
-        that cover the turn, anchors found in it, vectors, replies to commands. The notes are made again
+        of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
         without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
         and copies in forks, which the answer names. Messages of external communications cannot be
         redacted: ExternalCommunicationService deletes a whole communication.

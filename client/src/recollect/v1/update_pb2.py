@@ -23,39 +23,40 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from recollect.v1 import context_pb2 as recollect_dot_v1_dot_context__pb2
 from recollect.v1 import conversation_pb2 as recollect_dot_v1_dot_conversation__pb2
 from recollect.v1 import message_pb2 as recollect_dot_v1_dot_message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19recollect/v1/update.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\"\xa0\x06\n\x06Update\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05reset\x18\x04 \x01(\x08\x12;\n\x11\x63onversation_list\x18\x05 \x01(\x0b\x32\x1e.recollect.v1.ConversationListH\x00\x12?\n\x13\x63onversation_loaded\x18\x06 \x01(\x0b\x32 .recollect.v1.ConversationLoadedH\x00\x12\x41\n\x14\x63onversation_created\x18\x07 \x01(\x0b\x32!.recollect.v1.ConversationCreatedH\x00\x12\x41\n\x14\x63onversation_updated\x18\x08 \x01(\x0b\x32!.recollect.v1.ConversationUpdatedH\x00\x12\x41\n\x14\x63onversation_renamed\x18\t \x01(\x0b\x32!.recollect.v1.ConversationRenamedH\x00\x12I\n\x18\x63onversation_abbreviated\x18\n \x01(\x0b\x32%.recollect.v1.ConversationAbbreviatedH\x00\x12\x41\n\x14\x63onversation_deleted\x18\x0b \x01(\x0b\x32!.recollect.v1.ConversationDeletedH\x00\x12\x37\n\x0fsplit_suggested\x18\x0c \x01(\x0b\x32\x1c.recollect.v1.SplitSuggestedH\x00\x12\x33\n\rmessage_delta\x18\r \x01(\x0b\x32\x1a.recollect.v1.MessageDeltaH\x00\x12,\n\theartbeat\x18\x0e \x01(\x0b\x32\x17.recollect.v1.HeartbeatH\x00\x12;\n\x11messages_redacted\x18\x0f \x01(\x0b\x32\x1e.recollect.v1.MessagesRedactedH\x00\x42\x06\n\x04kind\"E\n\x10\x43onversationList\x12\x31\n\rconversations\x18\x01 \x03(\x0b\x32\x1a.recollect.v1.Conversation\"\x9e\x01\n\x12\x43onversationLoaded\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\'\n\x08messages\x18\x02 \x03(\x0b\x32\x15.recollect.v1.Message\x12\x10\n\x08has_more\x18\x03 \x01(\x08\x12\x1b\n\x13\x63ompression_summary\x18\x04 \x01(\t\"G\n\x13\x43onversationCreated\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\"\x82\x01\n\x13\x43onversationUpdated\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\'\n\x08messages\x18\x02 \x03(\x0b\x32\x15.recollect.v1.Message\x12\x10\n\x08\x64raft_id\x18\x03 \x01(\t\"L\n\x13\x43onversationRenamed\x12\r\n\x05title\x18\x01 \x01(\t\x12\x16\n\x0emanually_named\x18\x02 \x01(\x08\x12\x0e\n\x06topics\x18\x03 \x03(\t\"?\n\x17\x43onversationAbbreviated\x12\x14\n\x0c\x61\x62\x62reviation\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\"\x15\n\x13\x43onversationDeleted\"\x83\x01\n\x10MessagesRedacted\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\x11\n\tsequences\x18\x02 \x03(\x03\x12*\n\tredaction\x18\x03 \x01(\x0b\x32\x17.recollect.v1.Redaction\"0\n\x0eSplitSuggested\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06titles\x18\x02 \x03(\t\"]\n\x0cMessageDelta\x12\x10\n\x08\x64raft_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x0c\n\x04\x64one\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ropped\x18\x05 \x01(\x08\"\x0b\n\tHeartbeatb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19recollect/v1/update.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/context.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\"\xa0\x06\n\x06Update\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05reset\x18\x04 \x01(\x08\x12;\n\x11\x63onversation_list\x18\x05 \x01(\x0b\x32\x1e.recollect.v1.ConversationListH\x00\x12?\n\x13\x63onversation_loaded\x18\x06 \x01(\x0b\x32 .recollect.v1.ConversationLoadedH\x00\x12\x41\n\x14\x63onversation_created\x18\x07 \x01(\x0b\x32!.recollect.v1.ConversationCreatedH\x00\x12\x41\n\x14\x63onversation_updated\x18\x08 \x01(\x0b\x32!.recollect.v1.ConversationUpdatedH\x00\x12\x41\n\x14\x63onversation_renamed\x18\t \x01(\x0b\x32!.recollect.v1.ConversationRenamedH\x00\x12I\n\x18\x63onversation_abbreviated\x18\n \x01(\x0b\x32%.recollect.v1.ConversationAbbreviatedH\x00\x12\x41\n\x14\x63onversation_deleted\x18\x0b \x01(\x0b\x32!.recollect.v1.ConversationDeletedH\x00\x12\x37\n\x0fsplit_suggested\x18\x0c \x01(\x0b\x32\x1c.recollect.v1.SplitSuggestedH\x00\x12\x33\n\rmessage_delta\x18\r \x01(\x0b\x32\x1a.recollect.v1.MessageDeltaH\x00\x12,\n\theartbeat\x18\x0e \x01(\x0b\x32\x17.recollect.v1.HeartbeatH\x00\x12;\n\x11messages_redacted\x18\x0f \x01(\x0b\x32\x1e.recollect.v1.MessagesRedactedH\x00\x42\x06\n\x04kind\"E\n\x10\x43onversationList\x12\x31\n\rconversations\x18\x01 \x03(\x0b\x32\x1a.recollect.v1.Conversation\"\x9e\x01\n\x12\x43onversationLoaded\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\'\n\x08messages\x18\x02 \x03(\x0b\x32\x15.recollect.v1.Message\x12\x10\n\x08has_more\x18\x03 \x01(\x08\x12\x1b\n\x13\x63ompression_summary\x18\x04 \x01(\t\"G\n\x13\x43onversationCreated\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\"\xb1\x01\n\x13\x43onversationUpdated\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\'\n\x08messages\x18\x02 \x03(\x0b\x32\x15.recollect.v1.Message\x12\x10\n\x08\x64raft_id\x18\x03 \x01(\t\x12-\n\x0bturn_memory\x18\x04 \x01(\x0b\x32\x18.recollect.v1.TurnMemory\"L\n\x13\x43onversationRenamed\x12\r\n\x05title\x18\x01 \x01(\t\x12\x16\n\x0emanually_named\x18\x02 \x01(\x08\x12\x0e\n\x06topics\x18\x03 \x03(\t\"?\n\x17\x43onversationAbbreviated\x12\x14\n\x0c\x61\x62\x62reviation\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\"\x15\n\x13\x43onversationDeleted\"\x83\x01\n\x10MessagesRedacted\x12\x30\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1a.recollect.v1.Conversation\x12\x11\n\tsequences\x18\x02 \x03(\x03\x12*\n\tredaction\x18\x03 \x01(\x0b\x32\x17.recollect.v1.Redaction\"0\n\x0eSplitSuggested\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06titles\x18\x02 \x03(\t\"]\n\x0cMessageDelta\x12\x10\n\x08\x64raft_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x0c\n\x04\x64one\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ropped\x18\x05 \x01(\x08\"\x0b\n\tHeartbeatb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.update_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_UPDATE']._serialized_start=138
-  _globals['_UPDATE']._serialized_end=938
-  _globals['_CONVERSATIONLIST']._serialized_start=940
-  _globals['_CONVERSATIONLIST']._serialized_end=1009
-  _globals['_CONVERSATIONLOADED']._serialized_start=1012
-  _globals['_CONVERSATIONLOADED']._serialized_end=1170
-  _globals['_CONVERSATIONCREATED']._serialized_start=1172
-  _globals['_CONVERSATIONCREATED']._serialized_end=1243
-  _globals['_CONVERSATIONUPDATED']._serialized_start=1246
-  _globals['_CONVERSATIONUPDATED']._serialized_end=1376
-  _globals['_CONVERSATIONRENAMED']._serialized_start=1378
-  _globals['_CONVERSATIONRENAMED']._serialized_end=1454
-  _globals['_CONVERSATIONABBREVIATED']._serialized_start=1456
-  _globals['_CONVERSATIONABBREVIATED']._serialized_end=1519
-  _globals['_CONVERSATIONDELETED']._serialized_start=1521
-  _globals['_CONVERSATIONDELETED']._serialized_end=1542
-  _globals['_MESSAGESREDACTED']._serialized_start=1545
-  _globals['_MESSAGESREDACTED']._serialized_end=1676
-  _globals['_SPLITSUGGESTED']._serialized_start=1678
-  _globals['_SPLITSUGGESTED']._serialized_end=1726
-  _globals['_MESSAGEDELTA']._serialized_start=1728
-  _globals['_MESSAGEDELTA']._serialized_end=1821
-  _globals['_HEARTBEAT']._serialized_start=1823
-  _globals['_HEARTBEAT']._serialized_end=1834
+  _globals['_UPDATE']._serialized_start=166
+  _globals['_UPDATE']._serialized_end=966
+  _globals['_CONVERSATIONLIST']._serialized_start=968
+  _globals['_CONVERSATIONLIST']._serialized_end=1037
+  _globals['_CONVERSATIONLOADED']._serialized_start=1040
+  _globals['_CONVERSATIONLOADED']._serialized_end=1198
+  _globals['_CONVERSATIONCREATED']._serialized_start=1200
+  _globals['_CONVERSATIONCREATED']._serialized_end=1271
+  _globals['_CONVERSATIONUPDATED']._serialized_start=1274
+  _globals['_CONVERSATIONUPDATED']._serialized_end=1451
+  _globals['_CONVERSATIONRENAMED']._serialized_start=1453
+  _globals['_CONVERSATIONRENAMED']._serialized_end=1529
+  _globals['_CONVERSATIONABBREVIATED']._serialized_start=1531
+  _globals['_CONVERSATIONABBREVIATED']._serialized_end=1594
+  _globals['_CONVERSATIONDELETED']._serialized_start=1596
+  _globals['_CONVERSATIONDELETED']._serialized_end=1617
+  _globals['_MESSAGESREDACTED']._serialized_start=1620
+  _globals['_MESSAGESREDACTED']._serialized_end=1751
+  _globals['_SPLITSUGGESTED']._serialized_start=1753
+  _globals['_SPLITSUGGESTED']._serialized_end=1801
+  _globals['_MESSAGEDELTA']._serialized_start=1803
+  _globals['_MESSAGEDELTA']._serialized_end=1896
+  _globals['_HEARTBEAT']._serialized_start=1898
+  _globals['_HEARTBEAT']._serialized_end=1909
 # @@protoc_insertion_point(module_scope)

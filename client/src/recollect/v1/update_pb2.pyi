@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from recollect.v1 import context_pb2 as _context_pb2
 from recollect.v1 import conversation_pb2 as _conversation_pb2
 from recollect.v1 import message_pb2 as _message_pb2
 import builtins as _builtins
@@ -79,7 +80,9 @@ class Update(_message.Message):
 
     @_builtins.property
     def conversation_updated(self) -> Global___ConversationUpdated:
-        """Messages were appended, or the conversation's model, pin or compression changed."""
+        """Messages were appended, or the conversation's model, pin or compression changed, or what a
+        caller recorded of a turn.
+        """
 
     @_builtins.property
     def conversation_renamed(self) -> Global___ConversationRenamed:
@@ -233,6 +236,7 @@ class ConversationUpdated(_message.Message):
     CONVERSATION_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     DRAFT_ID_FIELD_NUMBER: _builtins.int
+    TURN_MEMORY_FIELD_NUMBER: _builtins.int
     draft_id: _builtins.str
     """The draft that these messages complete. Unset if there was none."""
     @_builtins.property
@@ -243,16 +247,21 @@ class ConversationUpdated(_message.Message):
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages of one append, all of them. Empty if something else changed."""
 
+    @_builtins.property
+    def turn_memory(self) -> _context_pb2.TurnMemory:
+        """The turn whose tier or summary changed, as it is from now on. Unset if something else changed."""
+
     def __init__(
         self,
         *,
         conversation: _conversation_pb2.Conversation | None = ...,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
         draft_id: _builtins.str = ...,
+        turn_memory: _context_pb2.TurnMemory | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "turn_memory", b"turn_memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "draft_id", b"draft_id", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "draft_id", b"draft_id", "messages", b"messages", "turn_memory", b"turn_memory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -101,6 +101,10 @@ class Candidate:
     """Of a recalled message: the probability that its turn helps to answer the message."""
     is_later: bool = False
     """True if it was said later than another recalled message of the same, which it may correct."""
+    summary: str = ""
+    """The recorded summary of its turn, which stands for the turn where that does not fit."""
+    is_summary: bool = False
+    """True if it is that summary."""
     charge: int = 0
     """Tokens that it takes in the form asked for; 0: those of its content and its tool calls."""
 
@@ -210,10 +214,10 @@ class Sources:
         """`about` are the conversations, by id; `own` is the one that goes on."""
         self.about = about
         self.own = own
-        self._sources: dict[tuple[str, tuple[tuple[int, bool], ...]], list[Source]] = {}
-        """By conversation and the lines of the messages, each with its mark."""
-        self._words: dict[tuple[str, int], str] = {}
-        """Words of the messages (`spoken`), by their place."""
+        self._sources: dict[tuple[str, tuple[tuple[int, bool, bool], ...]], list[Source]] = {}
+        """By conversation and the lines of the messages, each with its marks."""
+        self._words: dict[tuple[tuple[str, int], bool], str] = {}
+        """Words of the messages (`spoken`), by their place, and of summaries there."""
 
     def of(self, candidates: Iterable[Candidate]) -> list[Source]:
         """Return the sources of messages, the oldest first. Turns that lie far apart are two
@@ -233,7 +237,8 @@ class Sources:
         """Return the sources of messages of one conversation, the oldest first."""
         if not messages:
             return []
-        key = (name, tuple(sorted((it.message.sequence, it.is_later) for it in messages)))
+        marks = sorted((it.message.sequence, it.is_later, it.is_summary) for it in messages)
+        key = (name, tuple(marks))
         if key not in self._sources:
             self._sources[key] = self._places(name, messages)
         return self._sources[key]
@@ -264,9 +269,10 @@ class Sources:
         ]
 
     def _words_of(self, candidate: Candidate) -> str:
-        if candidate.place not in self._words:
-            self._words[candidate.place] = spoken(candidate.message.shown)
-        return self._words[candidate.place]
+        name = candidate.place, candidate.is_summary
+        if name not in self._words:
+            self._words[name] = spoken(candidate.message.shown)
+        return self._words[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,6 +321,23 @@ class ConversationUnindexed:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnMemory:
+    """A tier and a summary that a caller recorded of a turn, in place of earlier ones."""
+
+    turn: int
+    tier: int = 0
+    """Its tier in contexts of the conversation, by the contract's number; 0: the server chooses."""
+    summary: str = ""
+    """Stands for the turn where a context has no room for its messages."""
+    time: int = 0
+
+    @property
+    def is_set(self) -> bool:
+        """Return whether anything is recorded: both may have been taken back."""
+        return bool(self.tier or self.summary)
+
+
+@dataclass(frozen=True, slots=True)
 class NoteErased:
     """Remains of notes, a title, a summary or an anchor that came from a redacted message."""
 
@@ -342,6 +359,7 @@ Event = (
     | MessagesRedacted
     | NoteErased
     | ConversationUnindexed
+    | TurnMemory
 )
 Content = Began | Message | Event
 """Entries of a conversation's log."""

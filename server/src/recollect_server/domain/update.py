@@ -4,7 +4,7 @@ snapshot.
 
 from dataclasses import dataclass
 
-from recollect_server.domain.conversation import Conversation, Split
+from recollect_server.domain.conversation import Conversation, Split, TurnMemory
 from recollect_server.domain.message import Message, Redaction
 
 
@@ -40,6 +40,8 @@ class Updated:
     conversation: Conversation
     messages: tuple[Message, ...] = ()
     draft_id: str = ""
+    memory: TurnMemory | None = None
+    """The tier and the summary of a turn, if these changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from recollect_server.domain.conversation import (
     Conversation,
     NoteRecord,
     TitleAssigned,
+    TurnMemory,
 )
 from recollect_server.domain.errors import (
     ConversationNotFound,
@@ -27,6 +28,7 @@ from recollect_server.domain.notes import notes_due
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
+from recollect_server.services.turns import turn_memories
 from recollect_server.storage.index.columns import KnownRequest
 
 
@@ -141,6 +143,39 @@ class ConversationNotes:
             return [Compressed(through, summary, self._space.clock())]
 
         return self._space.record(conversation_id, event, request)
+
+    def set_turn_memory(
+        self,
+        conversation_id: str,
+        turn: int,
+        tier: int | None,
+        summary: str | None,
+        request_id: str,
+    ) -> Conversation:
+        """Record the tier of a turn, or its summary, or both; None leaves what is recorded."""
+        payload = {"id": conversation_id, "turn": turn, "tier": tier, "summary": summary}
+        request = key_of("SetTurnMemory", request_id, payload)
+
+        def event(state: ConversationState) -> list[Content]:
+            newest = state.conversation.turn_count
+            if turn > newest:
+                raise InvalidField.of("turn_number", f"is {turn}; the newest turn is {newest}")
+            recorded = turn_memories(self._space, state, turn - 1, 1)
+            before = recorded[0] if recorded and recorded[0].turn == turn else TurnMemory(turn)
+            return [
+                TurnMemory(
+                    turn,
+                    before.tier if tier is None else tier,
+                    before.summary if summary is None else summary,
+                    self._space.clock(),
+                )
+            ]
+
+        return self._space.record(conversation_id, event, request)
+
+    def turn_memories(self, conversation_id: str, after: int, limit: int) -> list[TurnMemory]:
+        """Return what is recorded of the turns of a conversation behind one, at most `limit`."""
+        return turn_memories(self._space, self._space.read(conversation_id), after, limit)
 
     def queue(self, conversation_id: str) -> None:
         """Queue the notes of a conversation that is left.

@@ -9,6 +9,7 @@ from recollect_server.domain.conversation import (
     Content,
     Conversation,
     TitleAssigned,
+    TurnMemory,
 )
 from recollect_server.domain.errors import InvalidField
 from recollect_server.domain.message import Message, reading_order
@@ -48,7 +49,7 @@ def lines_of_fork(
         origin_turn=last,
         earlier_origins=_earlier_origins(origin, last),
     )
-    contents: list[Content] = [began, *_copies(space, origin.id, last, max_bytes)]
+    contents: list[Content] = [began, *_copies(space, origin.id, last, max_bytes, now)]
     by = origin.title_record
     # an automatic title may name what only later turns of the origin say
     is_of_copy = last == origin.turn_count or origin.manually_named or by.writer == CALLER
@@ -65,12 +66,19 @@ def _earlier_origins(origin: Conversation, last: int) -> tuple[tuple[str, int], 
     return tuple((name, min(last, turn)) for name, turn in chain[:_MAX_ORIGINS])
 
 
-def _copies(space: Space, conversation_id: str, last: int, max_bytes: int) -> list[Message]:
-    """Return the messages of a conversation up to a turn, as those of a new one."""
+def _copies(
+    space: Space, conversation_id: str, last: int, max_bytes: int, now: int
+) -> list[Message | TurnMemory]:
+    """Return the messages of a conversation up to a turn, as those of a new one, and what is
+    recorded of these turns.
+    """
     messages: list[Message] = []
+    memories: dict[int, TurnMemory] = {}
     size = 0
     for line in space.store.read(conversation_id):
         message = line.entry.content if line.entry else None
+        if isinstance(message, TurnMemory):
+            memories[message.turn] = message
         if not isinstance(message, Message) or message.turn_number > last:
             continue
         messages.append(message)
@@ -86,7 +94,7 @@ def _copies(space: Space, conversation_id: str, last: int, max_bytes: int) -> li
         turn: number
         for number, turn in enumerate(sorted({it.turn_number for it in messages}), start=1)
     }
-    return [
+    copies = (
         replace(
             message,
             sequence=number,
@@ -95,4 +103,10 @@ def _copies(space: Space, conversation_id: str, last: int, max_bytes: int) -> li
             cost=None,
         )
         for number, message in enumerate(messages, start=2)
-    ]
+    )
+    recorded = (
+        replace(it, turn=turns[turn], time=now)
+        for turn, it in memories.items()
+        if turn in turns and it.is_set
+    )
+    return [*copies, *recorded]

@@ -14,6 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import structlog
 
 from recollect_server.domain.budget import first_turns
+from recollect_server.domain.conversation import TurnMemory
 from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
@@ -23,7 +24,7 @@ from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.messages import Place, newest_within
-from recollect_server.storage.logs.lines import Line, messages_of
+from recollect_server.storage.logs.lines import Line, contents_of, messages_of
 from recollect_server.storage.logs.store import LogNotFound, Position
 
 log = structlog.get_logger("recollect.working_context")
@@ -190,6 +191,29 @@ def turns_among(
     messages, damaged = _all_messages(space, head)
     numbers = {*turns, *(message.turn_number for message in messages if message.sequence in lines)}
     return Turns([message for message in messages if message.turn_number in numbers], damaged)
+
+
+@_of_conversation
+def turn_memories(
+    space: Space, head: ConversationState, after: int = 0, limit: int = sys.maxsize
+) -> list[TurnMemory]:
+    """Return what is recorded of the turns behind one, by turn; at most `limit`. Raises
+    StorageUnavailable.
+    """
+    if head.indexed and head.number is not None:
+        try:
+            memories = space.index.turn_memories.of(head.number, after, limit)
+            _check_taken_in(space, head)
+            return memories
+        except IndexUnavailable as error:
+            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+    recorded = {
+        it.turn: it
+        for it in contents_of([*unindexed_lines(space, head)])
+        if isinstance(it, TurnMemory)
+    }
+    there = [it for turn, it in sorted(recorded.items()) if turn > after and it.is_set]
+    return there[:limit]
 
 
 @_of_conversation

@@ -18,7 +18,8 @@ from recollect_server.storage.logs.files import open_transcript, sync_folder
 
 log = structlog.get_logger("recollect.format")
 
-FORMAT = 1
+FORMAT = 2
+"""2: what callers record of turns, of which an older server would redact no summary."""
 NAME = "recollect.format"
 _NEW = ".new"
 _MOST_BYTES = 1000

@@ -339,6 +339,14 @@ _TOGETHER: dict[str, tuple[_Row, ...]] = {
             "is empty: give the keys to set, and null to remove one",
         ),
     ),
+    "SetTurnMemoryRequest": (
+        ("reset_tier", lambda it: it.tier and it.reset_tier, "does not go with `tier`"),
+        (
+            "summary",
+            lambda it: not (it.tier or it.reset_tier or it.HasField("summary")),
+            "is unset, and so is `tier`: give one of them",
+        ),
+    ),
     "RegenerateNotesRequest": (
         ("all", lambda it: it.all and _has_filter(it), "does not go with a filter"),
         ("all", lambda it: not (it.all or _has_filter(it)), "must be set where no filter is"),

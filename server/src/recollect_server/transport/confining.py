@@ -29,6 +29,8 @@ OWN: dict[str, tuple[str, ...]] = {
     "ConversationService/UpdateMetadata": ("conversation_id",),
     "ConversationService/RecordCompression": ("conversation_id",),
     "ConversationService/RecordAbbreviation": ("conversation_id",),
+    "ConversationService/SetTurnMemory": ("conversation_id",),
+    "ConversationService/ListTurnMemory": ("conversation_id",),
     "ConversationService/RegenerateNotes": ("conversation_id",),
     "ConversationService/Delete": ("conversation_id",),
     "AccessService/WhoAmI": (),

@@ -31,6 +31,7 @@ from recollect_server.transport.convert import (
     party_from,
     removed_from,
     timestamp,
+    turn_memory_to,
     writer_of,
 )
 from recollect_server.transport.handling import Call, Send
@@ -322,6 +323,31 @@ class ConversationHandlers:
             request.request_id,
         )
         return api.RecordAbbreviationResponse(conversation=conversation_to(conversation))
+
+    def SetTurnMemory(
+        self, request: api.SetTurnMemoryRequest, call: Call
+    ) -> api.SetTurnMemoryResponse:
+        conversation = self._notes.set_turn_memory(
+            request.conversation_id,
+            request.turn_number,
+            request.tier if request.tier or request.reset_tier else None,
+            request.summary.strip() if request.HasField("summary") else None,
+            request.request_id,
+        )
+        return api.SetTurnMemoryResponse(conversation=conversation_to(conversation))
+
+    def ListTurnMemory(
+        self, request: api.ListTurnMemoryRequest, call: Call
+    ) -> api.ListTurnMemoryResponse:
+        size = page_size(request.page_size)
+        place = self._seal.place(request, request.page_token)
+        after = place[0] if place else 0
+        memories = self._notes.turn_memories(request.conversation_id, after, size + 1)
+        fitting, _ = self._answers.fitting(map(turn_memory_to, memories[:size]))
+        following = (fitting[-1].turn_number, "-") if len(memories) > len(fitting) else None
+        return api.ListTurnMemoryResponse(
+            turn_memories=fitting, next_page_token=self._seal.page_token(request, following)
+        )
 
     def RegenerateNotes(
         self, request: api.RegenerateNotesRequest, call: Call

@@ -9,6 +9,7 @@ from google.protobuf import json_format
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.v1 import (
+    context_pb2,
     conversation_pb2,
     conversation_service_pb2,
     message_pb2,
@@ -24,6 +25,7 @@ from recollect_server.domain.conversation import (
     NoteRecord,
     Party,
     Split,
+    TurnMemory,
 )
 from recollect_server.domain.external import (
     Communication,
@@ -247,6 +249,11 @@ def snippet_fields(snippet: str) -> dict[str, Any]:
     text, matches = without_marks(snippet)
     ranges = [recall_pb2.TextRange(start=start, end=end) for start, end in matches]
     return {"snippet": snippet, "snippet_text": text, "snippet_matches": ranges}
+
+
+def turn_memory_to(memory: TurnMemory) -> context_pb2.TurnMemory:
+    tier = context_pb2.ContextTier.ValueType(memory.tier) if memory.tier else None
+    return context_pb2.TurnMemory(turn_number=memory.turn, tier=tier, summary=memory.summary)
 
 
 def writer_of(name: str) -> str:

@@ -18,6 +18,7 @@ _STORING = frozenset(
         "ConversationService.Fork",
         "ConversationService.RecordCompression",
         "ConversationService.RecordAbbreviation",
+        "ConversationService.SetTurnMemory",
         "RecallService.SetAnchor",
         "ChannelService.Receive",
         "ExternalCommunicationService.RecordReply",

@@ -340,6 +340,7 @@ def _fill(value: context_pb2.ContextMessage, candidate: Candidate) -> None:
     value.is_excerpt = candidate.is_excerpt
     value.score = candidate.score
     value.is_later = candidate.is_later
+    value.is_summary = candidate.is_summary
 
 
 def _source_to(source: Source) -> context_pb2.RecalledSource:

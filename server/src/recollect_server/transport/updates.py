@@ -17,6 +17,7 @@ from recollect_server.transport.convert import (
     fill_message,
     fill_redaction,
     timestamp,
+    turn_memory_to,
 )
 from recollect_server.transport.pages import CursorSeal
 
@@ -47,11 +48,13 @@ def encode(seal: CursorSeal, update: domain.Update) -> bytes:
                 value.conversation_loaded.compression_summary = conversation.compression_summary
         case domain.Created(conversation):
             fill_conversation(value.conversation_created.conversation, conversation)
-        case domain.Updated(conversation, messages, draft_id):
+        case domain.Updated(conversation, messages, draft_id, memory):
             fill_conversation(value.conversation_updated.conversation, conversation)
             for message in messages:
                 fill_message(value.conversation_updated.messages.add(), message)
             value.conversation_updated.draft_id = draft_id
+            if memory is not None:
+                value.conversation_updated.turn_memory.CopyFrom(turn_memory_to(memory))
         case domain.Renamed(title, manually_named, topics):
             value.conversation_renamed.CopyFrom(
                 pb.ConversationRenamed(title=title, manually_named=manually_named, topics=topics)

@@ -231,6 +231,12 @@ class ContextBuilder:
             cold = self._cold(task, recalled, last, room, tiers.lines)
         if last and any(it.conversation_id == last.conversation_id for it in cold.packed):
             last = None  # its abbreviation stands beside what is recalled of it
+        own = {
+            it.message.turn_number
+            for it in cold.packed
+            if it.conversation_id == task.conversation_id
+        }
+        tiers = tiers.without_summaries(own) if own else tiers
         return tiers, cold, recalled, last
 
     def _left(

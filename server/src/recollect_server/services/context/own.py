@@ -1,11 +1,13 @@
 """Turns of the conversation that goes on, for its context: the newest, and earlier ones."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
 from recollect_server.domain.anchors import Anchor
-from recollect_server.domain.context import Candidate
+from recollect_server.domain.context import Candidate, Tier
+from recollect_server.domain.conversation import TurnMemory
 from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.packing import HOT_TURNS, Preference
@@ -49,17 +51,27 @@ class Weighing:
         return overlap(self.words, message.content)
 
     def candidate(
-        self, conversation_id: str, message: Message, reason: str, similarity: float
+        self,
+        conversation_id: str,
+        message: Message,
+        reason: str,
+        similarity: float,
+        summary: str = "",
     ) -> Candidate:
         """Return a message of this conversation as a candidate, weighed by its age, its similarity
-        and its anchor.
+        and its anchor; `summary` is the recorded one of its turn.
         """
         strength = self.strengths.get((conversation_id, message.sequence), 0.0)
         relevance = relevance_of(
             age=self.now - message.timestamp, similarity=similarity, anchor=strength
         )
         return Candidate(
-            conversation_id, message, relevance, reason, charge=max(1, self.form.own(message))
+            conversation_id,
+            message,
+            relevance,
+            reason,
+            charge=max(1, self.form.own(message)),
+            summary=summary,
         )
 
 
@@ -90,9 +102,11 @@ def earlier(
     room: int,
     max_bytes: int,
     window: Window,
+    memories: Mapping[int, TurnMemory],
 ) -> tuple[Turns, Preference]:
     """Return turns that no summary covers, the newest too, and what each is worth: the last ones,
-    as many as `room` tokens may hold, and of those before them some. Raises StorageUnavailable.
+    as many as `room` tokens may hold, and of those before them some, with those that the caller
+    keeps, and the last ones that have a summary of their own. Raises StorageUnavailable.
     """
     first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
     lines = [
@@ -107,11 +121,17 @@ def earlier(
     if messages and messages[0].turn_number > since:  # the oldest one may lack its beginning
         since = messages[0].turn_number + 1
         messages = [it for it in messages if it.turn_number >= since]
-    if since > first:
-        others = sorted({it for it in (first, *spaced) if it < since})
+    callers = frozenset(turn for turn, it in memories.items() if it.tier in (Tier.HOT, Tier.WARM))
+    short = sorted(turn for turn, it in memories.items() if it.summary and first <= turn < since)
+    others = sorted({it for it in (first, *spaced, *callers, *short[-most:]) if it < since})
+    if others:
         read = turns_among(space, head, others, lines, max_bytes)
-        between = [it for it in read.messages if first <= it.turn_number < since]
+        between = [
+            it
+            for it in read.messages
+            if first <= it.turn_number < since or it.turn_number in callers.intersection(others)
+        ]
         messages, damaged = [*between, *messages], damaged + read.damaged
     of_anchors = set(lines)
     anchored = frozenset(it.turn_number for it in messages if it.sequence in of_anchors)
-    return Turns(messages, damaged), Preference(first, anchored, {}, spaced)
+    return Turns(messages, damaged), Preference(first, anchored, {}, spaced, callers=callers)

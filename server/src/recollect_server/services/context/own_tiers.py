@@ -2,7 +2,8 @@
 the summary of those before them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.anchors import Anchor
@@ -14,7 +15,10 @@ from recollect_server.domain.context import (
     Dropped,
     Packed,
     Tier,
+    cost,
+    in_order,
 )
+from recollect_server.domain.conversation import TurnMemory
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message
@@ -27,7 +31,9 @@ from recollect_server.services.context.packing import (
     WORTH_SHORTENING,
     Preference,
     Recalling,
+    newest_turn_cost,
     pack_hot,
+    pack_kept,
     pack_warm,
 )
 from recollect_server.services.context.parts import CallersParts
@@ -35,6 +41,7 @@ from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.space.events import Appended, Reloaded, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
+from recollect_server.services.turns import Turns, turn_memories, turns_among
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +66,28 @@ class NewestMessages:
     in_memory: bool = False
     trouble: str = ""
     """Why they cannot be read."""
+    memories: Mapping[int, TurnMemory] = field(default_factory=dict)
+    """Tiers and summaries that callers recorded, by turn."""
+    hot_messages: list[Message] = field(default_factory=list)
+    """Those of other turns that the caller keeps in the hot tier."""
+
+    def memory(self, turn: int) -> TurnMemory:
+        """Return the tier and the summary of a turn, which may be unset."""
+        return self.memories.get(turn) or TurnMemory(turn)
 
     def without(self, parts: CallersParts) -> "NewestMessages":
-        """Return the same but for what the caller excluded."""
-        if self.head is None or not parts.exclude:
+        """Return the same but for what the caller excluded, or put into another tier."""
+        if self.head is None or not (parts.exclude or self.memories):
             return self
-        name = self.head.conversation.id
-        messages = [it for it in self.messages if not parts.excludes(name, it.turn_number)]
-        return replace(self, messages=messages)
+        name, newest = self.head.conversation.id, self.head.conversation.turn_count
+        there = [
+            it
+            for it in (*self.hot_messages, *self.messages)
+            if not parts.excludes(name, it.turn_number)
+            and self.memory(it.turn_number).tier in (0, Tier.HOT)
+        ]
+        hot = [it for it in there if self.memory(it.turn_number).tier and it.turn_number != newest]
+        return replace(self, messages=[it for it in there if it not in hot], hot_messages=hot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +126,17 @@ class Own:
         """Return the same with a warm tier of so many tokens."""
         warm, summary = self.earlier.packed(room)
         return replace(self, warm=warm, summary=summary)
+
+    def without_summaries(self, turns: AbstractSet[int]) -> "Own":
+        """Return the same without the summaries of turns that are recalled."""
+
+        def without(tier: Packed) -> Packed:
+            packed = [
+                it for it in tier.packed if not (it.is_summary and it.message.turn_number in turns)
+            ]
+            return replace(tier, packed=packed)
+
+        return replace(self, hot=without(self.hot), warm=without(self.warm))
 
     @property
     def used(self) -> int:
@@ -159,11 +191,19 @@ class OwnTiers:
                 turns, in_memory = own.newest(
                     self._space, self._recent, head, self._max_bytes, window.hot_turns
                 )
+            memories = {it.turn: it for it in turn_memories(self._space, head)}
+            there = {it.turn_number for it in turns.messages}
+            hot = [
+                turn for turn, it in memories.items() if it.tier == Tier.HOT and turn not in there
+            ]
+            others = turns_among(self._space, head, hot, [], self._max_bytes) if hot else Turns([])
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
             return NewestMessages(head, trouble=f"it cannot be read: {error}")
         _note_damage(degraded, "hot", turns.damaged)
-        return NewestMessages(head, turns.messages, in_memory=in_memory)
+        return NewestMessages(
+            head, turns.messages, in_memory, memories=memories, hot_messages=others.messages
+        )
 
     def packed(
         self,
@@ -178,7 +218,7 @@ class OwnTiers:
         """
         hot = self.hot(task, newest, budget)
         room = room_of_warm(budget, hot) + spare
-        earlier = self.earlier(task, newest.head, hot, room, anchors)
+        earlier = self.earlier(task, newest, hot, room, anchors)
         warm, summary = earlier.packed(room)
         return Own(newest.head, hot, newest.in_memory, earlier, warm, summary)
 
@@ -197,15 +237,33 @@ class OwnTiers:
             weighing.form.summary(head.conversation.compression_summary), budget.warm // 2
         )
         lent = 0 if budget.is_hot_set else max(0, budget.warm - summary)
-        hot = pack_hot(
-            candidates, budget.hot, lent, window.hot_turns, weighing.form, weighing.words
+        callers = pack_kept(
+            _candidates(task, newest, newest.hot_messages, "an earlier turn"),
+            budget.hot - newest_turn_cost(candidates, weighing.form),
+            weighing.form,
         )
+        hot = pack_hot(
+            candidates,
+            budget.hot - cost(callers),
+            lent,
+            window.hot_turns,
+            weighing.form,
+            weighing.words,
+        )
+        if callers:
+            hot = replace(
+                hot, packed=in_order([*callers, *hot.packed]), budget=hot.budget + cost(callers)
+            )
         reason = "it is the message to be answered, and longer than the budget of this tier"
         dropped = [
             Dropped(it.conversation_id, it.message.sequence, Tier.HOT, it.tokens, reason)
             for it in too_long
         ]
-        return replace(hot, dropped=[*hot.dropped, *dropped], considered=len(newest.messages))
+        return replace(
+            hot,
+            dropped=[*hot.dropped, *dropped],
+            considered=len(newest.messages) + len(newest.hot_messages),
+        )
 
     def grown(
         self, task: ContextTask, newest: NewestMessages, budget: Budget, tiers: Own, left: int
@@ -226,7 +284,7 @@ class OwnTiers:
     def earlier(
         self,
         task: ContextTask,
-        head: ConversationState | None,
+        newest: NewestMessages,
         hot: Packed,
         room: int,
         anchors: list[Anchor],
@@ -234,34 +292,47 @@ class OwnTiers:
         """Return the turns before the hot ones, to be packed into a warm tier of at most `room`
         tokens.
         """
-        weighing, degraded = task.weighing, task.degraded
+        weighing, degraded, head = task.weighing, task.degraded, newest.head
         if head is None:
             degraded["warm"] = degraded["hot"]
             return Earlier("", weighing.form, trouble=f"it cannot be read: {degraded['hot']}")
         summary = head.conversation.compression_summary
         try:
             turns, preference = own.earlier(
-                self._space, head, anchors, room, self._max_bytes, self._choosing.now.window
+                self._space,
+                head,
+                anchors,
+                room,
+                self._max_bytes,
+                self._choosing.now.window,
+                newest.memories,
             )
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
             return Earlier(summary, weighing.form, trouble=f"it cannot be read: {error}")
         _note_damage(degraded, "warm", turns.damaged)
-        oldest_hot = min((it.message.turn_number for it in hot.packed), default=0)
+        hot_turns = {it.message.turn_number for it in hot.packed}
         left_out = {it.sequence for it in hot.dropped}
         candidates: list[Candidate] = []
         similarity: dict[int, float] = {}  # of each turn
         for it in turns.messages:
             turn = it.turn_number
             if (
-                (not oldest_hot or turn < oldest_hot)
+                turn not in hot_turns
+                and newest.memory(turn).tier != Tier.COLD
                 and it.sequence not in left_out
                 and not task.parts.excludes(head.conversation.id, turn)
             ):
                 near = weighing.similarity(it)
                 similarity[turn] = max(similarity.get(turn, 0.0), near)
                 candidates.append(
-                    weighing.candidate(head.conversation.id, it, "an earlier turn", near)
+                    weighing.candidate(
+                        head.conversation.id,
+                        it,
+                        "an earlier turn",
+                        near,
+                        newest.memory(turn).summary,
+                    )
                 )
         preference = replace(preference, similarity=similarity, words=weighing.words)
         return Earlier(summary, weighing.form, candidates, preference)
@@ -292,21 +363,35 @@ def _newest_candidates(
     """Return the candidates of the hot tier, and the message to be answered where it is the last of
     them and too long for the budget.
     """
-    weighing = task.weighing
-    candidates = [
-        weighing.candidate(
-            task.conversation_id, it, "one of the newest turns", weighing.similarity(it)
-        )
-        for it in newest.messages
-    ]
+    candidates = _candidates(task, newest, newest.messages, "one of the newest turns")
     if is_said(newest.messages, task.message) and candidates[-1].tokens > budget.hot:
         return candidates[:-1], candidates[-1:]
     return candidates, []
 
 
+def _candidates(
+    task: ContextTask, newest: NewestMessages, messages: Sequence[Message], reason: str
+) -> list[Candidate]:
+    weighing = task.weighing
+    return [
+        weighing.candidate(
+            task.conversation_id,
+            it,
+            reason,
+            weighing.similarity(it),
+            newest.memory(it.turn_number).summary,
+        )
+        for it in messages
+    ]
+
+
 def _lines(*tiers: Packed) -> frozenset[int]:
-    """Return the lines of the conversation's messages in these tiers."""
-    return frozenset(it.message.sequence for tier in tiers for it in tier.packed)
+    """Return the lines of the conversation's messages in these tiers. A turn of which its summary
+    alone is shown may be recalled.
+    """
+    return frozenset(
+        it.message.sequence for tier in tiers for it in tier.packed if not it.is_summary
+    )
 
 
 def _note_damage(degraded: dict[str, str], tier: str, lines: int) -> None:

@@ -23,13 +23,15 @@ from recollect_server.domain.context import (
     in_order,
     units,
 )
-from recollect_server.domain.message import Role
+from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.form import Form
-from recollect_server.services.context.shortening import shorten_turn
+from recollect_server.services.context.shortening import Cost, shorten_turn
 
 HOT_TURNS = 5
 """Turns that may be hot, unless a setting says otherwise."""
 _PARTS = Form()
+_SUMMARY = "(Summary of this turn)"
+"""Begins a message that stands for its turn."""
 _CUT = 0.75
 """The share of what the warm tier lends that a turn has which is too long even for all of it, and
 what older turns do not need.
@@ -62,6 +64,8 @@ class Preference:
     """Turns evenly spaced over the conversation, ascending."""
     words: frozenset[str] = frozenset()
     """Words of the message to be answered: where a turn is shortened, what has them stays."""
+    callers: frozenset[int] = frozenset()
+    """Turns that a caller put into this tier, or into the hot one, which had no room."""
 
 
 def pack_hot(
@@ -108,6 +112,53 @@ def pack_hot(
     return Packed(Tier.HOT, max(budget, used), in_order(packed), dropped, len(candidates))
 
 
+def newest_turn_cost(candidates: Sequence[Candidate], form: Form) -> int:
+    """Return the tokens of the newest turn, whole."""
+    turns = _by_turn(candidates)
+    return sum(map(cost, units(turns[max(turns)], form.half))) if turns else 0
+
+
+def pack_kept(candidates: Sequence[Candidate], room: int, form: Form) -> list[Candidate]:
+    """Return the turns that a caller keeps in the hot tier, the newest first, as far as they fit:
+    whole, or as their summary.
+    """
+    packed: list[Candidate] = []
+    for _, turn in sorted(_by_turn(candidates).items(), reverse=True):
+        whole = [it for unit in units(turn, form.half) for it in unit]
+        for fitting in (whole, summarized(whole, form.own)):
+            if fitting and cost(fitting) + form.gap <= room:
+                packed += _kept(fitting, form.gap, "the caller keeps its turn in this tier")
+                room -= cost(fitting) + form.gap
+                break
+    return packed
+
+
+def summarized(turn: Sequence[Candidate], tokens: Cost) -> list[Candidate]:
+    """Return the recorded summary of a turn as the one message that stands for it; nothing where
+    none is recorded.
+    """
+    first = turn[0]
+    if not first.summary:
+        return []
+    opening = first.message
+    message = Message(
+        Role.USER if opening.role is Role.USER else Role.ASSISTANT,
+        f"{_SUMMARY} {first.summary}",
+        opening.timestamp,
+        opening.sequence,
+        opening.turn_number,
+        sender=opening.sender,
+        sender_name=opening.sender_name,
+    )
+    best = max(turn, key=lambda it: it.relevance)
+    charge = max(1, tokens(message))
+    return [
+        replace(
+            best, message=message, charge=charge, is_summary=True, is_excerpt=False, is_later=False
+        )
+    ]
+
+
 def pack_warm(
     candidates: Sequence[Candidate],
     budget: int,
@@ -117,6 +168,9 @@ def pack_warm(
 ) -> Packed:
     """Pack earlier turns in this order of preference, each kind up to a part of the budget, until
     it is spent.
+
+    Turns that the caller put there come before all. A turn that does not fit is packed as its
+    summary, where one is recorded.
 
     1. The newest ones without a gap, up to half of it.
     2. The first turn, which mostly says what the conversation is for. It is shortened where it is
@@ -137,6 +191,8 @@ def pack_warm(
         if share >= _LIKELY and number in turns
     ]
 
+    for number in sorted(preferred.callers, reverse=True):
+        shelf.put(number, _ANCHORED, "the caller put its turn here", shorten=True)
     for number in newest:
         if not shelf.put(
             number,
@@ -204,15 +260,16 @@ class _Shelf:
         fitting = [it for unit in turn for it in unit]
         self._cut.pop(number, None)
         if size > left:
-            if not shorten or left < WORTH_SHORTENING:
+            short, cut = summarized(fitting, self._form.own), fitting[1:]
+            if not short or cost(short) > left:
+                if not shorten or left < WORTH_SHORTENING:
+                    return False
+                short, cut = shorten_turn(turn, left, self._form.own, self._words)
+            if not short:
                 return False
-            fitting, cut = shorten_turn(turn, left, self._form.own, self._words)
-            if not fitting:
-                return False
-            self._cut[number] = cut
-        fitting = [replace(fitting[0], charge=fitting[0].tokens + gap), *fitting[1:]]
-        self.packed += [replace(it, reason=reason) for it in fitting]
-        self._used += cost(fitting)
+            fitting, self._cut[number] = short, cut
+        self.packed += _kept(fitting, gap, reason)
+        self._used += cost(fitting) + gap
         self._numbers.add(number)
         return True
 
@@ -241,6 +298,12 @@ class _Shelf:
             _dropped(Tier.WARM, it, _too_long(it, left))
             for it in in_order([*others, *(it for cut in self._cut.values() for it in cut)])
         ]
+
+
+def _kept(fitting: Sequence[Candidate], gap: int, reason: str) -> list[Candidate]:
+    """Return what is packed of a turn, with the reason, and the charge of the gap before it."""
+    first = replace(fitting[0], charge=fitting[0].tokens + gap)
+    return [replace(it, reason=reason) for it in (first, *fitting[1:])]
 
 
 Turn = list[Candidate]
@@ -328,17 +391,26 @@ def pack_cold(
     shown: defaultdict[str, list[Candidate]] = defaultdict(list)
     """The messages that are packed of each conversation."""
     own, used, count, frames = sources.own, 0, 0, 0
+
+    def with_turn(turn: Turn) -> tuple[int, int, int]:
+        """Return its tokens, and how many sources and tokens of these there are with it."""
+        name = turn[0].conversation_id
+        before = sources.of_conversation(name, shown[name])
+        after = sources.of_conversation(name, [*shown[name], *turn])
+        added = sum(map(form.source, after)) - sum(map(form.source, before))
+        return cost(turn), count + len(after) - len(before), frames + added
+
     ranked = [*included, *sorted(turns, key=_preferred)]
     foremost = set(map(id, ranked[: len(included) + 1]))
     most = max(budget, best_at_most)
     for again in (False, True):
         for turn in waiting if again else ranked:
-            name, tokens = turn[0].conversation_id, cost(turn)
-            before = sources.of_conversation(name, shown[name])
-            after = sources.of_conversation(name, [*shown[name], *turn])
-            new_count = count + len(after) - len(before)
-            new_frames = frames + sum(map(form.source, after)) - sum(map(form.source, before))
-            is_first = id(turn) in foremost
+            short: Turn = []
+            name, is_first = turn[0].conversation_id, id(turn) in foremost
+            tokens, new_count, new_frames = with_turn(turn)
+            room = most if is_first else budget
+            if used + tokens + new_frames > room and (short := summarized(turn, form.recalled)):
+                tokens, new_count, new_frames = with_turn(short)
             if (
                 not again
                 and not is_first
@@ -349,13 +421,15 @@ def pack_cold(
                 waiting.append(turn)
             elif new_count > rules.limit and not is_first:
                 dropped += _left_out(turn, f"{rules.limit} sources are recalled already")
-            elif used + tokens + new_frames > (most if is_first else budget):
+            elif used + tokens + new_frames > room:
                 dropped += _left_out(
                     turn, f"{tokens} tokens and {max(0, budget - used - new_frames)} were left"
                 )
             else:
-                packed.append(turn)
-                shown[name] += turn
+                if short:
+                    dropped += _left_out(turn[1:], "the summary of its turn stands for it")
+                packed.append(short or turn)
+                shown[name] += short or turn
                 spent[name] += tokens
                 used, count, frames = used + tokens, new_count, new_frames
     messages = [it for turn in sorted(packed, key=_rank) for it in turn]

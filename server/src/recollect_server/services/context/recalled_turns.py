@@ -84,6 +84,8 @@ class _RecalledConversation:
     """Places of the messages that are read, ascending."""
     warm: int | None
     """Since when it is warm."""
+    summaries: Mapping[int, str]
+    """Recorded summaries of its turns, by number."""
 
 
 class RecalledTurns:
@@ -161,10 +163,17 @@ class RecalledTurns:
         for (number, turn), chosen in self._chosen.items():
             by_number[number][turn] = chosen
         of_turns = self._space.index.messages.of_each_turn(self._chosen)
-        return [self._conversation(it, turns, of_turns) for it, turns in by_number.items()]
+        recorded = self._space.index.turn_memories.summaries(self._chosen)
+        return [
+            self._conversation(it, turns, of_turns, recorded) for it, turns in by_number.items()
+        ]
 
     def _conversation(
-        self, number: int, turns: dict[int, Chosen], of_turns: Mapping[TurnName, list[Place]]
+        self,
+        number: int,
+        turns: dict[int, Chosen],
+        of_turns: Mapping[TurnName, list[Place]],
+        recorded: Mapping[TurnName, str],
     ) -> _RecalledConversation:
         candidates, shown = self._candidates, self._inquiry.shown
         name = self._names[number]
@@ -181,9 +190,9 @@ class RecalledTurns:
         if number == shown.number:
             places = [place for place in places if place[0] not in shown.sequences]
         scores = {turn: it.score for turn, it in turns.items()}
-        return _RecalledConversation(
-            name, scores, matched, sorted(places), self._tiers.warm_since(name)
-        )
+        summaries = {turn: recorded.get((number, turn), "") for turn in turns}
+        warm = self._tiers.warm_since(name)
+        return _RecalledConversation(name, scores, matched, sorted(places), warm, summaries)
 
     def _turns_of(self, conversation: _RecalledConversation, messages: list[Message]) -> list[Turn]:
         turns: defaultdict[int, Turn] = defaultdict(list)
@@ -247,6 +256,7 @@ class RecalledTurns:
             charge=weighing.form.recalled(shown),
             is_excerpt=shown is not message,
             score=score,
+            summary=conversation.summaries[message.turn_number],
         )
 
 
@@ -272,6 +282,7 @@ def included_turns(
             index.messages.of_turns(numbers[conversation.id], first, last)
         )
         names |= dict.fromkeys((conversation.id, turn) for turn in range(first, last + 1))
+    recorded = index.turn_memories.summaries((numbers[name], turn) for name, turn in names)
     turns: dict[tuple[str, int], Turn] = {name: [] for name in names if not parts.excludes(*name)}
     read = read_several(space, {name: sorted(its) for name, its in places.items()})
     for name, messages in read.items():
@@ -282,7 +293,11 @@ def included_turns(
                 continue
             shown = _excerpted(message, excerpt_tokens, weighing.words, {})
             candidate = weighing.candidate(
-                name, shown, "the caller included it", weighing.similarity(message)
+                name,
+                shown,
+                "the caller included it",
+                weighing.similarity(message),
+                recorded.get((numbers[name], message.turn_number), ""),
             )
             charge = weighing.form.recalled(shown)
             turn.append(replace(candidate, charge=charge, is_excerpt=shown is not message))

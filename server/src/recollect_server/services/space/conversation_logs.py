@@ -13,6 +13,7 @@ from recollect_server.domain.conversation import (
     Conversation,
     Event,
     OpenCall,
+    TurnMemory,
     fold,
     open_calls_after,
 )
@@ -39,6 +40,8 @@ class ConversationReading(Reading[Conversation]):
     messages_read: list[tuple[Line, Message]] = field(default_factory=list)
     anchors: list[tuple[int, AnchorSet]] = field(default_factory=list)
     """With the event's line."""
+    memories: dict[int, TurnMemory] = field(default_factory=dict)
+    """Tiers and summaries of turns, by turn."""
     mail: set[int] = field(default_factory=set)
     continued: str = ""
 
@@ -54,6 +57,8 @@ class ConversationReading(Reading[Conversation]):
                 self.messages_read.append((line, content))
             case AnchorSet():
                 self.anchors.append((line.sequence, content))
+            case TurnMemory():
+                self.memories[content.turn] = content
             case Continued():
                 self.continued = content.conversation_id
             case _:
@@ -87,6 +92,11 @@ class ConversationReading(Reading[Conversation]):
             yield f"the index has {counted(len(rows), 'message')} that the transcript has not"
         if contents.mail(number) != self.mail or contents.continued(number) != self.continued:
             yield "the index leads other messages to it than the transcript"
+        recorded = {it.turn: it for it in contents.turn_memories(number)}
+        if recorded != {
+            turn: replace(it, time=0) for turn, it in self.memories.items() if it.is_set
+        }:
+            yield "the index has other tiers or summaries of turns than the transcript"
         if self.state and contents.activity(number) != facts_of(None, self.state, self.entries):
             yield "the index counts other activity than the transcript has"
 

@@ -14,6 +14,7 @@ from recollect_server.domain.conversation import (
     Split,
     SplitSuggested,
     TitleAssigned,
+    TurnMemory,
     fold,
 )
 from recollect_server.domain.message import Message, Redaction
@@ -54,5 +55,7 @@ def kind_of(row: UpdateRow, conversation: Conversation, entries: Mapping[int, En
             return TextRedacted(conversation, sequences, Redaction(by, time))
         case SplitSuggested(reason=reason, titles=titles):
             return Split(reason, titles)
+        case TurnMemory() as memory:
+            return Updated(conversation, memory=memory)
         case _:  # a model, a pin, a summary; or a line that cannot be read any more
             return Updated(conversation)

@@ -10,7 +10,7 @@ Callers import `index` (one `Index` for each space) and the types of its queries
   queue; `database` adds the readers and the file's condition, and is what the parts share;
 - the parts of an `Index`, each beside its tables: `conversations`, `messages`, `requests`, `search`
   (with `words`), `log` (of `updates`), `removal`, `notes`, `anchors`, `routing`, `external` (with
-  `external_rows`), `tiers`.
+  `external_rows`), `tiers`, `turn_memories`.
 
 Errors of SQLite leave this package as `IndexUnavailable`.
 """

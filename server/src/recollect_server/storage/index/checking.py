@@ -10,6 +10,7 @@ import apsw
 import orjson
 
 from recollect_server.domain.activity import Key
+from recollect_server.domain.conversation import TurnMemory
 from recollect_server.domain.external import Escalation, ExternalMessage
 from recollect_server.domain.ids import (
     SEQUENCE_BITS,
@@ -221,6 +222,10 @@ class Contents:
             return str(
                 connection.execute("SELECT id FROM continued WHERE number = ?", (number,)).get or ""
             )
+
+    def turn_memories(self, number: int) -> list[TurnMemory]:
+        """Return what is recorded of the turns of a conversation."""
+        return self._index.turn_memories.of(number)
 
     def forgotten_deliveries(self) -> int:
         """Return the number of deliveries into deleted conversations."""

@@ -23,6 +23,7 @@ from recollect_server.domain.conversation import (
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
+    TurnMemory,
 )
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.columns import CONVERSATIONS
@@ -40,6 +41,7 @@ _KINDS: dict[type, UpdateKind] = {
     SplitSuggested: UpdateKind.SPLIT,
     MessagesRedacted: UpdateKind.REDACTED,
     ConversationUnindexed: UpdateKind.CHANGED,
+    TurnMemory: UpdateKind.CHANGED,
 }
 
 Update = list[Any]  # not a tuple: the last line of a batch is set as it grows
@@ -111,6 +113,12 @@ def document_of(
         if line.entry is not None and isinstance(anchor := line.entry.content, AnchorSet)
     ]:
         document["anchors"] = anchors
+    if memories := [
+        (memory.turn, memory.tier, memory.summary)
+        for line in lines
+        if line.entry is not None and isinstance(memory := line.entry.content, TurnMemory)
+    ]:
+        document["turnMemories"] = memories
     if (name := after.party.contact_name) and (before is None or before.party.contact_name != name):
         document["contactName"] = name
     if mail:

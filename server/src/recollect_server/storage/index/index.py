@@ -34,6 +34,7 @@ from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.tiers import TierLog
+from recollect_server.storage.index.turn_memories import TurnMemoryTable
 from recollect_server.storage.index.wordless import Wordless
 from recollect_server.storage.logs.lines import Line
 
@@ -78,6 +79,7 @@ class Index:
         self.routing = Routing(self._database, self._names)
         self.external = ExternalIndex(self._database, self._names)
         self.tiers = TierLog(self._database)
+        self.turn_memories = TurnMemoryTable(self._database)
         self.wordless = Wordless(self._database)
         self.activity = ActivityTable(self._database)
 

@@ -509,6 +509,22 @@ def _splits(connection: apsw.Connection) -> None:
         )
 
 
+def _turn_memories(connection: apsw.Connection) -> None:
+    """Add what callers record of turns. No transcript before this step has any."""
+    connection.execute("""
+        CREATE TABLE IF NOT EXISTS turn_memories(
+            number INTEGER NOT NULL, turn INTEGER NOT NULL, tier INTEGER NOT NULL, summary TEXT NOT NULL,
+            PRIMARY KEY(number, turn)) WITHOUT ROWID;
+        CREATE TRIGGER IF NOT EXISTS take_in_turn_memories INSTEAD OF INSERT ON incoming
+            WHEN NEW.document -> '$.turnMemories' IS NOT NULL
+        BEGIN
+            INSERT OR REPLACE INTO turn_memories
+                SELECT NEW.document ->> '$.conversation[0]', value ->> 0, value ->> 1, value ->> 2
+                FROM json_each(NEW.document, '$.turnMemories') ORDER BY key;
+        END;
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -535,6 +551,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _names,
     _splits,
     _words_anew,  # in normal form, with emoji
+    _turn_memories,
 )
 
 

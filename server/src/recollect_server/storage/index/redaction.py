@@ -73,6 +73,12 @@ def redact(
         "DELETE FROM anchors WHERE number = ? AND line IN (SELECT value FROM json_each(?))",
         of_lines,
     )
+    turns = orjson.dumps([new.turn_number for _, new in erased.messages]).decode()
+    connection.execute(
+        "UPDATE turn_memories SET summary = ''"
+        " WHERE number = ? AND turn IN (SELECT value FROM json_each(?))",
+        (number, turns),
+    )
     for table in ("requests", "requests_used_again"):
         connection.executemany(
             f"UPDATE {table} SET hash = ? WHERE request_id = ? AND conversation_id = ?",

@@ -31,7 +31,7 @@ from recollect_server.storage.logs.lines import spoken
 
 _HANGING = (
     "conversations", "notes", "topics", "progress", "anchors", "mail", "continued", "contact_names",
-    "notes_words", "note_records", "note_refusals", "notes_wanted",
+    "notes_words", "note_records", "note_refusals", "notes_wanted", "turn_memories",
 )  # fmt: skip
 """Tables that have rows of a conversation which its removal begins with. Those of `participants` go
 with the row in `conversations`, which names them.

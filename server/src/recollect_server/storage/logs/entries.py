@@ -22,6 +22,7 @@ from recollect_server.domain.conversation import (
     Party,
     SplitSuggested,
     TitleAssigned,
+    TurnMemory,
 )
 from recollect_server.domain.entry import AnyContent, Unknown
 from recollect_server.domain.external import (
@@ -242,6 +243,13 @@ _EVENTS: dict[str, Codec[Any]] = {
         ),
         _event(NoteErased, ERASED, _MODEL_USE),
         _event(ConversationUnindexed, "unindexed"),
+        _event(
+            TurnMemory,
+            "turn_memory",
+            Field("turn", _TURN),
+            Field("tier", number(3), default=0),
+            Field("summary", TEXT, default=""),
+        ),
         _event(
             TrustSet,
             "trust_set",

@@ -18,6 +18,7 @@ from recollect_server.domain.conversation import (
     Compressed,
     SplitSuggested,
     TitleAssigned,
+    TurnMemory,
 )
 from recollect_server.domain.message import Message, Redaction
 from recollect_server.storage.logs.entries import ERASED, note_of
@@ -45,7 +46,7 @@ def erased(
 
     `raw` are the bytes of the lines, without newlines. What the server or a caller wrote from the
     messages goes too: titles that were not given by hand, notes, summaries that cover them, anchors
-    found in them, and replies to commands, which may quote them.
+    found in them, summaries of their turns, and replies to commands, which may quote them.
     """
     first = min(sequences)
     messages = [
@@ -53,7 +54,7 @@ def erased(
         for line in lines
         if line.entry and line.sequence in sequences and isinstance(line.entry.content, Message)
     ]
-    turn = min(message.turn_number for message in messages)
+    turns = {message.turn_number for message in messages}
     requests = {
         line.entry.stamp.request_id for line in lines if line.entry and line.sequence in sequences
     } - {""}
@@ -63,10 +64,12 @@ def erased(
         after = text
         if line.sequence in sequences and isinstance(content, Message):
             after = text if content.redaction else _message(text, redaction)
-        elif line.sequence > first and _is_derived(content, sequences, turn):
+        elif line.sequence > first and _is_derived(content, sequences, min(turns)):
             after = _event(text)
         elif line.sequence > first and isinstance(content, CommandRun):
-            after = _reply(text)
+            after = _with(text, {"reply": ""})
+        elif isinstance(content, TurnMemory) and content.turn in turns and content.summary:
+            after = _with(text, {"summary": ""})
         elif line.entry and line.entry.stamp.request_id in requests:
             after = _fitted(text, _fields(text)) or text
         made.append(after + b"\n")
@@ -105,8 +108,9 @@ def _event(raw: bytes) -> bytes:
     return line
 
 
-def _reply(raw: bytes) -> bytes:
-    line = _fitted(raw, _fields(raw) | {"reply": ""})
+def _with(raw: bytes, members: dict[str, str]) -> bytes:
+    """Return a line with other texts, which are shorter, in some of its members."""
+    line = _fitted(raw, _fields(raw) | members)
     assert line is not None
     return line
 

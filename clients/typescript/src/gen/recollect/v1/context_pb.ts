@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/context.proto.
  */
 export const file_recollect_v1_context: GenFile = /*@__PURE__*/
-  fileDesc("ChpyZWNvbGxlY3QvdjEvY29udGV4dC5wcm90bxIMcmVjb2xsZWN0LnYxIkcKDUNvbnRleHRCdWRnZXQSCwoDaG90GAEgASgFEgwKBHdhcm0YAiABKAUSDAoEY29sZBgDIAEoBRINCgV0b3RhbBgEIAEoBSJYChBDb252ZXJzYXRpb25QYXJ0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIrCgp0dXJuX3JhbmdlGAIgASgLMhcucmVjb2xsZWN0LnYxLlR1cm5SYW5nZSK5AQoOQ29udGV4dE1lc3NhZ2USFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEiYKB21lc3NhZ2UYAiABKAsyFS5yZWNvbGxlY3QudjEuTWVzc2FnZRIOCgZ0b2tlbnMYAyABKAUSEQoJcmVsZXZhbmNlGAQgASgBEg4KBnJlYXNvbhgFIAEoCRISCgppc19leGNlcnB0GAYgASgIEg0KBXNjb3JlGAcgASgBEhAKCGlzX2xhdGVyGAggASgIIroCCg5SZWNhbGxlZFNvdXJjZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHY2hhbm5lbBgDIAEoCRIuCgpzdGFydF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoKdHVybl9yYW5nZRgGIAEoCzIXLnJlY29sbGVjdC52MS5UdXJuUmFuZ2USDQoFc2NvcmUYByABKAESFAoMYWJicmV2aWF0aW9uGAggASgJEhEKCXNlcXVlbmNlcxgJIAMoAxIOCgZ0b2tlbnMYCiABKAUSHAoUaXNfbGFzdF9jb252ZXJzYXRpb24YCyABKAgimwEKDEdyb3VwTWVzc2FnZRIYChBjb21tdW5pY2F0aW9uX2lkGAEgASgJEg0KBXBhcnR5GAIgASgJEiIKBXRydXN0GAMgASgOMhMucmVjb2xsZWN0LnYxLlRydXN0Ei4KB21lc3NhZ2UYBCABKAsyHS5yZWNvbGxlY3QudjEuRXh0ZXJuYWxNZXNzYWdlEg4KBnRva2VucxgFIAEoBSKJAQoOVGllckFsbG9jYXRpb24SJwoEdGllchgBIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIOCgZidWRnZXQYAiABKAUSDAoEdXNlZBgDIAEoBRISCgpjb25zaWRlcmVkGAQgASgFEg4KBnBhY2tlZBgFIAEoBRIMCgRub3RlGAYgASgJIpMBCg5Ecm9wcGVkTWVzc2FnZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAMSJwoEdGllchgDIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIOCgZ0b2tlbnMYBCABKAUSDgoGcmVhc29uGAUgASgJEg0KBXNjb3JlGAYgASgBIr0BCg5UaWVyVHJhbnNpdGlvbhIXCg9jb252ZXJzYXRpb25faWQYASABKAkSLAoJZnJvbV90aWVyGAIgASgOMhkucmVjb2xsZWN0LnYxLkNvbnRleHRUaWVyEioKB3RvX3RpZXIYAyABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXISDgoGcmVhc29uGAQgASgJEigKBHRpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKm8KC0NvbnRleHRUaWVyEhwKGENPTlRFWFRfVElFUl9VTlNQRUNJRklFRBAAEhQKEENPTlRFWFRfVElFUl9IT1QQARIVChFDT05URVhUX1RJRVJfV0FSTRACEhUKEUNPTlRFWFRfVElFUl9DT0xEEAMqzQEKDUNvbnRleHRGb3JtYXQSHgoaQ09OVEVYVF9GT1JNQVRfVU5TUEVDSUZJRUQQABIYChRDT05URVhUX0ZPUk1BVF9QQVJUUxABEhYKEkNPTlRFWFRfRk9STUFUX1hNTBACEiIKHkNPTlRFWFRfRk9STUFUX09QRU5BSV9NRVNTQUdFUxADEiUKIUNPTlRFWFRfRk9STUFUX0FOVEhST1BJQ19NRVNTQUdFUxAEEh8KG0NPTlRFWFRfRk9STUFUX1JFQ0FMTF9CTE9DSxAFYgZwcm90bzM", [file_google_protobuf_timestamp, file_recollect_v1_external_communication, file_recollect_v1_message, file_recollect_v1_recall]);
+  fileDesc("ChpyZWNvbGxlY3QvdjEvY29udGV4dC5wcm90bxIMcmVjb2xsZWN0LnYxIkcKDUNvbnRleHRCdWRnZXQSCwoDaG90GAEgASgFEgwKBHdhcm0YAiABKAUSDAoEY29sZBgDIAEoBRINCgV0b3RhbBgEIAEoBSJYChBDb252ZXJzYXRpb25QYXJ0EhcKD2NvbnZlcnNhdGlvbl9pZBgBIAEoCRIrCgp0dXJuX3JhbmdlGAIgASgLMhcucmVjb2xsZWN0LnYxLlR1cm5SYW5nZSJpCgpUdXJuTWVtb3J5EhMKC3R1cm5fbnVtYmVyGAEgASgFEiwKBHRpZXIYAiABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXJIAIgBARIPCgdzdW1tYXJ5GAMgASgJQgcKBV90aWVyIs0BCg5Db250ZXh0TWVzc2FnZRIXCg9jb252ZXJzYXRpb25faWQYASABKAkSJgoHbWVzc2FnZRgCIAEoCzIVLnJlY29sbGVjdC52MS5NZXNzYWdlEg4KBnRva2VucxgDIAEoBRIRCglyZWxldmFuY2UYBCABKAESDgoGcmVhc29uGAUgASgJEhIKCmlzX2V4Y2VycHQYBiABKAgSDQoFc2NvcmUYByABKAESEAoIaXNfbGF0ZXIYCCABKAgSEgoKaXNfc3VtbWFyeRgJIAEoCCK6AgoOUmVjYWxsZWRTb3VyY2USFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB2NoYW5uZWwYAyABKAkSLgoKc3RhcnRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKCnR1cm5fcmFuZ2UYBiABKAsyFy5yZWNvbGxlY3QudjEuVHVyblJhbmdlEg0KBXNjb3JlGAcgASgBEhQKDGFiYnJldmlhdGlvbhgIIAEoCRIRCglzZXF1ZW5jZXMYCSADKAMSDgoGdG9rZW5zGAogASgFEhwKFGlzX2xhc3RfY29udmVyc2F0aW9uGAsgASgIIpsBCgxHcm91cE1lc3NhZ2USGAoQY29tbXVuaWNhdGlvbl9pZBgBIAEoCRINCgVwYXJ0eRgCIAEoCRIiCgV0cnVzdBgDIAEoDjITLnJlY29sbGVjdC52MS5UcnVzdBIuCgdtZXNzYWdlGAQgASgLMh0ucmVjb2xsZWN0LnYxLkV4dGVybmFsTWVzc2FnZRIOCgZ0b2tlbnMYBSABKAUiiQEKDlRpZXJBbGxvY2F0aW9uEicKBHRpZXIYASABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXISDgoGYnVkZ2V0GAIgASgFEgwKBHVzZWQYAyABKAUSEgoKY29uc2lkZXJlZBgEIAEoBRIOCgZwYWNrZWQYBSABKAUSDAoEbm90ZRgGIAEoCSKTAQoORHJvcHBlZE1lc3NhZ2USFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgDEicKBHRpZXIYAyABKA4yGS5yZWNvbGxlY3QudjEuQ29udGV4dFRpZXISDgoGdG9rZW5zGAQgASgFEg4KBnJlYXNvbhgFIAEoCRINCgVzY29yZRgGIAEoASK9AQoOVGllclRyYW5zaXRpb24SFwoPY29udmVyc2F0aW9uX2lkGAEgASgJEiwKCWZyb21fdGllchgCIAEoDjIZLnJlY29sbGVjdC52MS5Db250ZXh0VGllchIqCgd0b190aWVyGAMgASgOMhkucmVjb2xsZWN0LnYxLkNvbnRleHRUaWVyEg4KBnJlYXNvbhgEIAEoCRIoCgR0aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCpvCgtDb250ZXh0VGllchIcChhDT05URVhUX1RJRVJfVU5TUEVDSUZJRUQQABIUChBDT05URVhUX1RJRVJfSE9UEAESFQoRQ09OVEVYVF9USUVSX1dBUk0QAhIVChFDT05URVhUX1RJRVJfQ09MRBADKs0BCg1Db250ZXh0Rm9ybWF0Eh4KGkNPTlRFWFRfRk9STUFUX1VOU1BFQ0lGSUVEEAASGAoUQ09OVEVYVF9GT1JNQVRfUEFSVFMQARIWChJDT05URVhUX0ZPUk1BVF9YTUwQAhIiCh5DT05URVhUX0ZPUk1BVF9PUEVOQUlfTUVTU0FHRVMQAxIlCiFDT05URVhUX0ZPUk1BVF9BTlRIUk9QSUNfTUVTU0FHRVMQBBIfChtDT05URVhUX0ZPUk1BVF9SRUNBTExfQkxPQ0sQBWIGcHJvdG8z", [file_google_protobuf_timestamp, file_recollect_v1_external_communication, file_recollect_v1_message, file_recollect_v1_recall]);
 
 /**
  * Token budget of a context, estimated at four bytes each in the format asked for. 0 means the
@@ -101,6 +101,45 @@ export const ConversationPartSchema: GenMessage<ConversationPart> = /*@__PURE__*
   messageDesc(file_recollect_v1_context, 1);
 
 /**
+ * Tier and summary that a caller recorded of a turn, for the contexts that BuildContext packs.
+ *
+ * @generated from message recollect.v1.TurnMemory
+ */
+export type TurnMemory = Message<"recollect.v1.TurnMemory"> & {
+  /**
+   * The turn.
+   *
+   * @generated from field: int32 turn_number = 1;
+   */
+  turnNumber: number;
+
+  /**
+   * Its tier in contexts of its own conversation. Hot: it stays in `hot` as far as that budget holds
+   * it beside the newest turn, and else comes first in `warm`. Warm: it is not in `hot`, and comes
+   * first in `warm`. Cold: it is in neither, and may be recalled. Unset: the server chooses.
+   *
+   * @generated from field: optional recollect.v1.ContextTier tier = 2;
+   */
+  tier?: ContextTier | undefined;
+
+  /**
+   * Its summary, which stands for the turn where the budget does not hold its messages: in `warm`
+   * and `cold`, of other conversations too, and in `hot` for a turn that is kept there. The newest
+   * turn is shortened instead. Unset: none.
+   *
+   * @generated from field: string summary = 3;
+   */
+  summary: string;
+};
+
+/**
+ * Describes the message recollect.v1.TurnMemory.
+ * Use `create(TurnMemorySchema)` to create a new message.
+ */
+export const TurnMemorySchema: GenMessage<TurnMemory> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_context, 2);
+
+/**
  * A packed message.
  *
  * @generated from message recollect.v1.ContextMessage
@@ -166,6 +205,15 @@ export type ContextMessage = Message<"recollect.v1.ContextMessage"> & {
    * @generated from field: bool is_later = 8;
    */
   isLater: boolean;
+
+  /**
+   * True if it is the recorded summary of its turn (see TurnMemory), which stands for all of the
+   * turn's messages: with the role, the sender and the time of the first of them. Its content begins
+   * with "(Summary of this turn)".
+   *
+   * @generated from field: bool is_summary = 9;
+   */
+  isSummary: boolean;
 };
 
 /**
@@ -173,7 +221,7 @@ export type ContextMessage = Message<"recollect.v1.ContextMessage"> & {
  * Use `create(ContextMessageSchema)` to create a new message.
  */
 export const ContextMessageSchema: GenMessage<ContextMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 2);
+  messageDesc(file_recollect_v1_context, 3);
 
 /**
  * Source of recalled messages: a conversation, or one place of a long one. Turns of a conversation
@@ -271,7 +319,7 @@ export type RecalledSource = Message<"recollect.v1.RecalledSource"> & {
  * Use `create(RecalledSourceSchema)` to create a new message.
  */
 export const RecalledSourceSchema: GenMessage<RecalledSource> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 3);
+  messageDesc(file_recollect_v1_context, 4);
 
 /**
  * A message that another member of the conversation's group wrote, who is not an owner. Nobody
@@ -321,7 +369,7 @@ export type GroupMessage = Message<"recollect.v1.GroupMessage"> & {
  * Use `create(GroupMessageSchema)` to create a new message.
  */
 export const GroupMessageSchema: GenMessage<GroupMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 4);
+  messageDesc(file_recollect_v1_context, 5);
 
 /**
  * Use of a tier's budget.
@@ -377,7 +425,7 @@ export type TierAllocation = Message<"recollect.v1.TierAllocation"> & {
  * Use `create(TierAllocationSchema)` to create a new message.
  */
 export const TierAllocationSchema: GenMessage<TierAllocation> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 5);
+  messageDesc(file_recollect_v1_context, 6);
 
 /**
  * A message that was considered and left out.
@@ -434,7 +482,7 @@ export type DroppedMessage = Message<"recollect.v1.DroppedMessage"> & {
  * Use `create(DroppedMessageSchema)` to create a new message.
  */
 export const DroppedMessageSchema: GenMessage<DroppedMessage> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 6);
+  messageDesc(file_recollect_v1_context, 7);
 
 /**
  * A move of a conversation between tiers.
@@ -483,7 +531,7 @@ export type TierTransition = Message<"recollect.v1.TierTransition"> & {
  * Use `create(TierTransitionSchema)` to create a new message.
  */
 export const TierTransitionSchema: GenMessage<TierTransition> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_context, 7);
+  messageDesc(file_recollect_v1_context, 8);
 
 /**
  * Source of a piece of context.

@@ -1,0 +1,41 @@
+"""Tiers and summaries that callers recorded of turns."""
+
+import sys
+from collections.abc import Iterable
+
+import orjson
+
+from recollect_server.domain.conversation import TurnMemory
+from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.messages import TurnName
+
+_RECORDED = "(tier > 0 OR summary <> '')"  # what was taken back keeps its row
+
+
+class TurnMemoryTable:
+    """Tiers and summaries of the turns of indexed conversations. Every method raises
+    IndexUnavailable.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, number: int, after: int = 0, limit: int = sys.maxsize) -> list[TurnMemory]:
+        """Return what is recorded of a conversation's turns behind one, at most `limit`."""
+        query = (
+            "SELECT turn, tier, summary FROM turn_memories"
+            f" WHERE number = ? AND turn > ? AND {_RECORDED} ORDER BY turn LIMIT ?"
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query, (number, after, limit))
+            return [TurnMemory(*row) for row in rows]
+
+    def summaries(self, names: Iterable[TurnName]) -> dict[TurnName, str]:
+        """Return the summaries of those of the turns that have one."""
+        query = (
+            "SELECT number, turn, summary FROM json_each(?) JOIN turn_memories"
+            " ON number = value ->> 0 AND turn = value ->> 1 WHERE summary <> ''"
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query, (orjson.dumps(list(names)).decode(),))
+            return {(row[0], row[1]): row[2] for row in rows}
