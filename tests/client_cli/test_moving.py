@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Attachment, Client, Conversation, Message, Party, Role, ToolCall, Usage
+from recollect import (
+    Attachment,
+    Client,
+    ContextTier,
+    Conversation,
+    Message,
+    Party,
+    Role,
+    ToolCall,
+    Usage,
+)
 from recollect.cli import transcript
 
 from tests.client_cli.conftest import Recollect
@@ -65,6 +75,8 @@ def rich_conversation(client: Client) -> Conversation:
         )
     client.conversations.record_compression(it.id, 2, "Two turns about a disk.")
     client.conversations.record_abbreviation(it.id, "Notes.", topics=["disk"])
+    client.conversations.set_turn_memory(it.id, 1, tier=ContextTier.COLD, summary="A disk.")
+    client.conversations.set_turn_memory(it.id, 3, summary="Turn 3.")
     client.conversations.rename(it.id, "A Bill")
     return client.conversations.get(it.id)
 
@@ -100,7 +112,8 @@ def everything(client: Client, conversation_id: str) -> tuple[Any, ...]:
         {name: getattr(m, name) for name in m.__slots__ if name != "sequence"}
         for m in loaded.messages
     ]
-    return facts, more, now.compression_summary, lines
+    memories = list(client.conversations.list_turn_memory(conversation_id))
+    return facts, more, now.compression_summary, lines, memories
 
 
 def test_everything_comes_back_on_another_server_and_nothing_twice(

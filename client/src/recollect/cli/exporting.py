@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -10,7 +10,7 @@ from typing import IO
 
 import click
 
-from recollect import ArchiveFilter, Client, DataDamaged, NotFound
+from recollect import ArchiveFilter, Client, DataDamaged, NotFound, TurnMemory, Unimplemented
 from recollect._shared.history import read_history
 from recollect.cli import transcript
 from recollect.cli.exits import INCOMPLETE, Ended
@@ -58,7 +58,8 @@ def export(
     """Write conversations as JSON lines, all of them or those that are named.
 
     The lines are those of the server's transcripts, checksums included: all messages, and the
-    title, the topics, the model, the newest compression and the newest notes as they stand now.
+    title, the topics, the model, the newest compression and the newest notes as they stand now, and
+    what was recorded of turns.
     Earlier ones, anchors, suggested splits, and which request wrote what, the API does not tell:
     `recollect-server backup` keeps every line. Each conversation begins with a line of the type
     `meta`. A file is there when it is whole, and not before.
@@ -177,6 +178,7 @@ def _lines(client: Client, conversation_id: str, tally: Tally) -> Iterator[bytes
         now = client.conversations.load(conversation_id, max_turns=1)
         assert now.conversation is not None, "a conversation that is named is answered or not found"
         history = read_history(client.conversations.load, now.conversation)
+        memories = _memories(client, conversation_id)
     except (NotFound, DataDamaged) as error:
         _leave_out(tally, conversation_id, str(error))
         return iter(())
@@ -188,7 +190,16 @@ def _lines(client: Client, conversation_id: str, tally: Tally) -> Iterator[bytes
         )
     tally.conversations_new += 1
     tally.messages_new += len(history.messages)
-    return map(transcript.encode, transcript.lines_of(now, history.messages))
+    return map(transcript.encode, transcript.lines_of(now, history.messages, memories))
+
+
+def _memories(client: Client, conversation_id: str) -> list[TurnMemory]:
+    """Return what is recorded of the turns of a conversation; a server of an earlier version keeps
+    nothing of them.
+    """
+    with suppress(Unimplemented):
+        return list(client.conversations.list_turn_memory(conversation_id))
+    return []
 
 
 def _leave_out(tally: Tally, conversation_id: str, reason: str) -> None:

@@ -31,7 +31,7 @@ from recollect._shared.history import read_history
 from recollect._shared.plain import plain
 from recollect.cli.plans import Batch, Event, Placed, Plan, Tally, fingerprint
 from recollect.cli.printing import counted
-from recollect.cli.transcript import is_conversation_id
+from recollect.cli.transcript import TIERS, is_conversation_id
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 8 << 20
@@ -376,6 +376,18 @@ class _Sending:
                 topics = event.get("topics")
                 key = named(text, topics, *written)
                 self._calls.record_abbreviation(self._id, text, topics=topics, request_id=key, **by)
+            case {"event": "turn_memory", "turn": int(turn)}:
+                turn, summary = self._turns.get(turn, turn), event.get("summary", "")
+                tier = TIERS[event["tier"] - 1] if event.get("tier") else None
+                key = named(turn, str(tier), summary)
+                self._calls.set_turn_memory(
+                    self._id,
+                    turn,
+                    tier=tier,
+                    reset_tier=tier is None,
+                    summary=summary,
+                    request_id=key,
+                )
             case {"event": "meta_update"}:
                 return self._update(event, named)
             case {"event": str(kind)} if kind in _NOT_TAKEN:

@@ -5,7 +5,7 @@ checksum.
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -14,18 +14,22 @@ from zlib import crc32
 
 from recollect import (
     Attachment,
+    ContextTier,
     LoadedConversation,
     Message,
     NoteRecord,
     Party,
     Role,
     ToolCall,
+    TurnMemory,
     Usage,
 )
 from recollect._shared.plain import camel, json_text, plain, time_text
 
 LOST_CHANNEL = "unknown"
 """The channel of a conversation whose first line is lost or names none."""
+TIERS = tuple(ContextTier)
+"""Tiers of turns, which lines count from 1."""
 _CHECKSUM = len(b',"crc":"00000000"}')
 _ERASED = "erased"
 _MAX_DEPTH = 64  # levels of nesting in a line; the server takes metadata of 24
@@ -102,8 +106,12 @@ def _check_depth(value: Any) -> None:
     raise Damaged(f"nested deeper than {_MAX_DEPTH} levels")
 
 
-def lines_of(now: LoadedConversation, messages: list[Message]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a conversation, with all its messages and what holds now besides them."""
+def lines_of(
+    now: LoadedConversation, messages: list[Message], memories: Iterable[TurnMemory] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a conversation, with all its messages and what holds now besides them:
+    `memories` are what is recorded of its turns.
+    """
     it = now.conversation
     assert it is not None
     beginning: dict[str, Any] = {"type": "meta", "id": it.id, "channel": it.channel}
@@ -119,7 +127,7 @@ def lines_of(now: LoadedConversation, messages: list[Message]) -> Iterator[dict[
             # A turn is a batch: it is stored whole or not at all where it is imported.
             yield _line_of(message) | ({"batch": [index, len(turn)]} if len(turn) > 1 else {})
     time = time_text(it.update_time)
-    for event in _events_of(now):
+    for event in (*_events_of(now), *map(_memory, memories)):
         yield {"type": "event"} | event | {"timestamp": time}
 
 
@@ -162,6 +170,12 @@ def _events_of(now: LoadedConversation) -> Iterator[dict[str, Any]]:
         yield {"event": "meta_update", "metadata": metadata}
     if it.archived:
         yield {"event": "meta_update", "archived": True}
+
+
+def _memory(it: TurnMemory) -> dict[str, Any]:
+    tier = {"tier": TIERS.index(it.tier) + 1} if it.tier else {}
+    summary = {"summary": it.summary} if it.summary else {}
+    return {"event": "turn_memory", "turn": it.turn_number} | tier | summary
 
 
 def _written_by(record: NoteRecord | None) -> dict[str, Any]:
