@@ -207,10 +207,15 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(
         [SplitSuggested("Two things.", ("One Thing", "Another Thing"), START)],
     )
     with path.open("ab") as file:
-        body = b'{"type":"dream"'
-        file.write(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
+        memory = b'{"type":"event","event":"turn_memory"'
+        for body in (
+            b'{"type":"dream"',
+            memory + b',"turn":1,"tier":4',
+            memory + b',"turn":9,"tier":1',
+        ):
+            file.write(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
     result = run("import", path)
-    assert counts_of(result) == Counts(1, 0, 1, 0, 4)
+    assert counts_of(result) == Counts(1, 0, 1, 0, 6)
     assert (
         f"{path}:4: another conversation is pinned at its place, or its party names none"
         in result.err
@@ -218,6 +223,8 @@ def test_what_the_api_cannot_take_is_reported_and_not_lost_in_silence(
     assert f"{path}:6: the API takes no anchor of a conversation: name stays behind" in result.err
     assert f"{path}:7: the API takes no suggested split" in result.err
     assert f"{path}:8: a line of a kind that is not known: dream" in result.err
+    assert f"{path}:9: a line of a kind that is not known: event turn_memory" in result.err
+    assert f"{path}:10: turn 9, whose tier or summary it is, was left out" in result.err
     [conversation] = client.conversations.list()
     assert (conversation.title, conversation.topics, conversation.manually_named) == (
         "Small Talk",

@@ -18,6 +18,7 @@ from tests.server.conftest import (
     Service,
     agent,
     delete_index,
+    failure_of,
     files_with,
     user,
 )
@@ -80,6 +81,8 @@ def test_what_is_recorded_outlives_the_index_goes_with_forks_and_is_redacted_wit
     )
     left = [whole[0], (4, COLD, "")]
     assert recorded(service, chat) == left
+    late = failure_of(lambda: record(service, chat, 4, summary="Quixotriple."))
+    assert (late.code, late.fields) == ("INVALID_ARGUMENT", ("summary",))
     assert not bytes_with("Quixotriple.")
     before = built(service, chat, format=context_pb2.CONTEXT_FORMAT_XML).rendered
     assert "answer 2" in before

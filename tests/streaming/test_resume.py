@@ -11,6 +11,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server import app
 from recollect_server.domain.live import Holder
+from recollect_server.domain.update import ConversationDeleted
 from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import followed, ring
@@ -136,14 +137,21 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
 ) -> None:
     one, stays = subscribe().ready(), subscribe().ready()
     one.drop()
-    waits, go_on = threading.Event(), threading.Event()
+    waits, go_on, heard = threading.Event(), threading.Event(), threading.Event()
     advance = UpdateLog.advance
 
     def late(log: Any) -> NewUpdates:
         waits.set()
         go_on.wait()
+        if log.space.store.sharing is not None and not heard.is_set():
+            until(lambda: has_deletion(log))  # the database tells of it later than of what was said
+            heard.set()
         new: NewUpdates = advance(log)
         return new
+
+    def has_deletion(log: Any) -> bool:
+        came = [it.update.kind for incoming in list(log._inbox) for it in incoming.placed]
+        return any(isinstance(it, ConversationDeleted) for it in came)
 
     monkeypatch.setattr(UpdateLog, "advance", late)
     first = service.create().id  # ends what was under way

@@ -376,8 +376,10 @@ class _Sending:
                 topics = event.get("topics")
                 key = named(text, topics, *written)
                 self._calls.record_abbreviation(self._id, text, topics=topics, request_id=key, **by)
-            case {"event": "turn_memory", "turn": int(turn)}:
-                turn, summary = self._turns.get(turn, turn), event.get("summary", "")
+            case {"event": "turn_memory", "turn": int(turn)} if event.get("tier", 0) in range(4):
+                if (here := self._turns.get(turn)) is None:
+                    return f"turn {turn}, whose tier or summary it is, was left out"
+                turn, summary = here, event.get("summary", "")
                 tier = TIERS[event["tier"] - 1] if event.get("tier") else None
                 key = named(turn, str(tier), summary)
                 self._calls.set_turn_memory(

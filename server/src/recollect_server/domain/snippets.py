@@ -299,7 +299,8 @@ def without_marks(snippet: str) -> tuple[str, list[Span]]:
     """Return a snippet's text, and where the words that were marked stand in it, in order."""
     parts = _MARKS.split(snippet)
     ends = [*accumulate(map(len, parts))]
-    return "".join(parts), [*zip(ends[::2], ends[1::2], strict=False)]
+    marked = zip(ends[::2], ends[1::2], strict=False)
+    return "".join(parts), [(start, end) for start, end in marked if start < end]
 
 
 def plain(text: str) -> str:

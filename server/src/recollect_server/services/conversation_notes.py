@@ -28,7 +28,7 @@ from recollect_server.domain.notes import notes_due
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
-from recollect_server.services.turns import turn_memories
+from recollect_server.services.turns import turn_memories, turns_among
 from recollect_server.storage.index.columns import KnownRequest
 
 
@@ -160,6 +160,11 @@ class ConversationNotes:
             newest = state.conversation.turn_count
             if turn > newest:
                 raise InvalidField.of("turn_number", f"is {turn}; the newest turn is {newest}")
+            # it was written of what is gone: the turn would have it back
+            if summary and all(
+                it.redaction for it in turns_among(self._space, state, [turn], []).messages
+            ):
+                raise InvalidField.of("summary", f"is of turn {turn}, which has no text any more")
             recorded = turn_memories(self._space, state, turn - 1, 1)
             before = recorded[0] if recorded and recorded[0].turn == turn else TurnMemory(turn)
             return [

@@ -98,6 +98,7 @@ class HeldStreams(Generic[S]):
         finally:
             with self._guard:
                 self._opening -= 1
+                self._guard.notify_all()
         # The callback runs on the thread that serves all calls: it may send nothing, and wait for
         # nothing.
         if not stream.context.add_callback(partial(self._forget, stream)):
@@ -152,7 +153,7 @@ class HeldStreams(Generic[S]):
             if not streams and not opening:
                 break
             with self._guard:
-                self._guard.wait_for(lambda: not self._streams, _LOOK_SECONDS)
+                self._guard.wait_for(lambda: not (self._streams or self._opening), _LOOK_SECONDS)
         self._senders.stop()
 
     def _add(self, stream: S) -> None:

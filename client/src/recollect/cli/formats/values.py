@@ -84,8 +84,10 @@ def pass_over(holder: Any, place: str | int, what: str, value: Any) -> None:
 
 
 def passed_over() -> list[tuple[str, str]]:
-    """Return what was passed over since the last call: what is wrong, and the value in short."""
-    passed = _passed.get()
+    """Return what was passed over since the last call: what is wrong, and the value in short.
+    Nothing is noted of what is read outside of `apart`.
+    """
+    passed = _passed.get({})
     named = [(what, reprlib.repr(value)) for _, what, value in passed.values()]
     passed.clear()
     return named

@@ -80,14 +80,13 @@ class NewestMessages:
         if self.head is None or not (parts.exclude or self.memories):
             return self
         name, newest = self.head.conversation.id, self.head.conversation.turn_count
-        there = [
-            it
-            for it in (*self.hot_messages, *self.messages)
-            if not parts.excludes(name, it.turn_number)
-            and self.memory(it.turn_number).tier in (0, Tier.HOT)
-        ]
-        hot = [it for it in there if self.memory(it.turn_number).tier and it.turn_number != newest]
-        return replace(self, messages=[it for it in there if it not in hot], hot_messages=hot)
+        messages: list[Message] = []
+        hot: list[Message] = []
+        for it in (*self.hot_messages, *self.messages):
+            tier = self.memory(it.turn_number).tier
+            if not parts.excludes(name, it.turn_number) and tier in (0, Tier.HOT):
+                (hot if tier and it.turn_number != newest else messages).append(it)
+        return replace(self, messages=messages, hot_messages=hot)
 
 
 @dataclass(frozen=True, slots=True)
