@@ -228,6 +228,29 @@ def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
         again.stop()
 
 
+@pytest.mark.parametrize("target", [b'"requestHash":"', b'"requestId":"odd\\'])
+def test_a_bit_that_flips_in_a_stamp_of_a_transcript_does_not_end_the_comparison_after_a_kill(
+    target: bytes, service: Service, server: RunningServer, connect: Connect, clock: MovableClock
+) -> None:
+    name = fill(service, 2)
+    service.append(name, user("zebra 2"), request_id='odd"1')
+    service.append(name, user("zebra 3"))  # so that the damaged line is no torn end
+    server.stop()
+    (server.folder / "conversations.db.seal").unlink()
+    path = next(server.folder.rglob(f"{name}*.jsonl"))
+    data = bytearray(path.read_bytes())
+    data[data.rindex(target) + len(target)] ^= 1 << 7
+    path.write_bytes(data)
+    again = started_large(server, clock)
+    later = connect(again)
+    create = api.CreateRequest(channel="web", request_id="new")
+    try:
+        until(lambda: code_of(lambda: later.conversations.Create(create)) == "OK")
+        assert later.load(name).damaged_lines == 1
+    finally:
+        again.stop()
+
+
 def test_a_comparison_that_a_stop_interrupts_is_continued_by_the_next_start(
     service: Service,
     server: RunningServer,

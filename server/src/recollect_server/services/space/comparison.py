@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Generic, TypeVar
 
@@ -93,13 +94,16 @@ class Comparison(Generic[State]):
         )
 
     def _stamps(self, name: str) -> dict[str, str]:
-        """Return the requests that a log's lines name, hash by id, without looking at checksums."""
+        """Return the requests that a log's lines name, hash by id, without looking at checksums:
+        those of a damaged line may be other ones.
+        """
         requests: dict[str, str] = {}
         for raw, value in _REQUEST.findall(self._logs.store.raw(name)):
-            request_id = (
-                orjson.loads(b'"%b"' % raw) if b"\\" in raw else raw.decode(errors="replace")
-            )
-            requests.setdefault(request_id, value.decode())
+            request_id = raw.decode(errors="replace")
+            if b"\\" in raw:
+                with suppress(ValueError):  # an escape that bits flipped in
+                    request_id = orjson.loads(b'"%b"' % raw)
+            requests.setdefault(request_id, value.decode(errors="replace"))
         return requests
 
 
