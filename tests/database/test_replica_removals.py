@@ -78,6 +78,26 @@ def test_a_communication_that_is_deleted_is_gone_from_every_server_and_the_datab
     assert (late.duplicate, late.communication.id) == (True, "")
 
 
+def test_a_communication_that_another_server_began_to_delete_is_not_begun_anew(
+    replicas: Replicas, postgres: Postgres, meet: Meet
+) -> None:
+    """The server that deletes it is gone before it noted what a provider delivered there."""
+    one, two = (meet(it) for it in replicas.servers)
+    name = one.write("secretword", delivered="w-1").communication.id
+    assert [it.id for it in two.listed()] == [name]
+    refused = "ALTER TABLE recollect.lines ADD CONSTRAINT no CHECK (log <> 'forgotten') NOT VALID"
+    postgres.execute(refused, replicas.url)
+    assert name in one.delete(name).failure
+    for server in (two, one):
+        late = code_of(lambda server=server: server.write("secretword", delivered="w-1"))  # type: ignore[misc]
+        assert late == "UNAVAILABLE"
+    postgres.execute("ALTER TABLE recollect.lines DROP CONSTRAINT no", replicas.url)
+    for server in (two, one):
+        again = server.write("secretword", delivered="w-1")
+        assert (again.duplicate, again.communication.id) == (True, "")
+        assert server.listed() == []
+
+
 def test_a_delete_that_is_repeated_on_another_server_is_answered_with_its_receipt(
     replicas: Replicas, postgres: Postgres
 ) -> None:

@@ -205,13 +205,13 @@ class External:
         name, place = row
         try:
             messages = self._store.messages(name, [place])
+            communication = self._store.find(name).communication
         except CommunicationNotFound:
             raise _being_deleted(name) from None
         # its line is damaged
         lost = ExternalMessage(Direction.INBOUND, "", 0, place[0], (), provider_message_id)
         escalation = self._space.index.external.escalation_about(name, place[0])
         message = messages[0] if messages else lost
-        communication = self._store.find(name).communication
         return Received(
             communication,
             message,

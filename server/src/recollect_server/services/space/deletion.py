@@ -37,8 +37,10 @@ from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
     KEEP_ANCHORS,
     anchors_of,
+    catch_up_forgotten,
     count_deleted,
     finish_delete,
+    forget_received,
     settle_anchors,
 )
 from recollect_server.services.space.events import Deleted
@@ -168,7 +170,8 @@ class Deletions:
 
     def follow(self, conversation_id: str) -> None:
         """Let nobody find a conversation or a communication that another process deleted.
-        `finish_interrupted` removes the rest of it. Raises IndexUnavailable. Hold no lock.
+        `finish_interrupted` removes the rest of it. Raises IndexUnavailable, StorageUnavailable.
+        Hold no lock.
         """
         with self._locks.conversations.hold(conversation_id):
             self._doubtful.discard(conversation_id)
@@ -185,8 +188,20 @@ class Deletions:
             if stored is not None:
                 self._unfinished[conversation_id] = stored.number
                 self._keep_as_indexed(stored)
+                if is_communication_id(conversation_id):
+                    self._forget_received(conversation_id)
                 removal = projection.index.removal_of(conversation_id)
                 removal.begin(stored.number, conversation_id, self._clock())
+
+    def _forget_received(self, name: str) -> None:
+        """Know what providers delivered into a deleted communication before its row goes, by which
+        that was known so far: who deletes it may be gone before it wrote that to the ledger.
+        """
+        index = self._projection.index
+        try:
+            forget_received(self._store, index, name)
+        except LogNotFound:  # who ended the delete wrote it
+            catch_up_forgotten(self._store, index)
 
     def hide_unfinished(self) -> None:
         """Let nobody find what is deleted and was not removed here, because the store refused a

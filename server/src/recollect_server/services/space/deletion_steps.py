@@ -135,11 +135,7 @@ def finish_delete(
     it.
     """
     removed: Removed = {}
-    if hashes := _new_deliveries(logs, index, name):
-        ledger = forgotten_ledger(logs)
-        forget_deliveries(ledger, hashes)
-        hit("delete.forgotten")
-        index.routing.forget_deliveries(hashes, ledger.size())
+    forget_received(logs, index, name)
     removal = index.removal_of(name)
     number = removal.find(name)
     if number is None and (stored := index.indexed(name)) is not None:
@@ -161,6 +157,17 @@ def finish_delete(
         with suppress(LogNotFound):  # another replica was the last that had words of it
             ending(removed | {"transcript": logs.deleted_length(name)})
     return removed | logs.end_delete(name)
+
+
+def forget_received(logs: LogStore, index: Index, name: str) -> None:
+    """Add to the ledger of forgotten messages what providers delivered into a deleted log; to do it
+    again is harmless. Raises IndexUnavailable, LogUnavailable; LogNotFound where the delete ended.
+    """
+    if hashes := _new_deliveries(logs, index, name):
+        ledger = forgotten_ledger(logs)
+        forget_deliveries(ledger, hashes)
+        hit("delete.forgotten")
+        index.routing.forget_deliveries(hashes, ledger.size())
 
 
 def count_deleted(logs: LogStore, conversation_id: str) -> Removed:
