@@ -93,6 +93,8 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
         count = sum(it.kind == Kind.COMMUNICATION for it in changes.rows)
         with self._guard:
             self._horizon = changes.complete_before
+            if any(it.action is Action.DELETE for it in changes.rows):
+                self._answered = None  # it may have the text
             self._changes += max(count, 1)  # a horizon that moved lets earlier ones be read
             self._guard.notify_all()
             self._signal()
@@ -139,7 +141,8 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
         answer = Batch([self.encode(it.update) for it in placed]), end
         answer = answer[0], replace(end, timeline=self._timeline())
         with self._guard:
-            self._answered = question, answer
+            if self._changes == question[2]:  # else a delete may have come since
+                self._answered = question, answer
         return answer
 
     def _timeline(self) -> int:
