@@ -3551,8 +3551,8 @@ type DeleteManyResponse struct {
 	Left []*LeftConversation `protobuf:"bytes,2,rep,name=left,proto3" json:"left,omitempty"`
 	// Every place that they were removed from, added up. Empty with `dry_run`.
 	Removed []*RemovedFrom `protobuf:"bytes,3,rep,name=removed,proto3" json:"removed,omitempty"`
-	// True if more conversations match than `limit`: ask again, with another `request_id`; or if it
-	// ended early.
+	// True if more conversations match than `limit`: ask again, with another `request_id`. True too
+	// if it ended early (see `failure`): ask again, with the same `request_id`.
 	HasMore bool `protobuf:"varint,4,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
 	// Time at which they were deleted.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`

@@ -1220,9 +1220,10 @@ type DeleteCommunicationsRequest struct {
 
 	// These, at most 1000. Those that are not there are passed over. Unset means any.
 	CommunicationIds []string `protobuf:"bytes,1,rep,name=communication_ids,json=communicationIds,proto3" json:"communication_ids,omitempty"`
-	// With any of these parties, each an address in any usual form of its channel. The name of a
-	// person, or an address of one who is an owner by now, stands for all addresses of that person
-	// (see LinkIdentities). At most 64. Unset means all.
+	// With any of these parties, each an address in any usual form of its channel. The name that
+	// linked identities have (see LinkIdentities), or an address of one who is an owner by now,
+	// stands for all addresses of that person. The display name of a third party is not searched. At
+	// most 64. Unset means all.
 	Parties []string `protobuf:"bytes,2,rep,name=parties,proto3" json:"parties,omitempty"`
 	// On any of these channels, at most 64. Unset means all.
 	Channels []string `protobuf:"bytes,3,rep,name=channels,proto3" json:"channels,omitempty"`
@@ -1320,8 +1321,8 @@ type DeleteCommunicationsResponse struct {
 	// Every place that they were removed from, added up: those of DeleteMany, with `communications`,
 	// `escalations` and `deliveries`. Empty with `dry_run`.
 	Removed []*RemovedFrom `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
-	// True if more communications match than `limit`: ask again, with another `request_id`; or if it
-	// ended early.
+	// True if more communications match than `limit`: ask again, with another `request_id`. True too
+	// if it ended early (see `failure`): ask again, with the same `request_id`.
 	HasMore bool `protobuf:"varint,3,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
 	// Time at which they were deleted.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`

@@ -338,8 +338,8 @@ class DeletedConversations:
     removed: tuple[RemovedFrom, ...] = ()
     """Every place that they were removed from, added up. Empty with `dry_run`."""
     has_more: bool = False
-    """True if more conversations match than `limit`: ask again, with another `request_id`; or
-    if it ended early.
+    """True if more conversations match than `limit`: ask again, with another `request_id`. True
+    too if it ended early (see `failure`): ask again, with the same `request_id`.
     """
     delete_time: datetime
     """Time at which they were deleted."""

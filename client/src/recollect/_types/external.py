@@ -315,8 +315,8 @@ class DeletedCommunications:
     `communications`, `escalations` and `deliveries`. Empty with `dry_run`.
     """
     has_more: bool = False
-    """True if more communications match than `limit`: ask again, with another `request_id`; or
-    if it ended early.
+    """True if more communications match than `limit`: ask again, with another `request_id`.
+    True too if it ended early (see `failure`): ask again, with the same `request_id`.
     """
     delete_time: datetime
     """Time at which they were deleted."""

@@ -270,8 +270,8 @@ def reply(
     "parties",
     multiple=True,
     metavar="ADDRESS",
-    help="With this party: an address in any usual form, or the name of a person, who is found by"
-    " every address; may be repeated.",
+    help="With this party: an address in any usual form, or the name of linked addresses (`recollect"
+    " owners link`), each of which is found. A display name is not searched. May be repeated.",
 )
 @with_channels
 @click.option(

@@ -1866,8 +1866,8 @@ class DeleteManyResponse(_message.Message):
     DELETE_TIME_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
-    """True if more conversations match than `limit`: ask again, with another `request_id`; or if it
-    ended early.
+    """True if more conversations match than `limit`: ask again, with another `request_id`. True too
+    if it ended early (see `failure`): ask again, with the same `request_id`.
     """
     failure: _builtins.str
     """The conversation at which it ended early, and why, in a sentence; empty: it did not. The

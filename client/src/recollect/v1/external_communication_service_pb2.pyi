@@ -621,9 +621,10 @@ class DeleteCommunicationsRequest(_message.Message):
 
     @_builtins.property
     def parties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """With any of these parties, each an address in any usual form of its channel. The name of a
-        person, or an address of one who is an owner by now, stands for all addresses of that person
-        (see LinkIdentities). At most 64. Unset means all.
+        """With any of these parties, each an address in any usual form of its channel. The name that
+        linked identities have (see LinkIdentities), or an address of one who is an owner by now,
+        stands for all addresses of that person. The display name of a third party is not searched. At
+        most 64. Unset means all.
         """
 
     @_builtins.property
@@ -660,8 +661,8 @@ class DeleteCommunicationsResponse(_message.Message):
     DELETE_TIME_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
-    """True if more communications match than `limit`: ask again, with another `request_id`; or if it
-    ended early.
+    """True if more communications match than `limit`: ask again, with another `request_id`. True too
+    if it ended early (see `failure`): ask again, with the same `request_id`.
     """
     failure: _builtins.str
     """The communication at which it ended early, and why, in a sentence; empty: it did not. The

@@ -2000,8 +2000,8 @@ export type DeleteManyResponse = Message<"recollect.v1.DeleteManyResponse"> & {
   removed: RemovedFrom[];
 
   /**
-   * True if more conversations match than `limit`: ask again, with another `request_id`; or if it
-   * ended early.
+   * True if more conversations match than `limit`: ask again, with another `request_id`. True too
+   * if it ended early (see `failure`): ask again, with the same `request_id`.
    *
    * @generated from field: bool has_more = 4;
    */

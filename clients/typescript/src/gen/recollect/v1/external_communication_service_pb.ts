@@ -656,9 +656,10 @@ export type DeleteCommunicationsRequest = Message<"recollect.v1.DeleteCommunicat
   communicationIds: string[];
 
   /**
-   * With any of these parties, each an address in any usual form of its channel. The name of a
-   * person, or an address of one who is an owner by now, stands for all addresses of that person
-   * (see LinkIdentities). At most 64. Unset means all.
+   * With any of these parties, each an address in any usual form of its channel. The name that
+   * linked identities have (see LinkIdentities), or an address of one who is an owner by now,
+   * stands for all addresses of that person. The display name of a third party is not searched. At
+   * most 64. Unset means all.
    *
    * @generated from field: repeated string parties = 2;
    */
@@ -723,8 +724,8 @@ export type DeleteCommunicationsResponse = Message<"recollect.v1.DeleteCommunica
   removed: RemovedFrom[];
 
   /**
-   * True if more communications match than `limit`: ask again, with another `request_id`; or if it
-   * ended early.
+   * True if more communications match than `limit`: ask again, with another `request_id`. True too
+   * if it ended early (see `failure`): ask again, with the same `request_id`.
    *
    * @generated from field: bool has_more = 3;
    */
