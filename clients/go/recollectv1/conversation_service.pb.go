@@ -2521,7 +2521,9 @@ type SetTurnMemoryRequest struct {
 	Tier ContextTier `protobuf:"varint,3,opt,name=tier,proto3,enum=recollect.v1.ContextTier" json:"tier,omitempty"`
 	// Leaves the choice of its tier to the server again. Not with `tier`.
 	ResetTier bool `protobuf:"varint,4,opt,name=reset_tier,json=resetTier,proto3" json:"reset_tier,omitempty"`
-	// Its summary, in place of an earlier one. At most 2000 characters. Empty removes it.
+	// Its summary, in place of an earlier one. At most 2000 characters. Empty takes it out of contexts;
+	// its text goes when the turn is redacted, or the conversation deleted. Not of a turn that is
+	// redacted.
 	Summary *string `protobuf:"bytes,5,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
 	// Makes the call exactly-once (see ConversationService).
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

@@ -1348,7 +1348,10 @@ class SetTurnMemoryRequest(_message.Message):
     reset_tier: _builtins.bool
     """Leaves the choice of its tier to the server again. Not with `tier`."""
     summary: _builtins.str
-    """Its summary, in place of an earlier one. At most 2000 characters. Empty removes it."""
+    """Its summary, in place of an earlier one. At most 2000 characters. Empty takes it out of contexts;
+    its text goes when the turn is redacted, or the conversation deleted. Not of a turn that is
+    redacted.
+    """
     request_id: _builtins.str
     """Makes the call exactly-once (see ConversationService)."""
     def __init__(

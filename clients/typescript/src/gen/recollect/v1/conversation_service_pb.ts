@@ -1423,7 +1423,9 @@ export type SetTurnMemoryRequest = Message<"recollect.v1.SetTurnMemoryRequest"> 
   resetTier: boolean;
 
   /**
-   * Its summary, in place of an earlier one. At most 2000 characters. Empty removes it.
+   * Its summary, in place of an earlier one. At most 2000 characters. Empty takes it out of contexts;
+   * its text goes when the turn is redacted, or the conversation deleted. Not of a turn that is
+   * redacted.
    *
    * @generated from field: optional string summary = 5;
    */
