@@ -137,15 +137,15 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
 ) -> None:
     one, stays = subscribe().ready(), subscribe().ready()
     one.drop()
-    waits, go_on, heard = threading.Event(), threading.Event(), threading.Event()
+    waits, go_on, is_known = threading.Event(), threading.Event(), threading.Event()
     advance = UpdateLog.advance
 
     def late(log: Any) -> NewUpdates:
         waits.set()
         go_on.wait()
-        if log.space.store.sharing is not None and not heard.is_set():
-            until(lambda: has_deletion(log))  # the database tells of it later than of what was said
-            heard.set()
+        if log.space.store.sharing is not None and not is_known.is_set():
+            until(lambda: has_deletion(log))  # a database sends it later
+            is_known.set()
         new: NewUpdates = advance(log)
         return new
 

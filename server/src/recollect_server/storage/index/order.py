@@ -164,7 +164,11 @@ class IndexOrder:
     ) -> Following:
         """Give the changes from now on, when `collect` is called. One follows at a time."""
         self._following = _FollowedIndex(self, kind, self._index, take, lost, ready)
-        self._following.mark = self.now()  # only then: nothing comes between
+        try:
+            self._following.mark = self.now()  # only then: nothing comes between
+        except BaseException:
+            self._following = None  # nobody would collect what it receives
+            raise
         return self._following
 
     def leave(self) -> None:
