@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -21,6 +22,7 @@ from recollect_server import app
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space.states import States
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import LogUnavailable
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import Connect, Service, agent, code_of, files_with, server_process, user
@@ -225,6 +227,50 @@ def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
         assert not create("new").duplicate
     finally:
         may_read.set()
+        again.stop()
+
+
+def test_a_transcript_that_cannot_be_read_after_a_kill_is_compared_once_it_can(
+    service: Service,
+    server: RunningServer,
+    connect: Connect,
+    clock: MovableClock,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lost = service.create(request_id="lost").id
+    server.stop()
+    (server.folder / "conversations.db.seal").unlink()
+    sql("DELETE FROM requests WHERE request_id = 'lost'")(server.folder)
+    may_read, tries = threading.Event(), Counter[str]()
+
+    def refusing(read: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(store: FolderStore, log: str, *places: Any, **more: Any) -> Any:
+            tries[log] += 1
+            if log == lost and not may_read.is_set():
+                raise LogUnavailable(log, "read", "Input/output error")
+            return read(store, log, *places, **more)
+
+        return refuse
+
+    for name in ("raw", "read"):
+        monkeypatch.setattr(FolderStore, name, refusing(getattr(FolderStore, name)))
+    again = started_large(server, clock)
+    later = connect(again)
+
+    def create() -> api.CreateResponse:
+        return later.conversations.Create(api.CreateRequest(channel="web", request_id="lost"))
+
+    try:
+        until(lambda: tries[lost] > 2)
+        assert code_of(create) == "UNAVAILABLE"
+        output = capsys.readouterr().out
+        assert "index_not_compared" in output
+        assert lost in output
+        may_read.set()
+        until(lambda: code_of(create) == "OK")
+        assert create().conversation.id == lost
+    finally:
         again.stop()
 
 

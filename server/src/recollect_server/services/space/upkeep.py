@@ -34,6 +34,7 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.store import LogNotFound
 
 log = structlog.get_logger("recollect.index")
 
@@ -131,10 +132,17 @@ class Upkeep:
             suspects.note_requests(set(names) - doubtful)
             for conversation_id in doubtful:
                 self._verify(conversation_id)
+        failed: list[tuple[str, str]] = []
         for conversation_id in suspects.waiting():
             if stopping() or index.lost():
                 return False
-            self._verify(conversation_id)
+            if reason := self._verify(conversation_id):
+                failed.append((conversation_id, reason))
+        if failed:
+            name, reason = failed[0]
+            log.warning(
+                "index_not_compared", conversation=name, reason=reason, others=len(failed) - 1
+            )
         if suspects.waiting():
             return False
         problems = Contents(index).problems()
@@ -145,15 +153,22 @@ class Upkeep:
         log.info("index_compared")
         return True
 
-    def _verify(self, conversation_id: str) -> None:
-        """Compare the index with a conversation, unless that has pending writes. Raises nothing."""
+    def _verify(self, conversation_id: str) -> str:
+        """Compare the index with a conversation, unless that has pending writes. Return why it
+        cannot be read, if so: the index may lack its requests, and it is compared once it can.
+
+        Raises nothing.
+        """
         with self._locks.conversations.hold(conversation_id):
             if self._pending.of(conversation_id):
-                return  # its end may never have reached the disk
+                return ""  # its end may never have reached the disk
             try:
                 self._states.load(conversation_id)  # which compares it, and keeps nothing
-            except (ConversationNotFound, StorageUnavailable):
+            except (ConversationNotFound, LogNotFound):
                 self._projection.suspects.clear(conversation_id)
+            except StorageUnavailable as error:
+                return str(error)
+        return ""
 
     # Make anew -----------------------------------------------------------------------------------
 
