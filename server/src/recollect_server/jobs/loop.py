@@ -51,10 +51,8 @@ class Loop:
         self._wait = wait
         self._next_at = 0.0
         self._after_failure = _FIRST_SECONDS
-        self.is_running = self.is_woken = self.is_watched = False
-        """Of the crew, which guards them; a thread waits for the next round of one that is
-        watched.
-        """
+        self.is_running = self.is_woken = False
+        """Of the crew, which guards them."""
         self.stopping = stopping or threading.Event()
         """Set once it is to end."""
 
@@ -90,8 +88,7 @@ class Loop:
 
 class _Crew:
     """The threads that run the rounds of all loops of the process: one waits for the next round
-    that is due, another for the one after it, and each round that is under way has its own, so that
-    none waits for a slow one.
+    that is due, and each round that is under way has another, so that none waits for a slow one.
     """
 
     def __init__(self) -> None:
@@ -145,27 +142,16 @@ class _Crew:
             self._idle += 1
             try:
                 while self._idle <= _IDLE and self._loops:
-                    waiting = sorted(
-                        (it for it in self._loops if not it.is_running), key=Loop.due_at
-                    )
+                    waiting = [it for it in self._loops if not it.is_running]
+                    first = min(waiting, key=Loop.due_at, default=None)
                     now = time.monotonic()
-                    if waiting and waiting[0].due_at() <= now:
-                        first = waiting[0]
-                        first.is_running, first.is_woken, first.is_watched = True, False, False
+                    if first is not None and first.due_at() <= now:
+                        first.is_running, first.is_woken = True, False
                         if self._idle == 1:
                             with suppress(RuntimeError):  # no thread: the others wait for this one
                                 self._hire()
-                        elif len(waiting) > 1 and not waiting[1].is_watched:
-                            self._changed.notify()
                         return first
-                    # each thread wakes for another round, and not all of them for the next one
-                    own = next((it for it in waiting if not it.is_watched), None)
-                    if own is None:
-                        self._changed.wait()
-                    else:
-                        own.is_watched = True
-                        self._changed.wait(own.due_at() - now)
-                        own.is_watched = False
+                    self._changed.wait(None if first is None else first.due_at() - now)
             finally:
                 self._idle -= 1
             self._changed.notify()  # of the round that this thread ran, the next may be due first
