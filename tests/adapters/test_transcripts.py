@@ -67,3 +67,13 @@ def test_a_transcript_that_is_kept_asks_for_its_conversation_once(
         again.add([({"text": "d"}, words)])
         transcript.add([({"text": "e"}, words)])
         assert [it.item["text"] for it in transcript.read()] == ["d", "e"]
+
+
+def test_a_repeat_of_what_takes_several_calls_is_kept_once(client: Client) -> None:
+    transcript = Transcript(client, "web", Party(group_id="large"), "test")
+    words = Words(role=Role.USER, texts=[["text"]])
+    texts = [letter * 900_000 for letter in "abcdefgh"]
+    for _ in range(2):
+        transcript.add([({"text": it}, words) for it in texts], request_id="r-1")
+    assert [it.item["text"] for it in transcript.read()] == texts
+    assert transcript.read(latest=0) == []

@@ -116,6 +116,9 @@ def test_a_session_of_claude_code_comes_with_its_calls_paired_and_grows(
     path.write_text(path.read_text() + '{"type": "user", "sess')
     ran = run("import", path)
     assert (ran.code, f"left out {path}:16: it is cut off" in ran.err) == (6, True)
+    written(path, lines_of(*CLAUDE_CODE, line("n", "z", "Look", type="hologram")))
+    ran = run("import", path)
+    assert (ran.code, "a message of the type 'hologram' is not read" in ran.err) == (6, True)
 
 
 def test_shapes_of_newer_sessions_lose_no_words(run: Run, client: Client, tmp_path: Path) -> None:

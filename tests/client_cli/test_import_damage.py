@@ -275,6 +275,7 @@ def test_what_stands_behind_a_list_is_read_and_a_list_that_does_not_end_is_named
     for text, messages, named in (
         (f"{lists[0]}\n{json.dumps(simple('c-9'))}\n", 6, ""),
         ("\n".join(lists), 4, "all.json:2: "),
+        (lists[0].replace("}, {", "},\n{") + "\nbroken\n", 4, "all.json:3: "),
         (lists[0][:-1], 4, "all.json conversation 3: the list is cut off"),
         (f"{lists[0][:-1]},\n", 4, "all.json conversation 3: the list is cut off"),
     ):

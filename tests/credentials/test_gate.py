@@ -318,6 +318,16 @@ def test_connections_of_one_host_share_their_guesses() -> None:
     refusals.count("ipv4:1.2.3.4:99")
 
 
+def test_what_a_connection_presents_too_fast_is_charged_to_no_other() -> None:
+    refusals = Refusals(lambda: 0.0)
+    for _ in range(10):
+        refusals.count("ipv4:1.2.3.4:2")
+    for _ in range(200):
+        with pytest.raises(LimitExceeded):
+            refusals.count("ipv4:1.2.3.4:2")
+    refusals.count("ipv4:1.2.3.4:3")
+
+
 def test_callers_of_the_page_of_metrics_are_slowed_too() -> None:
     refusals = Refusals(lambda: 0.0)
     for port in range(2, 12):

@@ -143,7 +143,7 @@ class Transcript:
         """Return the messages, oldest first, but for those that were taken back, and unless
         `archived` is true those that were archived; or the latest so many.
         """
-        return self.load(latest=latest, archived=archived)[1] if latest != 0 else []
+        return self.load(latest=latest, archived=archived)[1]
 
     def load(
         self, *, latest: int | None = None, archived: bool = False
