@@ -14,6 +14,7 @@ from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, failure_of, moment, transcript, user
 from tests.streaming.conftest import Recorder, Subscriber
+from tests.waiting import until
 
 Subscribe = Callable[..., Subscriber]
 SNAPSHOT = ["conversation_list", "conversation_loaded"]
@@ -262,6 +263,19 @@ def test_a_cursor_that_was_not_given_out_is_refused(service: Recorder, change: s
         lambda: next(service.conversations.StreamUpdates(api.StreamUpdatesRequest(cursor=wrong)))
     )
     assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("cursor",)), wrong
+
+
+def test_nothing_is_followed_once_nobody_watches(
+    subscribe: Subscribe, service: Recorder, server: RunningServer
+) -> None:
+    one = subscribe().ready()
+    assert subscribe(load_conversation_id=UNKNOWN).ended().error
+    [space] = server.app.spaces.open_now()
+    updates: Any = space._watched[0]
+    assert updates._following is not None
+    one.drop()
+    until(lambda: updates._following is None)
+    subscribe().ready().until_count("conversation_list", 1)
 
 
 def test_the_folder_has_no_trace_of_a_stream(
