@@ -27,7 +27,7 @@ import grpc
 from recollect import AsyncClient, Client
 
 from bench.figures import Figure, Goal
-from bench.servers import ECHO, echo, recollect
+from bench.servers import ECHO, echo, embedded, recollect
 
 _TEXT = "The release ships on Friday, and Dana signs it off after the last test of the mirror. " * 3
 _STORED = 200
@@ -265,12 +265,19 @@ async def _measured(pair: Pair, bare: Call, calls: int) -> Figure:
 async def _figures(
     chosen: Sequence[str], calls: int, target: str, bare: Call, folder: Path
 ) -> list[Figure]:
+    """Return the figures of toolkits, over the server at `target` whose data is in `folder/data`.
+
+    The model embeds what a call stored beside the calls behind it, so each operation begins when
+    that is done: else a read would be measured on a busy machine, and its baseline with it.
+    """
     figures = []
     for name in chosen:
         async with AsyncExitStack() as stack:
             try:
                 pairs = TOOLKITS[name](target, folder, stack)
-                figures += [await _measured(it, bare, calls) async for it in pairs]
+                async for pair in pairs:
+                    await asyncio.to_thread(embedded, folder / "data")
+                    figures.append(await _measured(pair, bare, calls))
             except ModuleNotFoundError as error:
                 print(f"{name} is not installed: {error}", flush=True)
     return figures
