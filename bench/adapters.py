@@ -6,7 +6,8 @@ the store that the toolkit brings for a file.
 The two come in turn, from one process, and with them a bare echo of gRPC's, which is what one call
 to another process costs here: what else the machine does meets all three. A ratio is the median of
 the quotients. Every write of both is durable on return. A toolkit that is not installed is named
-and passed over; `.ci/toolkits` makes an environment of ADK and LlamaIndex (`build/toolkits`).
+and passed over; `.ci/toolkits` makes an environment of ADK and LlamaIndex (`build/toolkits`), which
+lacks trustme.
 """
 
 import argparse
