@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from recollect.cli.formats import (
+    chat_messages,
     chatgpt,
     claude,
     claude_code,
@@ -119,6 +120,42 @@ RECALL_SET = [
         ],
     },
 ]  # fmt: skip
+MESSAGES: list[dict[str, Any]] = [
+    {
+        "title": "Nine",
+        "created": 1715634428,
+        "messages": [
+            {"role": "system", "content": "Be brief"},
+            {"role": "user", "name": "Ana", "content": "At nine or ten?", "timestamp": 1715634429},
+            {
+                "role": "assistant",
+                "content": None,
+                "reasoning_content": "Look it up",
+                "tool_calls": [{"id": "c", "function": {"name": "look", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "ten then"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Not nine"},
+                    {"type": "text", "text": "At ten"},
+                    {"type": "tool_use", "id": "d", "name": "ring", "input": {"at": "10 h"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "d", "content": "It is set"},
+                    {"type": "image_url", "image_url": {"url": "https://x.org/a b.png"}},
+                    {"type": "image", "source": {"media_type": "image/png", "data": "aa"}},
+                    {"type": "text", "text": "And this one?"},
+                ],
+            },
+            {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
+        ],
+    },
+    {"id": "s", "conversations": [{"from": "human", "value": "Hi you"}, {"from": "gpt", "value": "Yes"}]},
+]  # fmt: skip
 SAMPLES: list[tuple[Format, list[Any]]] = [
     (chatgpt.FORMAT, [RICH]),
     (claude.FORMAT, [CLAUDE]),
@@ -136,6 +173,7 @@ SAMPLES: list[tuple[Format, list[Any]]] = [
     (slack.FORMAT, SLACK),
     (signal_chats.BACKUP, SIGNAL),
     (signal_chats.FOLDER, [SIGNAL_LINE]),
+    (chat_messages.FORMAT, MESSAGES),
     (transcripts.FORMAT, TRANSCRIPT),
     (recall_sets.FORMAT, RECALL_SET),
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from recollect.cli import plans
 from recollect.cli.formats import (
+    chat_messages,
     chatgpt,
     claude,
     claude_code,
@@ -50,6 +51,7 @@ EXPORTS: tuple[Format, ...] = (
     signal_chats.BACKUP,
     signal_chats.FOLDER,
     mail.FORMAT,
+    chat_messages.FORMAT,  # last: exports of products have messages, too
 )
 """The formats of other products."""
 FORMATS = (TRANSCRIPT, RECALL_SET, *EXPORTS)

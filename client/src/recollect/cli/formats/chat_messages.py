@@ -1,0 +1,119 @@
+"""Messages as programs send them to a model: `{"messages": [{"role": …, "content": …}]}` with the
+blocks and tool calls of OpenAI's and Anthropic's interfaces, or ShareGPT's
+`{"conversations": [{"from": …, "value": …}]}`. Logs and data sets keep them, one a line.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from recollect import Attachment, Role, ToolCall
+from recollect.cli.formats.forms import conversations
+from recollect.cli.formats.talks import Talk, attachment
+from recollect.cli.formats.values import blocks_of, fields_of, flag_of, mapping, objects, text_of
+from recollect.cli.plans import Plan, Skip
+
+NAME = "chat-messages"
+_ROLES = dict.fromkeys(("user", "human"), Role.USER)
+_ROLES |= dict.fromkeys(("assistant", "gpt", "model", "ai", "chatgpt", "bot"), Role.ASSISTANT)
+_ROLES |= dict.fromkeys(("tool", "function", "observation"), Role.TOOL)
+_INSTRUCTIONS = {"system", "developer"}
+_TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+_FILES = {"image_url", "image", "document", "file", "input_image", "input_file", "input_audio"}
+
+
+def is_conversation(value: Any) -> bool:
+    """Return whether a value is a conversation of this form."""
+    return isinstance(value, dict) and any(
+        isinstance(it, dict) and isinstance(it.get(role), str) and content in it
+        for name, role, content in (
+            ("messages", "role", "content"),
+            ("conversations", "from", "value"),
+        )
+        for it in (value[name] if isinstance(value.get(name), list) else ())
+    )
+
+
+def plan(value: Any, where: str) -> Plan | Skip:
+    """Return the plan of a conversation. Raises Damaged."""
+    fields = mapping(value, "the item")
+    # Without an id of its own it is known by all that it holds: the same again is nothing new.
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    title, began = text_of(fields, "title"), fields.get("created_at") or fields.get("created")
+    talk = Talk(NAME, text_of(fields, "id") or digest[:32], where, title=title, create_time=began)
+    for number, it in enumerate(objects(fields, "messages"), start=1):
+        _add(talk, it, text_of(it, "role"), it, text_of(it, "id") or f"message-{number}")
+    for number, it in enumerate(objects(fields, "conversations"), start=1):
+        _add(talk, it, text_of(it, "from"), {"content": it.get("value")}, f"turn-{number}")
+    return talk.plan()
+
+
+def _add(talk: Talk, message: dict[str, Any], speaker: str, body: dict[str, Any], own: str) -> None:
+    role = _ROLES.get(speaker.lower())
+    time, sender = message.get("timestamp") or message.get("created_at"), text_of(message, "name")
+    texts, calls, files = list[str](), list[ToolCall](), list[Attachment]()
+    blocks = blocks_of(body, "content")
+    if speaker.lower() in _INSTRUCTIONS:
+        talk.hidden += 1
+        return
+    if role is None:
+        talk.note(f"a message of the role {speaker!r:.40} is not read", own)
+        return
+    talk.think(text_of(message, "reasoning_content") or text_of(message, "reasoning"))
+    results = 0
+    for index, block in enumerate(blocks, start=1):
+        match block.get("type"):
+            case str(kind) if kind in _TEXTS:
+                texts.append(text_of(block, _TEXTS[kind]))
+            case "thinking":
+                talk.think(text_of(block, "thinking"))
+            case "tool_use":
+                call_id, arguments = text_of(block, "id"), _as_text(block.get("input"))
+                calls.append(ToolCall(call_id, text_of(block, "name"), arguments))
+            case "tool_result":
+                results += 1
+                parts = blocks_of(block, "content")
+                output = "\n".join(text_of(it, "text") for it in parts)
+                for it in parts:
+                    if it.get("type") != "text":
+                        talk.note("what a tool returned beside text is not kept", own)
+                call_id, is_error = text_of(block, "tool_use_id"), flag_of(block, "is_error")
+                place = f"{own}/{index}"
+                talk.result(place, "", output, time, call_id=call_id, isError=is_error)
+            case str(kind) if kind in _FILES:
+                files.append(_file(block, kind, f"{own}/{index}"))
+            case kind:
+                talk.note(f"a part of the type {kind!r:.40} is not read", own)
+    functions = [(it, fields_of(it, "function")) for it in objects(message, "tool_calls")]
+    functions += [({}, it)] if (it := fields_of(message, "function_call")) else []
+    for call, function in functions:
+        arguments = _as_text(function.get("arguments"))
+        calls.append(ToolCall(text_of(call, "id"), text_of(function, "name"), arguments))
+    text = "\n\n".join(filter(None, texts))
+    if role is Role.TOOL:
+        talk.result(own, sender, text, time, call_id=text_of(message, "tool_call_id"))
+        return
+    own = f"{own}/text" if results else own
+    is_said = talk.say(role, own, text, time, calls=calls, attachments=files, sender=sender)
+    talk.hidden += not is_said and not results
+
+
+def _as_text(value: Any) -> str:
+    """Return the arguments of a call, which are an object or its JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _file(block: dict[str, Any], kind: str, place: str) -> Attachment:
+    """Return the reference to a file; bytes that stand in the message itself are not kept."""
+    value = block.get(kind)
+    uri, inside = value if isinstance(value, str) else "", dict[str, Any]()
+    if not uri:
+        inside = fields_of(block, kind) or fields_of(block, "source")
+        uri = text_of(inside, "url") or text_of(inside, "file_id")
+    media_type = text_of(inside, "media_type")
+    if uri.startswith("data:"):
+        media_type, uri = uri[5:].partition(";")[0], ""
+    return attachment(uri or f"{NAME}:{place}", text_of(inside, "filename"), media_type)
+
+
+FORMAT = conversations(NAME, "messages for a model", is_conversation, plan)
