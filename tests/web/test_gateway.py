@@ -141,6 +141,8 @@ def test_errors_are_those_of_the_contract(way: Way) -> None:
         (b'{"query": ' + b"[" * 100_000, "recursion"),
         (b'{"query": "\\ud800"}', "surrogate"),
         (b'{"query": "\xff"}', "utf-8"),
+        (b'{"query": "a", "\\ud800": 1}', "half of a surrogate pair"),
+        (b'{"query": "a", "minScore": "\\ud800"}', "minScore"),
         (b'{"query": "a", "query": "b"}', "duplicate key query"),
         (b'{"query": "a", "limt": 1}', 'no field named "limt"'),
         (b'{"query": "a", "limit": 1e99}', "limit"),

@@ -217,7 +217,10 @@ class Protocol:
                 raise ValueError("it is no object")  # the parser takes [] for {}
             json_format.Parse(text, message)
         except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
-            reason = " ".join(str(error).split())
+            # Texts with half of a surrogate pair are not encoded in an answer, either.
+            reason = " ".join(str(error).split()).encode(errors="backslashreplace").decode()
+            if "SystemError" in reason:  # all that protobuf says of a name that has no UTF-8
+                reason = "a name in it has half of a surrogate pair"
             raise RequestRefused(
                 None,
                 "invalid_argument",
