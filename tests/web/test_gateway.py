@@ -149,6 +149,7 @@ def test_errors_are_those_of_the_contract(way: Way) -> None:
         (b'{"query": "a", "limit": ' + b"9" * 5000 + b"}", "digits"),
         (b'{"query": "a", "minScore": NaN}', "minScore"),
         (b'{"query": {"$gt": ""}}', "query"),
+        (b'{"query": ["",' + b'",",' * 500_000 + b'""]}', "more than 400000 values"),
     ],
 )
 def test_a_body_that_is_no_message_is_refused(way: Way, body: bytes, text: str) -> None:
@@ -157,6 +158,13 @@ def test_a_body_that_is_no_message_is_refused(way: Way, body: bytes, text: str) 
     assert (answer.status, error["code"]) == (400, "invalid_argument")
     assert "SearchRequest" in error["message"]
     assert text in error["message"]
+
+
+def test_what_stands_in_a_text_is_no_value(way: Way) -> None:
+    text = 'a,{["\\' * 150_000
+    said = [{"role": "ROLE_USER", "content": text}]
+    begun = way.call("ConversationService/Create", {"channel": "web", "messages": said})
+    assert begun.status == 200, begun.body[:500]
 
 
 def test_what_a_foreign_page_can_send_is_refused(way: Way) -> None:
