@@ -221,7 +221,9 @@ def test_the_dates_of_a_question_are_those_of_the_machine_as_of_options(
     assert (
         first("search", "--messages", "--until", "2026-02-14", "Alpha", zone="Asia/Tokyo") == "14"
     )
-    refused = recollect(*question, "--time-zone", "Mars/Olympus")
+    spans = ("search", "--messages", "Alpha", "--since", "2026-02-15", "--time-zone", "Asia/Tokyo")
+    assert first(*spans, zone="UTC") == "16"  # one zone for words and --since
+    refused = recollect(*question, "--since", "2026-02-15", "--time-zone", "Mars/Olympus")
     assert (refused.code, refused.out) == (2, "")
     assert "--time-zone is not the name of a time zone" in refused.err
 

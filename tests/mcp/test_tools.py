@@ -133,6 +133,10 @@ async def test_dates_choose_whole_days_and_moments(server: Any, client: Client) 
             assert await days({"to": "2026-02-14T13:00:00+01:00"}) == ["13"]
             assert await days({}) == ["13", "14", "15"]
             assert await days('{"from": "2026-02-15"}') == ["15"]  # as some hosts write it
+    there = {"from": "2026-02-15", "to": "2026-02-15"}  # until 10:00 UTC, as in a question
+    async with over_http(server.target, TZ="Pacific/Kiritimati") as mcp:
+        shown = (await called(mcp, "recent_conversations", dateRange=there))["conversations"]
+        assert [it["date"][8:10] for it in shown] == ["14"]
 
 
 async def test_fetch_context_answers_turns_word_for_word(

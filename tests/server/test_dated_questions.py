@@ -134,8 +134,23 @@ def test_a_day_of_a_question_begins_and_ends_as_in_its_time_zone(
         client.recall.search("today", time_zone="Mars/Olympus")
     with pytest.raises(InvalidArgument, match="time_zone: is not the name of a time zone"):
         client.recall.build_context(here, "today", time_zone="../Tokyo")
-    with pytest.raises(InvalidArgument, match="is not the name of a time zone"):
-        client.admin.set_setting("time_zone", "Mars/Olympus")
+    for wrong, why in {
+        "Mars/Olympus": "'Mars/Olympus' is not the name of a time zone",
+        "UTC; tom=Mars/Olympus": "'Mars/Olympus' is not the name of a time zone",
+        "UTC; /=UTC": "'/' is not the name of a space",
+        "tom=UTC; UTC; tom=Asia/Tokyo": "names two time zones for tom",
+        "UTC; UTC": "names two time zones for other spaces",
+    }.items():
+        with pytest.raises(InvalidArgument, match=f"value: {why}"):
+            client.admin.set_setting("time_zone", wrong)
+    client.admin.create_space("tom")
+    client.admin.set_setting("time_zone", "UTC; tom=Asia/Tokyo")
+    with Client(server.target, space="tom") as tom:
+        theirs = tom.conversations.create("web", messages=[Message.user("Hello")]).id
+        assert "T08:00, Saturday, Asia/Tokyo" in tom.recall.build_context(theirs).rendered
+        assert "23:00Z, Friday" in client.recall.build_context(here).rendered
+        starts = [it.insight.usage().rows[-1].bucket_start.hour for it in (tom, client)]
+        assert starts == [15, 0]
 
 
 def test_a_question_of_nothing_but_a_date_finds_what_was_said_then(client: Client) -> None:

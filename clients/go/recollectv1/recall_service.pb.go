@@ -114,8 +114,8 @@ type SearchRequest struct {
 	// Only results and hits whose `score` is at least this. From 0 to 1; unset means all.
 	// `total_matches` counts the others too.
 	MinScore *float64 `protobuf:"fixed64,20,opt,name=min_score,json=minScore,proto3,oneof" json:"min_score,omitempty"`
-	// The IANA time zone of the dates in the query, such as "Asia/Tokyo". Unset: the setting
-	// `time_zone`, which is UTC unless somebody changed it.
+	// The IANA time zone of the dates in the query, such as "Asia/Tokyo". Unset: that of the
+	// space (setting `time_zone`), which is UTC unless somebody changed it.
 	TimeZone string `protobuf:"bytes,21,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 }
 

@@ -86,6 +86,11 @@ class AsyncClient:
         self.access = Access(self._invoker)
         self.admin = Admin(self._invoker)
 
+    @property
+    def time_zone(self) -> str | None:
+        """Return the time zone of the dates of calls that name none; None: the server's."""
+        return self._invoker.time_zone
+
     async def close(self) -> None:
         """End the connection, and running calls with `ClientClosed`. Closing again does nothing.
 

@@ -19,8 +19,14 @@ def local_zone() -> str | None:
     knows.
     """
     name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    zone = zone_of(name.removeprefix(":"))
+    return zone and zone.key
+
+
+def zone_of(name: str | None) -> ZoneInfo | None:
+    """Return a time zone; None for a name that this machine does not know."""
     try:
-        return ZoneInfo(name.removeprefix(":")).key
+        return ZoneInfo(name) if name else None
     except (KeyError, ValueError, OSError):
         return None
 

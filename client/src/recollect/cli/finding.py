@@ -52,7 +52,8 @@ from recollect.cli.printing import (
 @click.option(
     "--time-zone",
     metavar="NAME",
-    help="The zone of dates in WORDS, such as Asia/Tokyo. Default: this machine's, as for --since.",
+    is_eager=True,  # --since is read by it
+    help="The zone of dates, in WORDS too, such as Asia/Tokyo. Default: this machine's.",
 )
 @click.option("--explain", is_flag=True, help="Show the part of each retriever in a score.")
 @with_shell

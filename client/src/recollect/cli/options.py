@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from recollect import ArchiveFilter, Client, InvalidArgument, RecollectError, RetryPolicy
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET, DEFAULT_TIMEOUT, checked_target
 from recollect._shared.endpoint import CA, SPACE, SYSTEM, checked_space
-from recollect._shared.moments import moment
+from recollect._shared.moments import moment, zone_of
 from recollect._shared.retry import MAX_TIMEOUT
 from recollect.cli import exits
 
@@ -275,7 +275,9 @@ class ConversationId(_Text):
 
 
 class When(_Moment):
-    """A date, a time, or how long ago. Without a zone it is meant as the reader's clock has it."""
+    """A date, a time, or how long ago. Without a zone it is meant as in `--time-zone`, else as the
+    reader's clock has it.
+    """
 
     name = "when"
 
@@ -292,7 +294,9 @@ class When(_Moment):
             if age := re.fullmatch(r"(\d{1,5})([mhdw])", value, re.ASCII):
                 time = datetime.now(UTC) - int(age[1]) * _AGES[age[2]]
             else:
-                time = moment(value, None, ends=self._ends)
+                named = ctx.params.get("time_zone") if ctx else None
+                zone = zone_of(named) if isinstance(named, str) else None  # or click's "not given"
+                time = moment(value, zone, ends=self._ends)
                 # In the zone of that moment, not of now: between them may lie a change of the
                 # clock.
                 time = time if time.tzinfo else time.astimezone()

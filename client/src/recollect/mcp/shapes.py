@@ -36,7 +36,7 @@ class DateRange(_Input):
         description="From this date (2026-02-14) or time (2026-02-14T09:00:00Z) on.",
     )
     to: str | None = Field(
-        None, description="Up to this date, its whole day included, or up to this time. In UTC."
+        None, description="Up to this date, its whole day included, or up to this time."
     )
 
 

@@ -1,7 +1,7 @@
 """The tools: plain functions of a client and their arguments."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from recollect import (
@@ -14,7 +14,7 @@ from recollect import (
 )
 from recollect import DateRange as Span
 from recollect._shared.file_parts import is_part
-from recollect._shared.moments import moment, readable
+from recollect._shared.moments import moment, readable, zone_of
 from recollect._shared.plain import plain, time_text
 from recollect.mcp import shapes
 from recollect.mcp.bounds import MAX_NOTES, choose, clipped
@@ -44,7 +44,7 @@ async def search_conversations(client: AsyncClient, request: shapes.Search) -> s
     """Return the conversations and the messages that answer a question best. Raises WrongArgument,
     RecollectError.
     """
-    span = _span(request.date_range)
+    span = _span(client, request.date_range)
     least = request.min_score
     answer = await client.recall.search(
         request.query,
@@ -194,7 +194,7 @@ async def recent_conversations(
     client: AsyncClient, request: shapes.RecentConversations
 ) -> shapes.Recent:
     """Return conversations by time, with their notes. Raises WrongArgument, RecollectError."""
-    span = _span(request.date_range) or Span()
+    span = _span(client, request.date_range) or Span()
     entries = await client.recall.recent(
         limit=request.limit, channel=request.channel, after=span.start, before=span.end
     )
@@ -264,21 +264,22 @@ async def whole_turn(client: AsyncClient, conversation_id: str, turn: int) -> di
     }
 
 
-def _span(dates: shapes.DateRange | None) -> Span | None:
+def _span(client: AsyncClient, dates: shapes.DateRange | None) -> Span | None:
     if dates is None:
         return None
-    start = _moment(dates.from_, "dateRange.from", ends=False)
-    end = _moment(dates.to, "dateRange.to", ends=True)
+    zone = zone_of(client.time_zone) or UTC
+    start = _moment(dates.from_, "dateRange.from", zone, ends=False)
+    end = _moment(dates.to, "dateRange.to", zone, ends=True)
     if start and end and end <= start:
         raise WrongArgument("dateRange.to: is not after dateRange.from")
     return Span(start, end)
 
 
-def _moment(text: str | None, field: str, *, ends: bool) -> datetime | None:
+def _moment(text: str | None, field: str, zone: tzinfo, *, ends: bool) -> datetime | None:
     if text is None:
         return None
     try:
-        return moment(text, UTC, ends=ends)
+        return moment(text, zone, ends=ends)
     except ValueError as error:
         raise WrongArgument(f"{field}: {error}") from None
 

@@ -36,8 +36,9 @@ class InsightServiceStub(object):
     About `date_range` and `time_zone`: an answer is about whole days, weeks or months of a calendar.
     It begins with the one that holds `start` and ends with the one that holds the moment before
     `end`. An unset `end` means now, an unset `start` 30 days before the end. `time_zone` names the
-    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means UTC. (Before 1972 some
-    zones were ahead by other than quarters of an hour: their days begin at the quarter before.)
+    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means that of the space
+    (setting `time_zone`). (Before 1972 some zones were ahead by other than quarters of an hour: their
+    days begin at the quarter before.)
 
     A token for one conversation may make none of these calls, for they are about all of the
     space.
@@ -92,8 +93,9 @@ class InsightServiceServicer(object):
     About `date_range` and `time_zone`: an answer is about whole days, weeks or months of a calendar.
     It begins with the one that holds `start` and ends with the one that holds the moment before
     `end`. An unset `end` means now, an unset `start` 30 days before the end. `time_zone` names the
-    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means UTC. (Before 1972 some
-    zones were ahead by other than quarters of an hour: their days begin at the quarter before.)
+    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means that of the space
+    (setting `time_zone`). (Before 1972 some zones were ahead by other than quarters of an hour: their
+    days begin at the quarter before.)
 
     A token for one conversation may make none of these calls, for they are about all of the
     space.
@@ -195,8 +197,9 @@ class InsightService(object):
     About `date_range` and `time_zone`: an answer is about whole days, weeks or months of a calendar.
     It begins with the one that holds `start` and ends with the one that holds the moment before
     `end`. An unset `end` means now, an unset `start` 30 days before the end. `time_zone` names the
-    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means UTC. (Before 1972 some
-    zones were ahead by other than quarters of an hour: their days begin at the quarter before.)
+    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means that of the space
+    (setting `time_zone`). (Before 1972 some zones were ahead by other than quarters of an hour: their
+    days begin at the quarter before.)
 
     A token for one conversation may make none of these calls, for they are about all of the
     space.

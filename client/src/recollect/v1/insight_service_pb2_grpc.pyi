@@ -37,8 +37,9 @@ class InsightServiceStub:
     About `date_range` and `time_zone`: an answer is about whole days, weeks or months of a calendar.
     It begins with the one that holds `start` and ends with the one that holds the moment before
     `end`. An unset `end` means now, an unset `start` 30 days before the end. `time_zone` names the
-    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means UTC. (Before 1972 some
-    zones were ahead by other than quarters of an hour: their days begin at the quarter before.)
+    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means that of the space
+    (setting `time_zone`). (Before 1972 some zones were ahead by other than quarters of an hour: their
+    days begin at the quarter before.)
 
     A token for one conversation may make none of these calls, for they are about all of the
     space.
@@ -77,8 +78,9 @@ class InsightServiceAsyncStub(InsightServiceStub):
     About `date_range` and `time_zone`: an answer is about whole days, weeks or months of a calendar.
     It begins with the one that holds `start` and ends with the one that holds the moment before
     `end`. An unset `end` means now, an unset `start` 30 days before the end. `time_zone` names the
-    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means UTC. (Before 1972 some
-    zones were ahead by other than quarters of an hour: their days begin at the quarter before.)
+    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means that of the space
+    (setting `time_zone`). (Before 1972 some zones were ahead by other than quarters of an hour: their
+    days begin at the quarter before.)
 
     A token for one conversation may make none of these calls, for they are about all of the
     space.
@@ -113,8 +115,9 @@ class InsightServiceServicer(metaclass=_abc_1.ABCMeta):
     About `date_range` and `time_zone`: an answer is about whole days, weeks or months of a calendar.
     It begins with the one that holds `start` and ends with the one that holds the moment before
     `end`. An unset `end` means now, an unset `start` 30 days before the end. `time_zone` names the
-    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means UTC. (Before 1972 some
-    zones were ahead by other than quarters of an hour: their days begin at the quarter before.)
+    calendar's time zone as the IANA database does ("Asia/Tokyo"); unset means that of the space
+    (setting `time_zone`). (Before 1972 some zones were ahead by other than quarters of an hour: their
+    days begin at the quarter before.)
 
     A token for one conversation may make none of these calls, for they are about all of the
     space.

@@ -92,8 +92,8 @@ class SearchRequest(_message.Message):
     `total_matches` counts the others too.
     """
     time_zone: _builtins.str
-    """The IANA time zone of the dates in the query, such as "Asia/Tokyo". Unset: the setting
-    `time_zone`, which is UTC unless somebody changed it.
+    """The IANA time zone of the dates in the query, such as "Asia/Tokyo". Unset: that of the
+    space (setting `time_zone`), which is UTC unless somebody changed it.
     """
     @_builtins.property
     def date_range(self) -> _recall_pb2.DateRange:

@@ -99,7 +99,9 @@ def space_handlers(
             seal,
             search_timeout,
         ),
-        "InsightService": InsightHandlers(Insight(space), answers, seal),
+        "InsightService": InsightHandlers(
+            Insight(space), answers, seal, live.view(lambda now: now.time_zones)
+        ),
         "CheckpointService": CheckpointHandlers(services.checkpoints, answers, seal),
     }
 
@@ -124,7 +126,7 @@ def recall_handlers(
         answers,
         seal,
         live.view(lambda now: now.search_timeout.total_seconds()),
-        live.view(lambda now: now.time_zone),
+        live.view(lambda now: now.time_zones),
     )
 
 

@@ -2,10 +2,13 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
+
+from recollect_server.domain.ids import is_space_name
 
 Clock = Callable[[], int]
 """Answers the time now in milliseconds. Parts are given one, so that tests can move it."""
@@ -32,6 +35,32 @@ def zone_of(name: str) -> tzinfo | None:
         return ZoneInfo(name) if _ZONE.fullmatch(name) else None
     except (KeyError, ValueError, OSError):  # not there, no path within, or a folder
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeZones:
+    """The time zones of the dates of calls, by space; that of "" is the others'."""
+
+    by_space: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, named: str, space: str) -> tzinfo:
+        """Return the time zone of a call: the one that it names, or its space's."""
+        return zone_of(named or self.by_space.get(space) or self.by_space.get("", "")) or UTC
+
+
+def parse_zones(text: str) -> TimeZones:
+    """Return the time zones of a text as `Europe/Berlin; tom=Asia/Tokyo`. Raises ValueError."""
+    by_space: dict[str, str] = {}
+    for part in text.split(";"):
+        space, _, zone = part.strip().rpartition("=")
+        if zone_of(zone) is None:
+            raise ValueError(f"{zone!r} is not the name of a time zone, such as Europe/Berlin")
+        if space and not is_space_name(space):
+            raise ValueError(f"{space!r} is not the name of a space")
+        if space in by_space:
+            raise ValueError(f"names two time zones for {space or 'other spaces'}")
+        by_space[space] = zone
+    return TimeZones(by_space)
 
 
 def to_wall(milliseconds: int, zone: tzinfo) -> int:

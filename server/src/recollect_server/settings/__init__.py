@@ -31,7 +31,7 @@ from recollect_server.domain.backups import KeepRule, parse_keep
 from recollect_server.domain.ids import SPACE_NAME, SPACE_RULE
 from recollect_server.domain.retention import RetentionRule, parse_rules
 from recollect_server.domain.store_url import without_password
-from recollect_server.domain.time import zone_of
+from recollect_server.domain.time import TimeZones, parse_zones
 from recollect_server.settings.environment import (
     PREFIX,
     environment_name,
@@ -55,6 +55,7 @@ from recollect_server.settings.values import (
     ProtectedHttpAddress,
     RetentionRules,
     UpperBound,
+    ZonesOfSpaces,
 )
 
 FORMER = frozenset(
@@ -395,9 +396,10 @@ class Settings(BaseSettings):
         le=3_000_000,
         description="likewise, of the whole context; 0: the sum of the three",
     )
-    time_zone: str = Field(
+    time_zone: ZonesOfSpaces = Field(
         "UTC",
-        description="IANA time zone of dates in questions and contexts, unless a call says",
+        description="IANA time zone of dates in questions, contexts and reports, unless a call says;"
+        " with those of single spaces: `Europe/Berlin; tom=Asia/Tokyo`",
     )
     relevance_threshold: float = Field(
         0.3,
@@ -499,13 +501,6 @@ class Settings(BaseSettings):
             raise ValueError(f"must be less than compaction_messages, which is {messages}")
         return value
 
-    @field_validator("time_zone")
-    @classmethod
-    def _is_a_zone(cls, value: str) -> str:
-        if zone_of(value) is None:
-            raise ValueError("is not the name of a time zone, such as Europe/Berlin")
-        return value
-
     @field_validator("tls_key", "client_ca")
     @classmethod
     def _belongs_to_a_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
@@ -536,6 +531,11 @@ class Settings(BaseSettings):
     def retention_rules(self) -> tuple[RetentionRule, ...]:
         """The rules of retention, in their order."""
         return parse_rules(self.retention)
+
+    @property
+    def time_zones(self) -> TimeZones:
+        """The time zones of spaces."""
+        return parse_zones(self.time_zone)
 
     @property
     def backup_rules(self) -> tuple[KeepRule, ...]:

@@ -19,6 +19,7 @@ from recollect_server.domain import endpoints
 from recollect_server.domain.backups import parse_keep
 from recollect_server.domain.retention import parse_rules
 from recollect_server.domain.store_url import without_password
+from recollect_server.domain.time import parse_zones
 
 FOLDER = "folder"
 """The store of logs in the data folder."""
@@ -145,6 +146,11 @@ def _retention(value: str) -> str:
     return "; ".join(rule.text for rule in parse_rules(value))
 
 
+def _zones(value: str) -> str:
+    parse_zones(value)
+    return value
+
+
 def _keep(value: str) -> str:
     return " ".join(rule.text for rule in parse_keep(value))
 
@@ -246,4 +252,5 @@ ModelUrl = Annotated[str, AfterValidator(_url)]
 ModelNames = Annotated[str, BeforeValidator(_names), AfterValidator(_models)]
 OneLine = Annotated[str, AfterValidator(_one_line)]
 RetentionRules = Annotated[str, BeforeValidator(_rules), AfterValidator(_retention)]
+ZonesOfSpaces = Annotated[str, BeforeValidator(_rules), AfterValidator(_zones)]
 BackupRules = Annotated[str, AfterValidator(_keep)]

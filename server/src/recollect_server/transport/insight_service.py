@@ -1,7 +1,6 @@
 """InsightService: counts by time, channel and topic."""
 
 from collections.abc import Sequence
-from datetime import UTC
 from typing import Any
 
 from recollect.v1 import insight_pb2
@@ -9,8 +8,9 @@ from recollect.v1 import insight_service_pb2 as api
 
 from recollect_server.domain.activity import NANO, ActivityCounts
 from recollect_server.domain.errors import InvalidPageToken
+from recollect_server.domain.live import Live
 from recollect_server.domain.spans import Bucket
-from recollect_server.domain.time import zone_of
+from recollect_server.domain.time import TimeZones
 from recollect_server.services.insight import ActivityReport, Insight, Range
 from recollect_server.storage.index.activity import Facet, FacetCount, Group, HourCount
 from recollect_server.transport.answers import Answers
@@ -47,13 +47,16 @@ _HOUR = 3_600_000  # milliseconds; hours are counted since 1970
 
 
 class InsightHandlers:
-    def __init__(self, insight: Insight, answers: Answers, seal: CursorSeal) -> None:
+    def __init__(
+        self, insight: Insight, answers: Answers, seal: CursorSeal, zones: Live[TimeZones]
+    ) -> None:
         self._insight = insight
         self._answers = answers
         self._seal = seal
+        self._zones = zones
 
     def Usage(self, request: api.UsageRequest, call: Call) -> api.UsageResponse:
-        within = _range(request)
+        within = self._range(request, call)
         bucket = BUCKETS[request.bucket]
         group = GROUPS[request.group_by]
         limit = min(request.max_groups or _USUAL_GROUPS, _MAX_GROUPS)
@@ -62,7 +65,7 @@ class InsightHandlers:
     def TopicsOverTime(
         self, request: api.TopicsOverTimeRequest, call: Call
     ) -> api.TopicsOverTimeResponse:
-        within = _range(request)
+        within = self._range(request, call)
         bucket = BUCKETS[request.bucket]
         limit = min(request.max_topics or _USUAL_GROUPS, _MAX_GROUPS)
         return topics_to(self._insight.usage(within, bucket, Group.TOPIC, limit))
@@ -70,14 +73,14 @@ class InsightHandlers:
     def ChannelActivity(
         self, request: api.ChannelActivityRequest, call: Call
     ) -> api.ChannelActivityResponse:
-        within = _range(request)
+        within = self._range(request, call)
         channels = self._insight.channel_activity(within, tuple(request.channels))
         return api.ChannelActivityResponse(channels=[channel_to(*it) for it in channels])
 
     def BusiestConversations(
         self, request: api.BusiestConversationsRequest, call: Call
     ) -> api.BusiestConversationsResponse:
-        within = _range(request)
+        within = self._range(request, call)
         limit = min(request.limit or _USUAL_GROUPS, _MAX_BUSIEST)
         answer = api.BusiestConversationsResponse()
         with self._answers.room(call.context) as keep:
@@ -118,13 +121,12 @@ class InsightHandlers:
             )
         return answer
 
-
-def _range(request: Any) -> Range:
-    return Range(
-        optional_milliseconds(request.date_range, "start"),
-        optional_milliseconds(request.date_range, "end"),
-        zone_of(request.time_zone) or UTC,
-    )
+    def _range(self, request: Any, call: Call) -> Range:
+        return Range(
+            optional_milliseconds(request.date_range, "start"),
+            optional_milliseconds(request.date_range, "end"),
+            self._zones.now.of(request.time_zone, call.principal.space),
+        )
 
 
 def fill_activity(value: insight_pb2.Activity, activity: ActivityCounts) -> None:

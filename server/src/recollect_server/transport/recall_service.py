@@ -1,7 +1,6 @@
 """RecallService: search, contexts and anchors."""
 
 from collections.abc import Mapping
-from datetime import UTC
 
 from recollect.v1 import anchor_pb2, context_pb2, recall_pb2
 from recollect.v1 import recall_service_pb2 as api
@@ -12,7 +11,7 @@ from recollect_server.domain.filters import Filter, SearchScope
 from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.live import Live
 from recollect_server.domain.rendering import FORMS
-from recollect_server.domain.time import zone_of
+from recollect_server.domain.time import TimeZones
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context.building import ContextBuilder
 from recollect_server.services.context.parts import LAST_TURN, CallersParts, ConversationPart
@@ -51,10 +50,10 @@ class RecallHandlers:
         answers: Answers,
         seal: CursorSeal,
         timeout: Live[float],
-        zone: Live[str],
+        zones: Live[TimeZones],
     ) -> None:
-        """`timeout` is how many seconds a search or a context may take at most, `zone` the time
-        zone of calls that give none.
+        """`timeout` is how many seconds a search or a context may take at most, `zones` the time
+        zones of calls that give none.
         """
         self._recall = recall
         self._anchors = anchors
@@ -63,11 +62,11 @@ class RecallHandlers:
         self._answers = answers
         self._seal = seal
         self._timeout = timeout
-        self._zone = zone
+        self._zones = zones
 
     def Search(self, request: api.SearchRequest, call: Call) -> api.SearchResponse:
         deadline = deadline_of(call.context, self._timeout.now)
-        zone = zone_of(request.time_zone or self._zone.now) or UTC
+        zone = self._zones.now.of(request.time_zone, call.principal.space)
         scope = SearchScope(
             Filter(
                 channels=(request.channel,) if request.channel else (),
@@ -126,7 +125,7 @@ class RecallHandlers:
         self, request: api.BuildContextRequest, call: Call
     ) -> api.BuildContextResponse:
         deadline = deadline_of(call.context, self._timeout.now, _RECALLING)
-        zone = zone_of(request.time_zone or self._zone.now) or UTC
+        zone = self._zones.now.of(request.time_zone, call.principal.space)
         budget = Budget(
             request.budget.hot, request.budget.warm, request.budget.cold, request.budget.total
         )

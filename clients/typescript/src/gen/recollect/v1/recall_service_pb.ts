@@ -111,8 +111,8 @@ export type SearchRequest = Message<"recollect.v1.SearchRequest"> & {
   minScore?: number | undefined;
 
   /**
-   * The IANA time zone of the dates in the query, such as "Asia/Tokyo". Unset: the setting
-   * `time_zone`, which is UTC unless somebody changed it.
+   * The IANA time zone of the dates in the query, such as "Asia/Tokyo". Unset: that of the
+   * space (setting `time_zone`), which is UTC unless somebody changed it.
    *
    * @generated from field: string time_zone = 21;
    */
