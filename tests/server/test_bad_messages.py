@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
+from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.message_pb2 import Attachment, Message, ToolCall, Usage
 
 from tests.cases import each
@@ -219,6 +220,19 @@ def test_the_limits_are_settings(start_server: Start, connect: Connect) -> None:
         "messages",
     )
     assert service.append(conversation_id, user("x" * 2000), user("x" * 2000)).turn_number == 2
+    origin = service.create().id
+    service.append(origin, user("x" * 1500), user("x" * 1500))
+    fork, remember = service.conversations.Fork, service.conversations.SetTurnMemory
+    for summary in ("s" * 1000, ""):  # a fork copies the summary of its turn too
+        remember(api.SetTurnMemoryRequest(conversation_id=origin, turn_number=1, summary=summary))
+        if summary:
+            assert_refused(
+                service,
+                server,
+                lambda: fork(api.ForkRequest(conversation_id=origin)),
+                "through_turn",
+            )
+    assert fork(api.ForkRequest(conversation_id=origin)).conversation.message_count == 2
 
 
 def test_a_request_larger_than_the_server_reads_is_refused(

@@ -73,27 +73,31 @@ def _copies(
     recorded of these turns.
     """
     messages: list[Message] = []
-    memories: dict[int, TurnMemory] = {}
+    memories: dict[int, tuple[TurnMemory, int]] = {}  # with the bytes of its line, by turn
+    too_much = InvalidField.of(
+        "through_turn",
+        f"is after more than {_MAX_COPIED} messages or {max_bytes} bytes; fork at an earlier one",
+    )
     size = 0
     for line in space.store.read(conversation_id):
         message = line.entry.content if line.entry else None
         if isinstance(message, TurnMemory):
-            memories[message.turn] = message
+            memories[message.turn] = message, line.length
         if not isinstance(message, Message) or message.turn_number > last:
             continue
         messages.append(message)
         size += line.length
         if len(messages) > _MAX_COPIED or size > max_bytes:
-            raise InvalidField.of(
-                "through_turn",
-                f"is after more than {_MAX_COPIED} messages or {max_bytes} bytes; fork at an earlier one",
-            )
+            raise too_much
     messages.sort(key=reading_order)
     # dense: a damaged line may have been all of a turn
     turns = {
         turn: number
         for number, turn in enumerate(sorted({it.turn_number for it in messages}), start=1)
     }
+    recorded = {turn: it for turn, it in memories.items() if turn in turns and it[0].is_set}
+    if size + sum(length for _, length in recorded.values()) > max_bytes:
+        raise too_much
     copies = (
         replace(
             message,
@@ -104,9 +108,7 @@ def _copies(
         )
         for number, message in enumerate(messages, start=2)
     )
-    recorded = (
-        replace(it, turn=turns[turn], time=now)
-        for turn, it in memories.items()
-        if turn in turns and it.is_set
-    )
-    return [*copies, *recorded]
+    return [
+        *copies,
+        *(replace(it, turn=turns[turn], time=now) for turn, (it, _) in recorded.items()),
+    ]
