@@ -3,7 +3,8 @@ index the whole transcript is read.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from heapq import heappop, heappush
@@ -214,6 +215,33 @@ def turn_memories(
     }
     there = [it for turn, it in sorted(recorded.items()) if turn > after and it.is_set]
     return there[:limit]
+
+
+@_of_conversation
+def turn_marks(space: Space, head: ConversationState) -> list[tuple[int, int, bool]]:
+    """Return the turns of which anything is recorded, each with its tier, and whether it has a
+    summary. Raises StorageUnavailable.
+    """
+    if head.indexed and head.number is not None:
+        with suppress(IndexUnavailable):
+            marks = space.index.turn_memories.marks(head.number)
+            _check_taken_in(space, head)
+            return marks
+    return [(it.turn, it.tier, bool(it.summary)) for it in turn_memories(space, head)]
+
+
+@_of_conversation
+def turn_summaries(space: Space, head: ConversationState, turns: Iterable[int]) -> dict[int, str]:
+    """Return the summaries of those of the turns that have one. Raises StorageUnavailable."""
+    if not (wanted := set(turns)):
+        return {}
+    if head.indexed and head.number is not None:
+        with suppress(IndexUnavailable):
+            names = [(head.number, turn) for turn in wanted]
+            found = space.index.turn_memories.summaries(names)
+            _check_taken_in(space, head)
+            return {turn: summary for (_, turn), summary in found.items()}
+    return {it.turn: it.summary for it in turn_memories(space, head) if it.turn in wanted}
 
 
 @_of_conversation

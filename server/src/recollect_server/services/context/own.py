@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.context import Candidate, Tier
-from recollect_server.domain.conversation import TurnMemory
 from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.packing import HOT_TURNS, Preference
@@ -102,7 +102,8 @@ def earlier(
     room: int,
     max_bytes: int,
     window: Window,
-    memories: Mapping[int, TurnMemory],
+    tiers: Mapping[int, int],
+    summarised: AbstractSet[int],
 ) -> tuple[Turns, Preference]:
     """Return turns that no summary covers, the newest too, and what each is worth: the last ones,
     as many as `room` tokens may hold, and of those before them some, with those that the caller
@@ -121,8 +122,8 @@ def earlier(
     if messages and messages[0].turn_number > since:  # the oldest one may lack its beginning
         since = messages[0].turn_number + 1
         messages = [it for it in messages if it.turn_number >= since]
-    callers = frozenset(turn for turn, it in memories.items() if it.tier in (Tier.HOT, Tier.WARM))
-    short = sorted(turn for turn, it in memories.items() if it.summary and first <= turn < since)
+    callers = frozenset(turn for turn, tier in tiers.items() if tier in (Tier.HOT, Tier.WARM))
+    short = sorted(turn for turn in summarised if first <= turn < since)
     others = sorted({it for it in (first, *spaced, *callers, *short[-most:]) if it < since})
     if others:
         read = turns_among(space, head, others, lines, max_bytes)

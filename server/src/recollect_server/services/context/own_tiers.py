@@ -18,7 +18,6 @@ from recollect_server.domain.context import (
     cost,
     in_order,
 )
-from recollect_server.domain.conversation import TurnMemory
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message
@@ -41,7 +40,7 @@ from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.space.events import Appended, Reloaded, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
-from recollect_server.services.turns import Turns, turn_memories, turns_among
+from recollect_server.services.turns import Turns, turn_marks, turn_summaries, turns_among
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +65,24 @@ class NewestMessages:
     in_memory: bool = False
     trouble: str = ""
     """Why they cannot be read."""
-    memories: Mapping[int, TurnMemory] = field(default_factory=dict)
-    """Tiers and summaries that callers recorded, by turn."""
+    tiers: Mapping[int, int] = field(default_factory=dict)
+    """Tiers that callers recorded, by turn."""
+    summarised: AbstractSet[int] = frozenset()
+    """Turns of which callers recorded a summary."""
+    summaries: Mapping[int, str] = field(default_factory=dict)
+    """Those of the turns here."""
     hot_messages: list[Message] = field(default_factory=list)
     """Those of other turns that the caller keeps in the hot tier."""
 
-    def memory(self, turn: int) -> TurnMemory:
-        """Return the tier and the summary of a turn, which may be unset."""
-        return self.memories.get(turn) or TurnMemory(turn)
-
     def without(self, parts: CallersParts) -> "NewestMessages":
         """Return the same but for what the caller excluded, or put into another tier."""
-        if self.head is None or not (parts.exclude or self.memories):
+        if self.head is None or not (parts.exclude or self.tiers):
             return self
         name, newest = self.head.conversation.id, self.head.conversation.turn_count
         messages: list[Message] = []
         hot: list[Message] = []
         for it in (*self.hot_messages, *self.messages):
-            tier = self.memory(it.turn_number).tier
+            tier = self.tiers.get(it.turn_number, 0)
             if not parts.excludes(name, it.turn_number) and tier in (0, Tier.HOT):
                 (hot if tier and it.turn_number != newest else messages).append(it)
         return replace(self, messages=messages, hot_messages=hot)
@@ -190,18 +189,25 @@ class OwnTiers:
                 turns, in_memory = own.newest(
                     self._space, self._recent, head, self._max_bytes, window.hot_turns
                 )
-            memories = {it.turn: it for it in turn_memories(self._space, head)}
+            marks = turn_marks(self._space, head)
+            tiers = {turn: tier for turn, tier, _ in marks if tier}
+            summarised = {turn for turn, _, has_summary in marks if has_summary}
             there = {it.turn_number for it in turns.messages}
-            hot = [
-                turn for turn, it in memories.items() if it.tier == Tier.HOT and turn not in there
-            ]
+            hot = [turn for turn, tier in tiers.items() if tier == Tier.HOT and turn not in there]
             others = turns_among(self._space, head, hot, [], self._max_bytes) if hot else Turns([])
+            summaries = turn_summaries(self._space, head, summarised & there.union(hot))
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
             return NewestMessages(head, trouble=f"it cannot be read: {error}")
         _note_damage(degraded, "hot", turns.damaged)
         return NewestMessages(
-            head, turns.messages, in_memory, memories=memories, hot_messages=others.messages
+            head,
+            turns.messages,
+            in_memory,
+            tiers=tiers,
+            summarised=summarised,
+            summaries=summaries,
+            hot_messages=others.messages,
         )
 
     def packed(
@@ -304,8 +310,11 @@ class OwnTiers:
                 room,
                 self._max_bytes,
                 self._choosing.now.window,
-                newest.memories,
+                newest.tiers,
+                newest.summarised,
             )
+            there = {it.turn_number for it in turns.messages}
+            summaries = turn_summaries(self._space, head, newest.summarised & there)
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
             return Earlier(summary, weighing.form, trouble=f"it cannot be read: {error}")
@@ -318,7 +327,7 @@ class OwnTiers:
             turn = it.turn_number
             if (
                 turn not in hot_turns
-                and newest.memory(turn).tier != Tier.COLD
+                and newest.tiers.get(turn) != Tier.COLD
                 and it.sequence not in left_out
                 and not task.parts.excludes(head.conversation.id, turn)
             ):
@@ -330,7 +339,7 @@ class OwnTiers:
                         it,
                         "an earlier turn",
                         near,
-                        newest.memory(turn).summary,
+                        summaries.get(turn, ""),
                     )
                 )
         preference = replace(preference, similarity=similarity, words=weighing.words)
@@ -378,7 +387,7 @@ def _candidates(
             it,
             reason,
             weighing.similarity(it),
-            newest.memory(it.turn_number).summary,
+            newest.summaries.get(it.turn_number, ""),
         )
         for it in messages
     ]

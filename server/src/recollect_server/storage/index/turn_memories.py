@@ -9,7 +9,7 @@ from recollect_server.domain.conversation import TurnMemory
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import TurnName
 
-_RECORDED = "(tier > 0 OR summary <> '')"  # what was taken back keeps its row
+_RECORDED = "(tier > 0 OR octet_length(summary) > 0)"  # what was taken back keeps its row
 
 
 class TurnMemoryTable:
@@ -29,6 +29,18 @@ class TurnMemoryTable:
         with self._database.reading() as connection:
             rows = connection.execute(query, (number, after, limit))
             return [TurnMemory(*row) for row in rows]
+
+    def marks(self, number: int) -> list[tuple[int, int, bool]]:
+        """Return the turns of which anything is recorded: each with its tier, and whether it has a
+        summary, which is not read.
+        """
+        query = (
+            "SELECT turn, tier, octet_length(summary) > 0 FROM turn_memories"
+            f" WHERE number = ? AND {_RECORDED} ORDER BY turn"
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query, (number,))
+            return [(turn, tier, bool(has_summary)) for turn, tier, has_summary in rows]
 
     def summaries(self, names: Iterable[TurnName]) -> dict[TurnName, str]:
         """Return the summaries of those of the turns that have one."""
