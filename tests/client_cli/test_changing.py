@@ -51,6 +51,34 @@ def test_an_archived_conversation_is_listed_only_among_the_archived(
     assert [line["id"] for line in inside("list").lines] == [it.id]
 
 
+def test_turn_memory_records_what_contexts_show_of_a_turn(
+    inside: Inside, client: Client, talked: Talked
+) -> None:
+    it = talked()
+    assert (
+        inside("turn-memory", it.id, on_terminal=True).out == "No turn has a tier or a summary.\n"
+    )
+    recorded = inside("turn-memory", it.id, "1", "Chose", "NATS.", "--tier", "hot")
+    assert (recorded.code, recorded.lines[0]["id"]) == (0, it.id)
+    assert inside("turn-memory", it.id).lines == [
+        {"turnNumber": 1, "tier": "hot", "summary": "Chose NATS."}
+    ]
+    assert inside("turn-memory", it.id, on_terminal=True).out == "turn 1, hot: Chose NATS.\n"
+    assert inside("turn-memory", it.id, "1", "--tier", "auto").code == 0
+    assert inside("turn-memory", it.id, on_terminal=True).out == "turn 1: Chose NATS.\n"
+    assert inside("turn-memory", it.id, "1", "--no-summary").code == 0
+    assert list(client.conversations.list_turn_memory(it.id)) == []
+    for wrong, why in (
+        ((it.id, "7", "Late."), "TURN is 7; the newest turn is 1"),
+        ((it.id, "1", "é" * 2001), "TEXT "),
+        ((it.id, "1"), "Give a summary"),
+        ((it.id, "1", "Now.", "--no-summary"), "Give a summary or --no-summary, not both"),
+        ((it.id, "--tier", "hot"), "Name the turn"),
+    ):
+        refused = inside("turn-memory", *wrong)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+
+
 def test_notes_shows_and_records_the_notes(
     inside: Inside, client: Client, talked: Talked, tmp_path: Path
 ) -> None:

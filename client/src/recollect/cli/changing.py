@@ -1,5 +1,5 @@
-"""`recollect rename`, `model`, `topics`, `archive`, `metadata`, `notes`, `redo-notes`, `switch` and
-`fork`: what a person changes about a conversation.
+"""`recollect rename`, `model`, `topics`, `archive`, `metadata`, `notes`, `turn-memory`,
+`redo-notes`, `switch` and `fork`: what a person changes about a conversation.
 """
 
 import json
@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from recollect import Conversation
+from recollect import ContextTier, Conversation, TurnMemory
 from recollect._shared.plain import plain
 from recollect.cli.browsing import print_loaded
 from recollect.cli.options import (
@@ -23,7 +23,7 @@ from recollect.cli.options import (
     with_text,
     with_topics,
 )
-from recollect.cli.printing import clean, console, counted, json_line, local
+from recollect.cli.printing import clean, console, counted, json_line, json_lines, local
 
 WRITERS = ("extractive", "anthropic", "openai", "caller", "unknown")
 
@@ -259,6 +259,65 @@ def metadata(
         json.dumps(it.metadata, ensure_ascii=False, sort_keys=True) if it.metadata else "nothing"
     )
     _print_changed(shell, it, f"keeps {values_text}")
+
+
+_TIERS = ("hot", "warm", "cold", "auto")
+
+
+@click.command("turn-memory")
+@click.argument("conversation", type=CONVERSATION)
+@click.argument("turn", type=WholeNumber(1, MAX_NUMBER), required=False)
+@with_text
+@click.option(
+    "--tier",
+    type=click.Choice(_TIERS),
+    help="Where contexts of CONVERSATION have the turn; auto: the server chooses again.",
+)
+@click.option("--no-summary", is_flag=True, help="Take the summary out of contexts again.")
+@with_shell
+def turn_memory(
+    shell: Shell,
+    conversation: str,
+    turn: int | None,
+    words: tuple[str, ...],
+    file: BinaryIO | None,
+    tier: str | None,
+    no_summary: bool,
+) -> None:
+    """Show the tiers and summaries that are recorded of turns of CONVERSATION, or record TEXT as
+    the summary of TURN: contexts show it where they have no room for the turn.
+    """
+    text = text_of(words, file)
+    calls = shell.client.conversations
+    if turn is None:
+        if tier or no_summary or text is not None:
+            raise click.UsageError("Name the turn that it is about.")
+        _print_memories(shell, list(calls.list_turn_memory(conversation)))
+        return
+    if no_summary and text is not None:
+        raise click.UsageError("Give a summary or --no-summary, not both.")
+    if not (tier or no_summary or text is not None):
+        raise click.UsageError("Give a summary, --tier or --no-summary.")
+    is_auto = tier == "auto"
+    changed = calls.set_turn_memory(
+        conversation,
+        turn,
+        tier=ContextTier(tier) if tier and not is_auto else None,
+        reset_tier=is_auto,
+        summary="" if no_summary else text,
+    )
+    _print_changed(shell, changed, f"has what contexts show of turn {turn}")
+
+
+def _print_memories(shell: Shell, memories: list[TurnMemory]) -> None:
+    if shell.as_json:
+        json_lines(memories)
+        return
+    if not memories:
+        console().print("No turn has a tier or a summary.")
+    for it in memories:
+        place = f", {it.tier.value}" if it.tier else ""
+        console().print(clean(f"turn {it.turn_number}{place}: {it.summary}"), soft_wrap=False)
 
 
 def _json_or_text(text: str) -> Any:

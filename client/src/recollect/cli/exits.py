@@ -87,6 +87,8 @@ _PARAMETERS = {
     "content": "words",
     "text": "words",
     "message": "words",
+    "summary": "words",
+    "turn_number": "turn",
     "through_turn": "through",
     "from_conversation_id": "left",
     "to_conversation_id": "conversation",

@@ -21,6 +21,7 @@ from recollect.cli.changing import (
     rename,
     switch,
     topics,
+    turn_memory,
 )
 from recollect.cli.chatting import chat
 from recollect.cli.commands import Commands
@@ -44,7 +45,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Find conversations": (search, list_, recent),
     "Read them": (show, tail, open_),
     "Write and change": (
-        *(chat, fork, switch, rename, topics, notes, redo_notes),
+        *(chat, fork, switch, rename, topics, notes, turn_memory, redo_notes),
         *(anchors, metadata, model),
     ),
     "Keep, move and remove": (archive, export, import_, redact, delete, delete_many, threads),
