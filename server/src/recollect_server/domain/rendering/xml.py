@@ -28,6 +28,8 @@ from recollect_server.domain.rendering.spoken import (
 from recollect_server.domain.text import one_line
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_PLAIN = re.compile(r"[!#-%'-;=?-~]+(?: [!#-%'-;=?-~]+)*")
+"""A value of an attribute that stands as it is: nothing to escape, and on one line already."""
 
 
 _UNTRUSTED = (
@@ -157,14 +159,22 @@ def _element(name: str, parts: list[str], **attributes: str) -> str:
 
 
 def _attributes(**values: str | int | float) -> str:
+    written = ""
+    for name, value in values.items():
+        if value == "":
+            continue
+        shown = str(value)
+        if _PLAIN.fullmatch(shown):  # nearly all are, and each message of a context has some
+            written += f' {name}="{shown}"'
+        else:
+            written += f" {name}={_quoted(shown)}"
+    return written
+
+
+def _quoted(value: str) -> str:
     from xml.sax.saxutils import quoteattr  # see `text`
 
-    written = (
-        (name, one_line(_NOT_XML.sub(chr(0xFFFD), str(value))))
-        for name, value in values.items()
-        if value != ""
-    )
-    return "".join(f" {name}={quoteattr(value)}" for name, value in written)
+    return quoteattr(one_line(_NOT_XML.sub("\ufffd", value)))
 
 
 def _summary(summary: str, condensed: int) -> str:

@@ -28,7 +28,7 @@ from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
 from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
 from recollect_server.services.context.following import as_said, asker_of, question_of, unanswered
-from recollect_server.services.context.inquiry import ContextTask, Inquiry, ShownMessages
+from recollect_server.services.context.inquiry import ContextTask, Inquiry
 from recollect_server.services.context.own_tiers import Choosing, Own, OwnTiers
 from recollect_server.services.context.packing import pack_cold
 from recollect_server.services.context.parts import CallersParts
@@ -208,8 +208,8 @@ class ContextBuilder:
         lent = min(of_warm, max(budget.cold - room, int(_LENT * of_warm))) if may_lend else 0
         recalled, last = self._recall(
             task,
-            tiers.head,
-            tiers.shown(task.conversation_id, lent),
+            tiers,
+            lent,
             room + lent,
             own_room=budget.cold,
             explain=explain,
@@ -281,20 +281,21 @@ class ContextBuilder:
     def _recall(
         self,
         task: ContextTask,
-        head: ConversationState | None,
-        shown: ShownMessages,
+        tiers: Own,
+        lent: int,
         room: int,
         *,
         own_room: int,
         explain: bool,
     ) -> tuple[past.Past, Source | None]:
-        """Return the turns that may be recalled into `room` tokens, and the conversation before
-        this one where its abbreviation is shown. More than `own_room` is used where recall is
-        likely to help.
+        """Return the turns that may be recalled into `room` tokens, of which the warm tier lends
+        `lent`, and the conversation before this one where its abbreviation is shown. More than
+        `own_room` is used where recall is likely to help.
 
         Raises CallerGone.
         """
         choosing, form, degraded = self._choosing.now, task.form, task.degraded
+        head = tiers.head
         last: Source | None = None
         try:
             index = self._space.index
@@ -302,6 +303,7 @@ class ContextBuilder:
             left = room - form.source(last) if last else room
             if note := past.why_not(task.message, left):
                 return past.Past(note=note), last
+            shown = tiers.shown(task.conversation_id, lent)
             # the transcript or the index was of no help for it, and other lines of it may be found
             if shown.number is None:
                 numbers = index.conversations.numbers([shown.conversation_id])
