@@ -202,6 +202,13 @@ def test_a_very_long_answer_is_shortened_beside_the_users_words(service: Service
     assert (list(answer.dropped), answer.rendered_tokens <= 4400) == ([], True)
 
 
+def test_a_long_newest_turn_hides_no_earlier_one_that_there_is_room_for(service: Service) -> None:
+    conversation = service.conversation_of("the first turn", "the second turn", "word " * 240)
+    answer = built(service, conversation, hot=305, warm=40, cold=5, total=350)
+    assert said(answer.hot) == ["word " * 240]
+    assert said(answer.warm) == ["the first turn", "the second turn"]
+
+
 def test_the_newest_turn_takes_of_the_warm_budget_what_it_needs_to_be_whole(
     service: Service,
 ) -> None:

@@ -1,7 +1,7 @@
 """Turns of the conversation that goes on, for its context: the newest, and earlier ones."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
@@ -104,10 +104,11 @@ def earlier(
     window: Window,
     tiers: Mapping[int, int],
     summarised: AbstractSet[int],
+    hot: Container[int],
 ) -> tuple[Turns, Preference]:
-    """Return turns that no summary covers, the newest too, and what each is worth: the last ones,
-    as many as `room` tokens may hold, and of those before them some, with those that the caller
-    keeps, and the last ones that have a summary of their own. Raises StorageUnavailable.
+    """Return turns that no summary covers and what each is worth: the last ones before those that
+    are `hot`, as many as `room` tokens may hold, and of those before them some, with those that
+    the caller keeps, and the last ones that have a summary of their own. Raises StorageUnavailable.
     """
     first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
     lines = [
@@ -117,8 +118,12 @@ def earlier(
     spaced = list(evenly(first, before_hot, _SPACED))
     most = min(window.warm_turns or sys.maxsize, max(_LEAST_TURNS, room // _SHORT_TURN))
     since = max(first, before_hot - most + 1)
-    newest = turns_of(space, head, since, last, min(max_bytes, _READ * room))
-    messages, damaged = newest.messages, newest.damaged
+    while last in hot:
+        last -= 1
+    read = Turns([])
+    if since <= last:
+        read = turns_of(space, head, since, last, min(max_bytes, _READ * room))
+    messages, damaged = read.messages, read.damaged
     if messages and messages[0].turn_number > since:  # the oldest one may lack its beginning
         since = messages[0].turn_number + 1
         messages = [it for it in messages if it.turn_number >= since]

@@ -302,6 +302,7 @@ class OwnTiers:
             degraded["warm"] = degraded["hot"]
             return Earlier("", weighing.form, trouble=f"it cannot be read: {degraded['hot']}")
         summary = head.conversation.compression_summary
+        hot_turns = {it.message.turn_number for it in hot.packed}
         try:
             turns, preference = own.earlier(
                 self._space,
@@ -312,6 +313,7 @@ class OwnTiers:
                 self._choosing.now.window,
                 newest.tiers,
                 newest.summarised,
+                hot_turns,
             )
             there = {it.turn_number for it in turns.messages}
             summaries = turn_summaries(self._space, head, newest.summarised & there)
@@ -319,7 +321,6 @@ class OwnTiers:
             degraded["warm"] = str(error)
             return Earlier(summary, weighing.form, trouble=f"it cannot be read: {error}")
         _note_damage(degraded, "warm", turns.damaged)
-        hot_turns = {it.message.turn_number for it in hot.packed}
         left_out = {it.sequence for it in hot.dropped}
         candidates: list[Candidate] = []
         similarity: dict[int, float] = {}  # of each turn
