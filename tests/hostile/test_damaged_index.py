@@ -20,7 +20,12 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 from recollect_server import app
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space.space import Space
 from recollect_server.services.space.states import States
+from recollect_server.services.upkeep.live_verification import Interrupted
+from recollect_server.services.upkeep.recovery import no_progress, recover
+from recollect_server.storage.index import file
+from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogUnavailable
 
@@ -295,6 +300,31 @@ def test_a_bit_that_flips_in_a_stamp_of_a_transcript_does_not_end_the_comparison
         assert later.load(name).damaged_lines == 1
     finally:
         again.stop()
+
+
+def test_a_stop_ends_the_look_at_all_pages_of_an_index(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes minutes where the index is large, and is one query for SQLite."""
+    fill(service, 12)
+    server.stop()
+    monkeypatch.setattr(file, "_STEPS", 100)
+    logs = FolderStore(server.folder)
+    index = recover(logs, server.clock, no_progress).index
+    space = Space(logs, index, server.clock, unverified={})
+
+    def check() -> None:
+        raise Interrupted("the server stops")
+
+    try:
+        with pytest.raises(Interrupted):  # a verification, at its first table
+            next(Contents(index).problems_by_table(check))
+        assert not space.upkeep.repair(lambda: True)
+        assert space.doubt
+        assert space.upkeep.repair(lambda: False)
+        assert not space.doubt
+    finally:
+        space.close()
 
 
 def test_a_comparison_that_a_stop_interrupts_is_continued_by_the_next_start(

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from recollect_server.domain.errors import (
+    CallerGone,
     ConversationNotFound,
     IndexUnavailable,
     NothingNamed,
@@ -145,7 +146,15 @@ class Upkeep:
             )
         if suspects.waiting():
             return False
-        problems = Contents(index).problems()
+
+        def check() -> None:
+            if stopping():
+                raise CallerGone
+
+        try:
+            problems = Contents(index).problems(check)
+        except CallerGone:
+            return False
         if problem := problems[0] if problems else index.miscount():
             self._states.distrust(problem)
             return False

@@ -117,7 +117,7 @@ class LiveVerification:
     def _index(self) -> None:
         if reason := self._space.doubt:
             self._findings.add("", [f"index: it may lack something: {reason}"])
-        for problem in Contents(self._space.index).problems_by_table():
+        for problem in Contents(self._space.index).problems_by_table(self._check):
             self._findings.add("", [f"index: {problem}"])
             self._rest()
 

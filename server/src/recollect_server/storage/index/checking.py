@@ -1,7 +1,7 @@
 """Reads the whole index, to be compared with the transcripts."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from recollect_server.storage.index import activity_tables, external_rows, messa
 from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
 from recollect_server.storage.index.external_rows import EXTERNAL_MESSAGES, ExternalMessageRow
-from recollect_server.storage.index.file import DAMAGED, NAME, look, looking
+from recollect_server.storage.index.file import DAMAGED, NAME, checked, look, looking
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line
 
@@ -130,18 +130,20 @@ class Contents:
         self._index = index
         self._words = words or Words(index, "turns")
 
-    def problems(self) -> list[str]:
+    def problems(self, check: Callable[[], None] = lambda: None) -> list[str]:
         """Return the problems that SQLite finds in its own pages and trees, and FTS5 in its
         segments, and the sums of activity that do not equal those of their facts.
+
+        What `check` raises, which is called often, ends the search.
         """
-        with self._index.reading() as connection:
+        with self._index.reading() as connection, checked(connection, check):
             rows = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
             wrong = [f"the sums of {it} are wrong" for it in activity_tables.wrong_sums(connection)]
         return wrong if rows == ["ok"] else [*rows, *wrong]
 
-    def problems_by_table(self) -> Iterator[str]:
+    def problems_by_table(self, check: Callable[[], None]) -> Iterator[str]:
         """Yield what `problems` returns, but for pages that belong to no table; each table is read
-        by itself, so that others write in between.
+        by itself, so that others write in between. `check` ends it as there.
         """
         path = self._index.folder / NAME
         with self._index.reading() as connection:
@@ -150,7 +152,7 @@ class Contents:
         for name in names:
             # A new connection: in one that read before, FTS5 takes the list of segments that it
             # remembers for damage.
-            with looking(path) as connection:
+            with looking(path) as connection, checked(connection, check):
                 query = "SELECT * FROM pragma_integrity_check(?)"
                 rows = [str(row[0]) for row in connection.execute(query, (name,))]
             yield from rows if rows != ["ok"] else ()

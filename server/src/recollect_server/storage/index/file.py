@@ -262,5 +262,15 @@ def looking(path: Path) -> Iterator[apsw.Connection]:
         connection.close()
 
 
+@contextmanager
+def checked(connection: apsw.Connection, check: Callable[[], None]) -> Iterator[None]:
+    """Call `check` often while the connection works: what it raises ends the query."""
+    connection.set_progress_handler(lambda: bool(check()), _STEPS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None)
+
+
 def _casefold(*texts: object) -> str:
     return str(texts[0]).casefold()
