@@ -17,7 +17,7 @@ from bench.calibration_cases import Case
 
 # what the vectors of a message, or what is kept beside them, say of it
 _OF_MESSAGES = frozenset({"vector", "vector_before", "role", "named"})
-_OF_CONVERSATIONS = ("vector", "vector_mean")
+_OF_CONVERSATIONS = ("vector",)
 
 
 def unembedded_cases(cases: Sequence[Case]) -> Iterator[Case]:

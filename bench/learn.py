@@ -69,8 +69,8 @@ _CONVERSATION_GATES = ("base", "long", "own", "notes", "blind")
 # base weights that cannot be negative, or positive
 _FOR = frozenset(
     "keyword keyword_z keyword_window vector vector_before conversation_keyword"  # noqa: SIM905
-    " conversation_vector named length best_keyword vector_mean"
-    " abbreviation mass best related related_soft related_best beside".split()
+    " conversation_vector named length best_keyword"
+    " abbreviation mass best related related_best beside".split()
 )
 _AGAINST = frozenset(["other", "short"])
 HEADER = """\"\"\"The weights of `services/recall/fusion.py`: of each feature a base, and what each gate adds.
@@ -115,7 +115,7 @@ def without_vectors(it: Labelled) -> Labelled:
         return replace(legs, **dict.fromkeys(names, np.full(len(legs.time), np.nan)))
 
     def of_conversations(legs: ConversationLegs) -> ConversationLegs:
-        names = ("vector", "vector_mean", "abbreviation")
+        names = ("vector", "abbreviation")
         unknown = dict.fromkeys(names, np.full(len(legs.begin), np.nan))
         return replace(legs, mean_vector=np.zeros_like(legs.mean_vector), **unknown)
 
@@ -189,7 +189,7 @@ def conversation_row(it: Labelled, of_messages: Weights, variant: str = "") -> R
         "vectors": figures_of(vector, it.right_conversations, it.gold_conversations),
         "sum": figures_of(total, it.right_conversations, it.gold_conversations),
     }  # fmt: skip
-    features = conversation_features(it.messages, legs, dates, scores)
+    features = conversation_features(it.messages, legs, scores)
     return _row(it, features, it.right_conversations, it.gold_conversations, parts, variant)
 
 

@@ -41,7 +41,6 @@ def made(conversations: int, *, seed: int = 1) -> Legs:
         keyword=np.maximum(0, random.normal(2, 4, conversations)),
         message_keyword=words[0].reshape(-1, 4).max(axis=1),
         vector=near[0],
-        vector_mean=near[3],
         mean_vector=means / np.linalg.norm(means, axis=1, keepdims=True),
         abbreviation=np.where(random.random(conversations) < 0.5, np.nan, near[4]),
         messages=np.full(conversations, 4.0),
@@ -76,7 +75,7 @@ BY_MEANING = (
     "vector", "vector_before", "role", "named",
 )  # fmt: skip
 """Values of a message that the model alone gives."""
-_COSINES = ("vector", "vector_mean", "abbreviation")
+_COSINES = ("vector", "abbreviation")
 
 
 @pytest.fixture

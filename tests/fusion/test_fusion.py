@@ -121,7 +121,7 @@ def test_a_conversation_that_is_not_embedded_yet_is_as_near_as_its_words_say(leg
     assert fuse(QUESTION, messages, above).messages.argmax() == 20
     unseen = np.arange(48) // 4 == 5
     unknown = {name: np.where(unseen, np.nan, getattr(messages, name)) for name in BY_MEANING}
-    cosines = ("vector", "vector_mean", "abbreviation")
+    cosines = ("vector", "abbreviation")
     none = {name: np.where(np.arange(12) == 5, np.nan, getattr(above, name)) for name in cosines}
     fused = fuse(QUESTION, replace(messages, **unknown), replace(above, **none))
     assert fused.messages.argmax() == 20
@@ -189,7 +189,7 @@ def likely(legs: Legs, conversation: int) -> dict[str, Array]:
     """Return the features of conversations where one has nearly all of the probability."""
     messages, above = legs
     scores = np.where(messages.conversation == conversation, 10.0, 0.0)
-    return conversation_features(messages, above, np.zeros(48), scores)
+    return conversation_features(messages, above, scores)
 
 
 def test_a_conversation_that_began_right_before_or_behind_a_likely_one_gains_the_most_by_that(
@@ -202,7 +202,7 @@ def test_a_conversation_that_began_right_before_or_behind_a_likely_one_gains_the
     assert beside[5] < beside[[4, 6]].min()  # none is beside itself
 
 
-@pytest.mark.parametrize("name", ["related", "related_soft", "related_best"])
+@pytest.mark.parametrize("name", ["related", "related_best"])
 def test_a_conversation_about_what_a_likely_one_is_about_gains(legs: Legs, name: str) -> None:
     messages, above = legs
     means = above.mean_vector.copy()
@@ -217,7 +217,7 @@ def test_the_table_weighs_every_feature_by_gates_that_there_are(legs: Legs) -> N
     dates = dates_of(QUESTION, messages)
     gates = gates_of(QUESTION, messages, above)
     assert [*message_features(messages, above, dates)] == [*MESSAGE_WEIGHTS]
-    assert [*conversation_features(messages, above, dates, np.zeros(48))] == [*CONVERSATION_WEIGHTS]
+    assert [*conversation_features(messages, above, np.zeros(48))] == [*CONVERSATION_WEIGHTS]
     assert all(
         of.keys() <= gates.keys()
         for of in (*MESSAGE_WEIGHTS.values(), *CONVERSATION_WEIGHTS.values())

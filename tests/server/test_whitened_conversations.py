@@ -83,7 +83,6 @@ def test_conversations_are_compared_so_and_scored_by_their_cosines(
     many, gathered = compared[-1]
     legs = gathered.conversation_legs
     assert not np.allclose(many.vector, legs.vector, atol=0.01)
-    assert many.vector_mean.tolist() == legs.vector_mean.tolist()
     assert gathered.scans is not None
     numbers = np.array([it.number for it in gathered.conversations])
     near = gathered.scans.messages.conversations(numbers)

@@ -62,16 +62,17 @@ class LegScore:
     """The retriever: `keyword_messages`, `keyword_conversations` (all words of a conversation,
     with those of its title, topics and abbreviation), `vector_messages` (a message by its
     meaning), `vector_abbreviations`. `SearchResponse.legs_run` names those that ran.
-    `similar_words` is no retriever: where people talk, it compares each word of the best
-    messages with the question's.
+    `similar_words` is no retriever: it compares the word pieces of the best messages with the
+    question's, one by one.
     """
     rank: int = 0
     """The result's rank in that retriever, from 1."""
     score: float = 0.0
     """The retriever's own score, which is not a probability. Higher is better; comparable only
     within the retriever and the response. By words: the share of the best result's score. By
-    meaning: the cosine to the question. `similar_words`: the share of the question's words that
-    it comes near to.
+    meaning: the cosine to the question. `similar_words`: the mean of the highest cosines that
+    the question's pieces have in the message or beside it, each weighed by how rare its word
+    is.
     """
 
 

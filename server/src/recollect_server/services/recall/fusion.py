@@ -87,7 +87,7 @@ def fuse(
     if match is not None and (matches := match(_odds(of_messages))) is not None:
         of_messages = of_messages + of_matches(messages, matches)
     of_conversations = weighted(
-        conversation_features(messages, conversations, dates, of_messages),
+        conversation_features(messages, conversations, of_messages),
         CONVERSATION_WEIGHTS,
         gates,
     )
@@ -159,7 +159,7 @@ def message_features(legs: MessageLegs, above: ConversationLegs, dates: Array) -
 
 
 def conversation_features(
-    messages: MessageLegs, legs: ConversationLegs, dates: Array, scores: Array
+    messages: MessageLegs, legs: ConversationLegs, scores: Array
 ) -> dict[str, Array]:
     """Return the features of the conversations by name, each of shape [m]. `scores` are the
     messages' own, before they become shares.
@@ -171,9 +171,7 @@ def conversation_features(
     )
     best = np.full(count, scores.min(initial=np.inf) if len(scores) else 0.0)
     np.maximum.at(best, of, scores)
-    dated = np.zeros(count)
-    np.maximum.at(dated, of, dates)
-    vector, mean = _expected(np.array([legs.vector, legs.vector_mean]), legs.keyword)
+    vector = _expected(legs.vector[None, :], legs.keyword)[0]
     keyword, best_keyword = share(legs.keyword), share(legs.message_keyword)
     behind = (best - best.max(initial=-np.inf)) / 2 if count else best
     near = _related(legs.mean_vector, mass, keyword + best_keyword + 0.3 * vector + behind)
@@ -181,16 +179,13 @@ def conversation_features(
         "keyword": keyword,
         "best_keyword": best_keyword,
         "vector": vector,
-        "vector_mean": mean,
         "abbreviation": _abbreviation(legs.abbreviation, keyword),
         "mass": np.log(mass + 1e-4),  # of its messages' chances, by their scores
         "best": behind,  # its best message's score
         "newer": _newness(legs.begin),
         "messages": np.log(np.maximum(legs.messages, 1)),
-        "date": dated,  # its best message's
         "related": near[0],  # to the conversations of those chances
-        "related_soft": near[1],  # the same by their square roots
-        "related_best": near[2],  # to the five that look best
+        "related_best": near[1],  # to the five that look best
         "beside": np.log(_beside(legs.begin, mass) + 1e-3),  # began right before or behind those
     }
 
@@ -330,20 +325,17 @@ def _related(means: NDArray[np.float32], mass: Array, scores: Array) -> Array:
     """
     vectors = means.astype(np.float64)
     own = np.einsum("ij,ij->i", vectors, vectors)
-    root = np.sqrt(mass)
-    root /= root.sum() or 1.0
     seeds = np.argsort(-scores, kind="stable")[:_SEEDS]
     is_seed = np.zeros(len(mass))
     is_seed[seeds] = 1
     # The products with every other one, without a table of all pairs.
-    by_mass, by_root, by_seeds = (
-        vectors @ (share_of @ vectors) - own * share_of for share_of in (mass, root, is_seed)
+    by_mass, by_seeds = (
+        vectors @ (share_of @ vectors) - own * share_of for share_of in (mass, is_seed)
     )
     return z(
         np.array(
             [
                 by_mass / np.maximum(1 - mass, 0.05),
-                by_root / np.maximum(1 - root, 0.05),
                 by_seeds / np.maximum(len(seeds) - is_seed, 1),
             ]
         )

@@ -79,8 +79,6 @@ class ConversationLegs:
     """BM25 of its best message."""
     vector: Array
     """Cosine of its best message."""
-    vector_mean: Array
-    """Mean cosine of all its pieces."""
     mean_vector: NDArray[np.float32]
     """The mean of its pieces' vectors, of length 1: [m, 384]. Zeros where it has none."""
     abbreviation: Array
@@ -182,13 +180,12 @@ def conversation_legs(
     (`docs/decisions/ranking.md`).
     """
     unknown = np.full(len(numbers), np.nan)
-    best, mean, whitened, abbreviation = (unknown,) * 4
+    best, whitened, abbreviation = (unknown,) * 3
     mean_vector = np.zeros((len(numbers), DIMENSIONS), np.float32)
     if scans:
         near = scans.messages.conversations(numbers)
-        best, mean, whitened = (
-            Values(near.numbers, values).of(numbers)
-            for values in (near.best, near.mean, near.whitened)
+        best, whitened = (
+            Values(near.numbers, values).of(numbers) for values in (near.best, near.whitened)
         )
         mean_vector[np.searchsorted(numbers, near.numbers)] = near.mean_vector
         abbreviation = Values(*scans.abbreviations.best_of(numbers)).of(numbers)
@@ -196,7 +193,6 @@ def conversation_legs(
         keyword=whole.of(numbers, 0),
         message_keyword=_best_of_messages(messages.conversation, messages.keyword, len(numbers)),
         vector=best,
-        vector_mean=mean,
         mean_vector=mean_vector,
         abbreviation=abbreviation,
         messages=np.array([it.message_count for it in conversations], float),

@@ -74,9 +74,9 @@ class JointScan:
         """
         near = [scan.conversations(numbers) for scan, _ in self._parts]
         names = union(*(it.numbers for it in near))
-        best, mean, whitened = (
+        best, whitened = (
             self._spread(names, [(it.numbers, getattr(it, column)) for it in near])
-            for column in ("best", "mean", "whitened")
+            for column in ("best", "whitened")
         )
         nearest = np.where(np.isnan(best), -np.inf, best).argmax(axis=0)
         vectors = np.zeros((len(names), DIMENSIONS), np.float32)
@@ -87,7 +87,6 @@ class JointScan:
         return Near(
             names,
             np.fmax.reduce(best, axis=0),
-            _known_mean(mean),
             vectors,
             np.fmax.reduce(whitened, axis=0),
         )

@@ -49,7 +49,6 @@ class Near(NamedTuple):
     numbers: NDArray[np.int64]
     """The conversations, ascending."""
     best: Cosines
-    mean: Cosines
     mean_vector: NDArray[np.float32]
     """The directions of the sums of all their pieces' unit vectors: [n, 384]."""
     whitened: Cosines
@@ -178,9 +177,8 @@ class Scan:
         if not len(entries):
             none = np.zeros(0)
             vectors = np.zeros((0, DIMENSIONS), np.float32)
-            return Near(np.zeros(0, np.int64), none, none, vectors, none)
+            return Near(np.zeros(0, np.int64), none, vectors, none)
         cosines, first = self._cosines(entries), starts(owners)
-        averages = np.add.reduceat(cosines, first) / np.diff(first, append=len(owners))
         question = self._question_whitened
         digits = self._digits[:, :0] if question is None else _digits(question.vector)
         products, sums = self._view.rows.sums(entries, first, self._view.scale[entries], digits)
@@ -192,7 +190,6 @@ class Scan:
         return Near(
             owners[first],
             cosines[first],
-            averages,
             sums / lengths,
             np.maximum.reduceat(whitened, first),
         )

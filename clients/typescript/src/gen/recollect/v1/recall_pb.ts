@@ -114,7 +114,7 @@ export type LegScore = Message<"recollect.v1.LegScore"> & {
    * The retriever: `keyword_messages`, `keyword_conversations` (all words of a conversation, with
    * those of its title, topics and abbreviation), `vector_messages` (a message by its meaning),
    * `vector_abbreviations`. `SearchResponse.legs_run` names those that ran. `similar_words` is no
-   * retriever: where people talk, it compares each word of the best messages with the question's.
+   * retriever: it compares the word pieces of the best messages with the question's, one by one.
    *
    * @generated from field: string leg = 1;
    */
@@ -130,7 +130,8 @@ export type LegScore = Message<"recollect.v1.LegScore"> & {
   /**
    * The retriever's own score, which is not a probability. Higher is better; comparable only within
    * the retriever and the response. By words: the share of the best result's score. By meaning: the
-   * cosine to the question. `similar_words`: the share of the question's words that it comes near to.
+   * cosine to the question. `similar_words`: the mean of the highest cosines that the question's
+   * pieces have in the message or beside it, each weighed by how rare its word is.
    *
    * @generated from field: double score = 3;
    */
