@@ -12,7 +12,9 @@ in `--keep`, so that a second run takes a minute.
 
 Where words were compared, a message has weights of its own (`learn_compared`): its label is whether
 it is gold. Gold is learned from wherever it stands, other messages of a group's own questions count
-a quarter (many of them answer in part), and four of seven questions are own ones.
+a quarter (many of them answer in part), and four of seven questions are own ones. What a name in
+the question says in a small store (`NAMES`) is learned behind that, also from small histories in
+which a name takes the place of the first person (`bench.newcomers`).
 
 Elsewhere the label of a candidate is whether any gold stands at its place in the ranking or further
 down. By `SHARES`, seven of ten questions count as the group's own: the probabilities hold for
@@ -75,6 +77,8 @@ threshold in the half that is learned from; the half kept aside has about twice 
 """
 UNEMBEDDED = "unembedded"
 OWN_BY_COMPARING = 4 / 7
+NAMES = ("few_named", "few_missing")
+"""Features of questions that name somebody, in small stores."""
 """Share of own questions where words were compared."""
 BEHIND = 0.05
 """Weight of the distance to the best there. Learned it is 0; so equal texts keep their order."""
@@ -91,6 +95,8 @@ _SIGNS = {
     "missing": (None, 0),
     "only_stops": (None, 0),
     "everyday": (None, 0),
+    "few_named": (None, 0),
+    "few_missing": (None, 0),
 }  # of weights; any other feature cannot count against
 # places of the ranking that are learned from, the first ones in full
 _RANKS = np.r_[0:10, 10:30:2, 30:100:7]
@@ -236,35 +242,54 @@ def learn_few(weights: Mapping[str, float], rows: Sequence[Row]) -> dict[str, fl
     return learned
 
 
-def learn_compared(cases: Sequence[Case]) -> dict[str, float]:
-    """Return the weights of messages whose words were compared."""
-    names = ("even", "vector", "missing", "everyday")
+def learn_compared(
+    cases: Sequence[Case], given: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Return the weights of messages whose words were compared: of all features but `NAMES`, or of
+    these alone behind the `given` weights of the others, from questions that name somebody.
+    """
+    all_names = ("even", "vector", "missing", "everyday", *NAMES)
+    names = NAMES if given else all_names[: -len(NAMES)]
     counts = Counter((it.set, it.kind == OWN) for it in cases)
     features, labels, weights = [], [], []
     for it in cases:
-        if it.matches is None:
+        if it.matches is None or (given and not it.words.named):
             continue
         best = np.argsort(-it.fused().messages, kind="stable")[:_LEADING]
         best = best[~np.isnan(it.matches.even[best])]
-        words = calibration.judged_words(it.words, "meaning")
+        words, few = calibration.judged_words(it.words, "meaning"), 1 - it.words.vocabulary
+        of_names = (few * words.named, few * it.words.missing * (words.named > 0))
         right, own = it.right_messages[best], it.kind == OWN
         rank = 1 / (1.0 + np.arange(len(best))) * np.where(np.arange(len(best)) < 3, 1, _FAR)
         share = rank / rank.sum()
         if own:
             share = np.where(right, np.maximum(share, _FAR), share * _IN_PART)
         features += [
-            (it.matches.even[at], known(it.messages.vector[at]), words.missing, words.everyday)
+            (
+                it.matches.even[at],
+                known(it.messages.vector[at]),
+                words.missing,
+                words.everyday,
+                *of_names,
+            )
             for at in best
         ]
         labels += [*right]
         of = OWN_BY_COMPARING if own else 1 - OWN_BY_COMPARING
         weights += [*(PER_SET * of / counts[it.set, own] * share)]
     x, y, weight = np.array(features), np.array(labels, float), np.array(weights)
-    mean, deviation = x.mean(axis=0), x.std(axis=0)
-    x = np.concatenate([np.ones((len(x), 1)), (x - mean) / deviation], axis=1)
+    before = np.zeros(len(x))
+    if given:
+        before = given["base"] + x @ [
+            given.get(name, 0.0) * (name not in NAMES) for name in all_names
+        ]
+    x = x[:, [all_names.index(name) for name in names]]
+    # what is added to given weights is 0 without the features
+    mean, deviation = (0 if given else x.mean(axis=0)), (1 if given else x.std(axis=0))
+    x = np.concatenate([np.full((len(x), 1), float(not given)), (x - mean) / deviation], axis=1)
 
     def loss(flat: Array) -> tuple[float, Array]:
-        logits = x @ flat
+        logits = before + x @ flat
         value = (weight * (np.logaddexp(0, logits) - y * logits)).sum() + (flat[1:] ** 2).sum() / 2
         slope = x.T @ (weight * (1 / (1 + np.exp(-logits)) - y))
         slope[1:] += flat[1:]
@@ -274,6 +299,8 @@ def learn_compared(cases: Sequence[Case]) -> dict[str, float]:
     fit = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds)
     slopes = fit.x[1:] / deviation
     learned = dict(zip(names, map(float, slopes), strict=True))
+    if given:
+        return {**given, **learned}
     return {"base": float(fit.x[0] - slopes @ mean)} | learned | {"behind": BEHIND}
 
 
@@ -442,7 +469,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ]  # fmt: skip
             half = newcomers.FOLDER / newcomers.LEARN
             cases += cached_cases(chosen.keep, half, [], _EVERY, _EVERY, meaning=True)
-            compared = learn_compared(cases)
+            half = newcomers.FOLDER / newcomers.NAMED
+            named_cases = cached_cases(chosen.keep, half, [], _EVERY, _EVERY, meaning=True)
+            compared = learn_compared([*cases, *named_cases], learn_compared(cases))
     text = "\n\n".join(
         [
             HEADER,

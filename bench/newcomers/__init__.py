@@ -1,7 +1,8 @@
 """Scores of small histories: questions in other words than their answers, and questions that
 nothing stored answers.
 
-`python -m bench.newcomers [--words] [--half learn|aside] [--questions OUT.jsonl] [FLAG ...]`
+`python -m bench.newcomers [--words] [--half learn|aside|named|named-aside] [--questions OUT.jsonl]
+[FLAG ...]`
 
 Each history gets a space of its own. An answered question is *kept* if its right message scores at
 least the default threshold of a context, and *first* if no message scores higher. Of the other
@@ -30,6 +31,8 @@ from bench.servers import embedded, recollect
 
 FOLDER = Path(__file__).parent
 LEARN, ASIDE = HALVES = ("learn", "aside")
+NAMED, NAMED_ASIDE = "named", "named-aside"
+"""The English ones of the halves, with a name in place of the first person."""
 ANSWERED = "answered"
 THRESHOLD = 0.3
 _SHARE = 0.7  # of the loss: the answered questions
@@ -117,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--words", action="store_true", help="by keyword alone")
-    parser.add_argument("--half", choices=HALVES, help="only this one")
+    parser.add_argument("--half", choices=(*HALVES, NAMED, NAMED_ASIDE), help="only this one")
     parser.add_argument("--questions", type=Path, help="writes each question's scores")
     chosen, flags = parser.parse_known_args(arguments)
     if chosen.words:
@@ -143,8 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 for it in answers
             ]
             english = [it for it in answers if it.question.group.startswith("en")]
-            report(f"{half}, English", english)
-            report(f"{half}, others", [it for it in answers if it not in english])
+            if half in HALVES:
+                report(f"{half}, English", english)
+                report(f"{half}, others", [it for it in answers if it not in english])
             shares = report(half, answers)
             goals = {"kept": Goal(_KEPT, least=True), "noise": Goal(_NOISE)}
             figures += [

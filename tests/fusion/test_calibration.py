@@ -92,3 +92,15 @@ def test_where_words_were_compared_a_candidate_has_at_least_the_score_of_those_b
 
 def test_no_candidates_have_no_scores() -> None:
     assert probabilities(signals([]), WORDS, MESSAGES["words"]).shape == (0,)
+
+
+def test_in_a_small_store_a_shared_name_says_little_and_what_nobody_said_says_more() -> None:
+    even, vector, odds = np.array([0.45]), np.array([0.4]), np.ones(1)
+
+    def score(vocabulary: float, named: float, missing: float) -> float:
+        words = replace(WORDS, vocabulary=vocabulary, named=named, missing=missing)
+        return float(answering(even, vector, odds, words)[0])
+
+    assert score(0.05, 0.5, 0.0) < score(0.05, 0.2, 0.0) < score(0.05, 0.0, 0.0)
+    assert score(0.05, 0.5, 0.5) / score(0.05, 0.5, 0.0) < score(0.05, 0, 0.5) / score(0.05, 0, 0)
+    assert score(1.0, 0.5, 0.2) == score(1.0, 0.0, 0.2), "a large store is judged as before"

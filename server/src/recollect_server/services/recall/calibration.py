@@ -80,10 +80,10 @@ def calibrated(
     matches: Matches | None = None,
 ) -> Fused:
     """Return the scores as probabilities, in the order of those given. Equal scores stay equal."""
-    way = way_of(messages, conversations)
-    words = judged_words(words, way)
     if matches is not None and are_compared(fused, matches):
         return _of_compared(fused, words, messages, conversations, matches)
+    way = way_of(messages, conversations)
+    words = judged_words(words, way)
     of_messages, of_conversations = signals_of(fused, messages, conversations)
     return Fused(
         probabilities(of_messages, words, MESSAGES[way_of_best(of_messages, way)]),
@@ -114,15 +114,22 @@ def _of_compared(
 
 
 def answering(even: Array, vector: Array, odds: Array, words: QuestionWords) -> Array:
-    """Return the probability that each text answers, by its own values and its fused score."""
+    """Return the probability that each text answers, by its own values and its fused score.
+
+    In a small store much is said of few people: a name that a question shares with a text says
+    little there, and what nobody said says something again.
+    """
     even = np.where(np.isnan(even), _EVEN + _EVEN_BY_VECTOR * known(vector), even)
+    few = 1 - words.vocabulary
     logits = (
         COMPARED["base"]
         + COMPARED["even"] * even
         + COMPARED["vector"] * known(vector)
         + COMPARED["behind"] * _behind(odds)
-        + COMPARED["missing"] * words.missing
+        + COMPARED["missing"] * words.missing * words.vocabulary
         + COMPARED["everyday"] * words.everyday
+        + few * COMPARED["few_named"] * words.named
+        + few * COMPARED["few_missing"] * words.missing * (words.named > 0)
     )
     chances: Array = 1 / (1 + np.exp(-logits))
     return chances

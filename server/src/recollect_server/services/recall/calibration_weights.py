@@ -121,5 +121,7 @@ COMPARED: dict[str, float] = {
     "behind": 0.05,
     "missing": -4.34,
     "everyday": -1.87,
+    "few_named": -1.01,
+    "few_missing": -0.7,
 }
 """Of messages and notes whose words were compared with the question's."""

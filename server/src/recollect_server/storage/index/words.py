@@ -121,6 +121,10 @@ class QuestionWords:
     """Number of its words that any message or note has, without stop words, small talk and short
     numbers.
     """
+    named: float = 0.0
+    """Share of its weight, stop words apart, in words that were said and begin with a capital in
+    it, behind the first one: most are names.
+    """
 
     @property
     def may_coincide(self) -> bool:
@@ -244,7 +248,12 @@ def choose_terms(
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
     as_written = [it for it in chosen if not it.is_near]
     weighed, rarities = _weighed(words, as_written, occurring, total_messages, is_whole)
-    weighed = replace(weighed, telling=weighed.telling + len({it.word for it in near}))
+    names = {it.lower() for it in re.findall(r"\w+", query[:MAX_TEXT])[1:] if it.istitle()} & there
+    weighed = replace(
+        weighed,
+        telling=weighed.telling + len({it.word for it in near}),
+        named=sum(rarities.get(it, 0.0) for it in names) / (sum(rarities.values()) or 1.0),
+    )
     return QueryTerms(chosen, weighed, rarities, only_english=not languages)
 
 
