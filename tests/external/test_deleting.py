@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recollect import Client
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.channel_service_pb2 import AddOwnerIdentityRequest
 from recollect_server.storage.audit import read_audit
@@ -11,6 +12,7 @@ from recollect_server.storage.audit import read_audit
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch, answers
 from tests.server.conftest import code_of, failure_of, files_with
+from tests.waiting import until
 
 WORD = "quixotriple"
 
@@ -143,6 +145,81 @@ def test_long_messages_are_deleted_to_the_last_word(
     assert hits(outside, f"{WORD}7") == [stays]
     assert hits(outside, f"{WORD}4999") == []
     assert files_with(server.data_dir, f"{WORD}4999") == []
+
+
+def test_rules_of_retention_delete_what_third_parties_wrote_long_ago(
+    start_server: Start, meet: Meet, watch: Watch
+) -> None:
+    server = start_server(sender_rate=0)
+    outside, now, day = meet(server), server.clock.now, 86_400_000
+    old, newer, blocked, goes_on, by_mail = (
+        outside.write(
+            WORD, party=party, channel=channel, time=now - days * day, delivered=f"{days}@example.org"
+        ).communication.id
+        for party, days, channel in [
+            ("1555000", 40, "whatsapp"), ("1555001", 29, "whatsapp"), ("1555002", 50, "whatsapp"),
+            ("1555003", 60, "whatsapp"), ("a@example.org", 35, "email"),
+        ]
+    )  # fmt: skip
+    outside.trust(blocked, BLOCKED)
+    outside.write("Me again", party="1555003", time=now - day)
+    contact = api.RegisterContactRequest(channel="whatsapp", party="1555009", trust=KNOWN)
+    registered = outside.rpc.RegisterContact(contact).communication.id
+    server.clock.move(day)
+    panel = watch(server=server).ready()
+    with Client(server.target) as client:
+        conversation = client.conversations.create("whatsapp").id
+
+        def planned(rules: str) -> list[str]:
+            plan = client.admin.preview_retention(retention=rules)
+            return [it.conversation_id for it in plan.conversations]
+
+        assert planned("delete communications idle=30d") == [old, by_mail, newer]
+        assert planned("delete communications idle=30d channel=email") == [by_mail]
+        assert planned("delete communications idle=30d trust=blocked") == [blocked]
+        rule = "delete communications channel=whatsapp idle=40d"
+        client.admin.set_setting("retention_grace", "0s")
+        client.admin.set_setting("retention", rule)
+        server.app.spaces.open_now()[0].jobs["retention-keeper"].next_at = 0.0  # now
+        until(lambda: list(client.admin.list_retention_receipts()))
+        (receipt,) = client.admin.list_retention_receipts()
+        assert receipt.conversation.conversation_id == old
+        assert receipt.conversation.bytes > 0
+        assert receipt.conversation.reason == "it has been idle for 41 days"
+        (listed,) = client.admin.list_retention_rules().rules
+        assert (listed.rule, listed.deletes_communications) == (rule, True)
+        assert client.conversations.get(conversation).id == conversation
+    stay = {newer, blocked, goes_on, by_mail, registered}
+    assert {it.id for it in outside.listed()} == stay
+    assert (panel.until_count(2).kinds()[-1], panel.updates[-1].communication_id) == (
+        "deleted",
+        old,
+    )
+    assert len(hits(outside)) == 4
+    assert outside.write(WORD, party="1555000", delivered="40@example.org").duplicate
+
+
+def test_a_party_that_writes_meanwhile_keeps_its_communication(
+    outside: Outside, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = server.clock.now - 40 * 86_400_000
+    name = outside.write(WORD, time=old).communication.id
+    with server.app.spaces.use("default") as space, Client(server.target) as client:
+        due = space.retention.due
+
+        def be_overtaken(*rules: Any) -> Any:
+            decided = list(due(*rules))
+            if decided:
+                monkeypatch.undo()
+                outside.write("Still here", delivered="late")
+            return iter(decided)
+
+        monkeypatch.setattr(space.retention, "due", be_overtaken)
+        client.admin.set_setting("retention_grace", "0s")
+        client.admin.set_setting("retention", "delete communications idle=30d")
+        assert space.retention.carry_out(10) == 0
+        assert list(client.admin.list_retention_receipts()) == []
+    assert outside.texts(name) == [WORD, "Still here"]
 
 
 @pytest.mark.files

@@ -150,6 +150,11 @@ def test_receipts_come_in_pages_the_newest_first(start_server: Start, connect: C
         ("delete idle=0d", "too small"),
         ("delete when=now", "is none of"),
         ("delete idle=1d anchors=some", "neither keep nor delete"),
+        ("delete idle=1d trust=known", "'trust=known' is none of space=NAME"),
+        ("delete communications bytes=1g", "'bytes=1g' is none of space=NAME"),
+        ("delete communications channel=web", "needs idle, the one bound of communications"),
+        ("delete communications idle=1d trust=some", "is none of untrusted, known, blocked"),
+        ("unindex communications idle=1d", "are deleted, and never unindexed"),
     ],
 )
 def test_wrong_rules_stop_the_start_with_a_sentence(rules: str, sentence: str) -> None:

@@ -1108,7 +1108,9 @@ Global___ServerStats: _TypeAlias = ServerStats  # noqa: Y015
 
 @_typing.final
 class RetentionRule(_message.Message):
-    """A rule of retention: it deletes or unindexes conversations by themselves, never pinned ones."""
+    """A rule of retention: it deletes or unindexes conversations by themselves, never pinned ones, or
+    deletes communications with third parties.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1120,6 +1122,7 @@ class RetentionRule(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     KEEPS_ANCHORS_FIELD_NUMBER: _builtins.int
     UNINDEXES_FIELD_NUMBER: _builtins.int
+    DELETES_COMMUNICATIONS_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
     """The rule as the setting has it."""
     space: _builtins.str
@@ -1138,6 +1141,10 @@ class RetentionRule(_message.Message):
     """True if anchors that came from a conversation stay."""
     unindexes: _builtins.bool
     """True if it unindexes conversations and deletes none: they stay, and searches leave them out."""
+    deletes_communications: _builtins.bool
+    """True if it deletes communications with third parties, and no conversations. Those without a
+    message stay, and those of blocked parties unless the rule says `trust=blocked`.
+    """
     def __init__(
         self,
         *,
@@ -1149,10 +1156,11 @@ class RetentionRule(_message.Message):
         bytes: _builtins.int | None = ...,
         keeps_anchors: _builtins.bool = ...,
         unindexes: _builtins.bool = ...,
+        deletes_communications: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "conversations", b"conversations"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "channel", b"channel", "conversations", b"conversations", "idle_seconds", b"idle_seconds", "keeps_anchors", b"keeps_anchors", "rule", b"rule", "space", b"space", "unindexes", b"unindexes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes", b"_bytes", "_conversations", b"_conversations", "bytes", b"bytes", "channel", b"channel", "conversations", b"conversations", "deletes_communications", b"deletes_communications", "idle_seconds", b"idle_seconds", "keeps_anchors", b"keeps_anchors", "rule", b"rule", "space", b"space", "unindexes", b"unindexes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bytes: _TypeAlias = _typing.Literal["bytes"]  # noqa: Y015
     _WhichOneofArgType__bytes: _TypeAlias = _typing.Literal["_bytes", b"_bytes"]  # noqa: Y015
@@ -1167,7 +1175,7 @@ Global___RetentionRule: _TypeAlias = RetentionRule  # noqa: Y015
 
 @_typing.final
 class RetiredConversation(_message.Message):
-    """A conversation that a rule deletes or unindexes."""
+    """A conversation that a rule deletes or unindexes, or a communication that it deletes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1178,7 +1186,7 @@ class RetiredConversation(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """The conversation."""
+    """The conversation, or the communication."""
     channel: _builtins.str
     """Its channel."""
     bytes: _builtins.int
@@ -1211,7 +1219,7 @@ Global___RetiredConversation: _TypeAlias = RetiredConversation  # noqa: Y015
 
 @_typing.final
 class RetentionReceipt(_message.Message):
-    """Record of a conversation that a rule deleted or unindexed; `rule` says which."""
+    """Record of a conversation or communication that a rule deleted or unindexed; `rule` says which."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1219,7 +1227,7 @@ class RetentionReceipt(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def conversation(self) -> Global___RetiredConversation:
-        """The deleted conversation, and the reason."""
+        """The one that was deleted, and the reason."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:

@@ -64,6 +64,10 @@ class CommunicationFilter:
     """As a caller named them; `identities` says who is meant."""
     identities: tuple[tuple[str, str], ...] = ()
     """Channels and addresses there, of which any may be the party, where `parties` are named."""
+    except_trust: Trust | None = None
+    updated_before: int | None = None
+    with_messages: bool = False
+    """Only those with a message: a contact that was only registered has none."""
 
 
 @dataclass(frozen=True, slots=True)

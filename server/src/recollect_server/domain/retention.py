@@ -1,7 +1,11 @@
-"""Rules of retention: which conversations are deleted or unindexed by themselves, and when."""
+"""Rules of retention: which conversations are deleted or unindexed by themselves, and which
+communications with third parties are deleted, and when.
+"""
 
+import re
 from dataclasses import dataclass
 
+from recollect_server.domain.external import Trust
 from recollect_server.domain.ids import is_space_name
 
 
@@ -27,6 +31,14 @@ class RetentionRule:
     """True if anchors that came from a conversation stay."""
     unindexes: bool = False
     """True if the conversations stay, and searches leave them out."""
+    is_about_third_parties: bool = False
+    """True if it deletes communications with third parties, and no conversations. It is idle then:
+    no other bound is for them.
+    """
+    trust: Trust | None = None
+    """Trust in the third parties it is about; None: all but those that are blocked, whose block
+    would go too.
+    """
 
     def is_for(self, space: str) -> bool:
         return self.space in ("", space)
@@ -34,9 +46,10 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A conversation that a rule deletes or unindexes."""
+    """A conversation that a rule deletes or unindexes, or a communication that it deletes."""
 
     conversation_id: str
+    """Or the communication's."""
     channel: str
     update_time: int
     bytes: int
@@ -47,13 +60,14 @@ class Retired:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReceipt:
-    """Record of a conversation that a rule deleted or unindexed, and when."""
+    """Record of a conversation or communication that a rule deleted or unindexed, and when."""
 
     retired: Retired
     time: int
 
 
 _WORDS = "space=NAME, channel=NAME, idle=90d, conversations=1000, bytes=2g, anchors=keep|delete"
+_WORDS_OF_COMMUNICATIONS = "space=NAME, channel=NAME, idle=90d, trust=untrusted|known|blocked"
 _SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "": 1}
 _DAY = 86_400_000
 _UNITS = {"m": 60_000, "h": 3_600_000, "d": _DAY}
@@ -67,14 +81,21 @@ def parse_rule(text: str) -> RetentionRule:
     action, *words = text.split()
     if action not in ("delete", "unindex"):
         raise ValueError(f"{text!r} does not begin with `delete` or `unindex`")
+    third_parties = words[:1] == ["communications"]
+    if third_parties and action == "unindex":
+        raise ValueError(f"{text!r}: communications are deleted, and never unindexed")
+    words = words[1:] if third_parties else words
+    allowed = _WORDS_OF_COMMUNICATIONS if third_parties else _WORDS
     values: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals or not value or name not in _WORDS:
-            raise ValueError(f"{word!r} is none of {_WORDS}")
+        if not equals or not value or name not in re.findall(r"(\w+)=", allowed):
+            raise ValueError(f"{word!r} is none of {allowed}")
         if name in values:
             raise ValueError(f"{text!r} says {name} twice")
         values[name] = value
+    if third_parties and "idle" not in values:
+        raise ValueError(f"{text!r} needs idle, the one bound of communications")
     bounds = values.keys() & {"idle", "conversations", "bytes"}
     if len(bounds) != 1:
         raise ValueError(f"{text!r} needs one of idle, conversations and bytes, and only one")
@@ -88,6 +109,8 @@ def parse_rule(text: str) -> RetentionRule:
     anchors = values.get("anchors", "keep")
     if anchors not in ("keep", "delete"):
         raise ValueError(f"anchors={anchors} is neither keep nor delete")
+    if (trust := values.get("trust")) not in (None, *Trust):
+        raise ValueError(f"trust={trust} is none of {', '.join(Trust)}")
     return RetentionRule(
         " ".join(text.split()),
         space,
@@ -97,6 +120,8 @@ def parse_rule(text: str) -> RetentionRule:
         _number(values["bytes"], _SIZES) if "bytes" in values else None,
         anchors == "keep",
         action == "unindex",
+        third_parties,
+        Trust(trust) if trust else None,
     )
 
 

@@ -1,4 +1,5 @@
-"""Retention: conversations that rules delete or unindex by themselves, each with a receipt.
+"""Retention: conversations that rules delete or unindex by themselves, and communications with
+third parties that they delete, each with a receipt.
 
 Off without a rule. A conversation is idle since its newest message (`update_time`); those that are
 pinned are never deleted, and count towards the bounds of a rule. Each is deleted as Delete does, so
@@ -15,20 +16,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import structlog
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import (
+    CommunicationNotFound,
     ConversationNotFound,
     ConversationPinned,
     StorageUnavailable,
 )
-from recollect_server.domain.filters import Filter
+from recollect_server.domain.external import Communication, Trust
+from recollect_server.domain.filters import CommunicationFilter, Filter
+from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
 from recollect_server.domain.time import Clock
+from recollect_server.services.space.bulk_removal import PageEnd
 from recollect_server.services.space.deletion import NotConfirmed
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS, KEEP_ANCHORS
 from recollect_server.services.space.space import Space
@@ -160,7 +166,9 @@ class Retention:
             anchors = KEEP_ANCHORS if rule.keeps_anchors else DELETE_ANCHORS
 
             def confirm(
-                it: Conversation, retired: Retired = retired, decided: list[Retired] = decided
+                it: Conversation | Communication,
+                retired: Retired = retired,
+                decided: list[Retired] = decided,
             ) -> bool:
                 if it.update_time != retired.update_time:
                     return False  # somebody wrote to it
@@ -173,7 +181,13 @@ class Retention:
                     self._space.unindexing.unindex(retired.conversation_id, confirm)
                 else:
                     self._space.deletions.delete(retired.conversation_id, anchors, confirm=confirm)
-            except (NotConfirmed, ConversationNotFound, ConversationPinned, LogConflict):
+            except (
+                NotConfirmed,
+                CommunicationNotFound,
+                ConversationNotFound,
+                ConversationPinned,
+                LogConflict,
+            ):
                 for it in decided:
                     withdrawn = replace(it, rule=_WITHDRAWN)
                     self._receipts.add(RetentionReceipt(withdrawn, self._space.clock()))
@@ -199,9 +213,7 @@ class Retention:
         times: list[int] = []
         for rule in self.rules():
             if rule.idle:
-                chosen = _chosen(rule, pinned=False)
-                oldest = self._space.index.conversations.sizes(chosen, 1)
-                times += [it.update_time + rule.idle for it in oldest]
+                times += [it.update_time + rule.idle for it in self._idle(rule, None, 1, None)]
             elif next(self._due(rule), None) is not None:
                 times.append(self._space.clock())
         return min(times, default=None)
@@ -210,13 +222,13 @@ class Retention:
         now, table = self._space.clock(), self._space.index.conversations
         if rule.idle:
             before = now - rule.idle + 1
-            for it in self._oldest(_chosen(rule, pinned=False, updated_before=before)):
+            for it in _every(partial(self._idle, rule, before)):
                 yield _retired(it, rule, f"it has been idle for {_span(now - it.update_time)}")
             return
         there = table.total(_chosen(rule))
         count, size = there
         place = "indexed" if rule.unindexes else "there"
-        for it in self._oldest(_chosen(rule, pinned=False)):
+        for it in _every(partial(table.sizes, _chosen(rule, pinned=False))):
             if rule.conversations is not None:
                 if count <= rule.conversations:
                     return
@@ -229,14 +241,33 @@ class Retention:
             count, size = count - 1, size - it.bytes
             yield _retired(it, rule, f"{reason}; it is one of those that are idle for longest")
 
-    def _oldest(self, chosen: Filter) -> Iterator[Size]:
-        after: tuple[int, str] | None = None
-        while True:
-            part = self._space.index.conversations.sizes(chosen, _PART, after)
-            yield from part
-            if len(part) < _PART:
-                return
-            after = part[-1].update_time, part[-1].id
+    def _idle(
+        self, rule: RetentionRule, before: int | None, limit: int, after: PageEnd | None
+    ) -> list[Size]:
+        """Return those that a rule is about once they are idle, without a change since `before`."""
+        index = self._space.index
+        if not rule.is_about_third_parties:
+            chosen = _chosen(rule, pinned=False, updated_before=before)
+            return index.conversations.sizes(chosen, limit, after)
+        of = CommunicationFilter(
+            trust=rule.trust,
+            except_trust=None if rule.trust else Trust.BLOCKED,
+            channels=(rule.channel,) if rule.channel else (),
+            updated_before=before,
+            with_messages=True,
+        )
+        return index.external.sizes(of, limit, after)
+
+
+def _every(part: Callable[[int, PageEnd | None], list[Size]]) -> Iterator[Size]:
+    """Yield all of what `part` returns so many of, behind a place."""
+    after: PageEnd | None = None
+    while True:
+        sizes = part(_PART, after)
+        yield from sizes
+        if len(sizes) < _PART:
+            return
+        after = sizes[-1].update_time, sizes[-1].id
 
 
 def receipts(
@@ -264,12 +295,16 @@ def receipts(
     for at in reversed(range(len(entries[:before]))):
         retired = entries[at].retired
         is_delete = not retired.rule.startswith("unindex")
-        if at in out or (is_delete and store.has(retired.conversation_id)):
+        if at in out or (is_delete and _is_there(store, retired.conversation_id)):
             continue
         page.append(entries[at])
         if len(page) == limit:
             return page, at or None
     return page, None
+
+
+def _is_there(store: LogStore, name: str) -> bool:
+    return store.is_taken(name) if is_communication_id(name) else store.has(name)
 
 
 def _span(milliseconds: int) -> str:

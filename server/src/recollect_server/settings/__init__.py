@@ -438,7 +438,8 @@ class Settings(BaseSettings):
     retention: RetentionRules = Field(
         "",
         description="rules that delete or unindex idle conversations, as `unindex idle=30d; delete"
-        " space=alex conversations=10000 anchors=delete`; empty: none is ever touched",
+        " space=alex conversations=10000 anchors=delete; delete communications idle=180d`; empty: nothing"
+        " is ever touched",
     )
     retention_grace: Duration = Field(
         timedelta(minutes=10),

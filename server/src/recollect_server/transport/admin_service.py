@@ -443,6 +443,7 @@ def _rule_to(rule: RetentionRule) -> admin_pb2.RetentionRule:
         bytes=rule.bytes,
         keeps_anchors=rule.keeps_anchors,
         unindexes=rule.unindexes,
+        deletes_communications=rule.is_about_third_parties,
     )
 
 

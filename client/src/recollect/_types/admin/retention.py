@@ -9,7 +9,7 @@ from datetime import datetime
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
     """A rule of retention: it deletes or unindexes conversations by themselves, never pinned
-    ones.
+    ones, or deletes communications with third parties.
     """
 
     rule: str = ""
@@ -32,6 +32,10 @@ class RetentionRule:
     """True if it unindexes conversations and deletes none: they stay, and searches leave them
     out.
     """
+    deletes_communications: bool = False
+    """True if it deletes communications with third parties, and no conversations. Those without
+    a message stay, and those of blocked parties unless the rule says `trust=blocked`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +48,10 @@ class RetentionRuleList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetiredConversation:
-    """A conversation that a rule deletes or unindexes."""
+    """A conversation that a rule deletes or unindexes, or a communication that it deletes."""
 
     conversation_id: str = ""
-    """The conversation."""
+    """The conversation, or the communication."""
     channel: str = ""
     """Its channel."""
     update_time: datetime
@@ -72,10 +76,12 @@ class RetentionPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReceipt:
-    """Record of a conversation that a rule deleted or unindexed; `rule` says which."""
+    """Record of a conversation or communication that a rule deleted or unindexed; `rule` says
+    which.
+    """
 
     conversation: RetiredConversation
-    """The deleted conversation, and the reason."""
+    """The one that was deleted, and the reason."""
     time: datetime
     """Time of the deletion."""
 

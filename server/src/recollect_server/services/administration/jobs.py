@@ -60,7 +60,7 @@ _HELP = {
     "notes": "writes titles, topics and abbreviations of conversations that are idle",
     "compaction": "condenses long conversations whose agent does not do so itself",
     "updates": "deletes updates that no subscriber may ask for any more",
-    "retention": "deletes and unindexes the conversations that rules of retention are about",
+    "retention": "deletes and unindexes what rules of retention are about",
     "tiers": "records which conversations contexts were built for",
 }
 

@@ -30,6 +30,7 @@ from recollect_server.domain.errors import (
     RecollectError,
     StorageUnavailable,
 )
+from recollect_server.domain.external import Communication
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.services.space.answered_requests import request_of_delete
@@ -123,7 +124,7 @@ class Deletions:
         request: RequestKey | None = None,
         *,
         force: bool = False,
-        confirm: Callable[[Conversation], bool] | None = None,
+        confirm: Callable[[Conversation | Communication], bool] | None = None,
         deleting: Callable[[str], None] = nobody,
     ) -> Receipt:
         """Remove a conversation for good, its text from every file.
@@ -297,7 +298,7 @@ class Deletions:
         anchors: int,
         request: RequestKey | None,
         force: bool,
-        confirm: Callable[[Conversation], bool] | None,
+        confirm: Callable[[Conversation | Communication], bool] | None,
         deleting: Callable[[str], None],
     ) -> int | None:
         """Take step 1, and return the number in the index. Hold the conversation's lock."""
@@ -322,7 +323,7 @@ class Deletions:
         name: str,
         anchors: int,
         force: bool,
-        confirm: Callable[[Conversation], bool] | None,
+        confirm: Callable[[Conversation | Communication], bool] | None,
     ) -> tuple[int | None, int]:
         """Return the number in the index and the size of what may be deleted. Raises what refuses
         it. Hold its lock.
@@ -331,6 +332,8 @@ class Deletions:
             stored = self._projection.index.external.find(name)
             if stored is None or name in self._unfinished:
                 raise CommunicationNotFound(name)
+            if confirm is not None and not confirm(stored.communication):
+                raise NotConfirmed
             return stored.number, stored.bytes
         state = self._states.get(name)
         if state.conversation.pinned and not force:

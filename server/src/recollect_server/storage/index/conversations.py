@@ -32,7 +32,7 @@ class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen datacla
 
 
 class Size(NamedTuple):
-    """A conversation, and the bytes of its transcript."""
+    """A conversation or a communication, and the bytes of its transcript."""
 
     id: str
     channel: str

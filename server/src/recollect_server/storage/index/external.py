@@ -21,6 +21,7 @@ from recollect_server.domain.filters import CommunicationFilter, CommunicationSe
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
 from recollect_server.storage.index import words
 from recollect_server.storage.index.columns import dump_json
+from recollect_server.storage.index.conversations import Size
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external_removal import CommunicationRemoval
 from recollect_server.storage.index.external_rows import (
@@ -144,7 +145,19 @@ class ExternalIndex:
         `after` = (update_time, id).
         """
         with self._database.reading(settled=False) as connection:
-            return _select(connection, chosen, limit, after, newest_first=newest_first)
+            rows = _select(connection, chosen, limit, after, newest_first=newest_first)
+            return [it.communication for it in rows]
+
+    def sizes(
+        self, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None
+    ) -> list[Size]:
+        """Return the communications that match with the bytes of their transcripts, the longest
+        unchanged first, behind the place `after` = (update_time, id).
+        """
+        with self._database.reading(settled=False) as connection:
+            rows = _select(connection, chosen, limit, after, newest_first=False)
+        of = ((it.communication, it.bytes) for it in rows)
+        return [Size(it.id, it.channel, it.update_time, size) for it, size in of]
 
     def channels(self) -> list[str]:
         """Return the channels that have communications."""
@@ -267,7 +280,8 @@ class ExternalIndex:
     def newest(self, limit: int) -> list[Communication]:
         """Return the newest communications."""
         with self._database.moment() as connection:
-            return _select(connection, CommunicationFilter(), limit, None)
+            rows = _select(connection, CommunicationFilter(), limit, None)
+            return [it.communication for it in rows]
 
     # Search --------------------------------------------------------------------------------------
 
@@ -299,7 +313,7 @@ def _select(
     after: tuple[int, str] | None,
     *,
     newest_first: bool = True,
-) -> list[Communication]:
+) -> list[StoredCommunication]:
     where, values = ["1"], list[Any]()
     for column, allowed in (("id", chosen.ids), ("channel", chosen.channels)):
         if allowed:
@@ -314,6 +328,14 @@ def _select(
     if chosen.trust is not None:
         where.append("trust = ?")
         values.append(chosen.trust.value)
+    if chosen.except_trust is not None:
+        where.append("trust <> ?")
+        values.append(chosen.except_trust.value)
+    if chosen.updated_before is not None:
+        where.append("update_time < ?")
+        values.append(chosen.updated_before)
+    if chosen.with_messages:
+        where.append("message_count > 0")
     if chosen.waiting:
         where.append("open <> '[]'")
     if after is not None:
@@ -321,7 +343,7 @@ def _select(
         values += after
     way = "DESC" if newest_first else "ASC"
     query = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY update_time {way}, id {way} LIMIT ?"
-    return [_stored_of(row).communication for row in connection.execute(query, (*values, limit))]
+    return [_stored_of(row) for row in connection.execute(query, (*values, limit))]
 
 
 def _search(connection: apsw.Connection, query: CommunicationSearch, limit: int) -> WordHits:

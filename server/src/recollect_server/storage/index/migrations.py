@@ -525,6 +525,11 @@ def _turn_memories(connection: apsw.Connection) -> None:
     """)
 
 
+def _updates_of_communications(connection: apsw.Connection) -> None:
+    # a delete of a communication takes its updates, which else are found by reading all
+    connection.execute("CREATE INDEX external_updates_of ON external_updates(number)")
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _first_tables,
     _notes_and_anchors,
@@ -552,6 +557,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _splits,
     _words_anew,  # in normal form, with emoji
     _turn_memories,
+    _updates_of_communications,
 )
 
 
