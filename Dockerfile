@@ -8,7 +8,7 @@ COPY models models
 COPY server server
 RUN python -m venv /opt/recollect \
     && /opt/recollect/bin/pip install --no-cache-dir --constraint constraints.txt \
-       "./client[web]" "./server[encryption,postgres]"
+       "./client[web]" "./server[encryption,postgres,s3]"
 
 FROM python:3.12-slim
 RUN useradd --system --uid 10001 --home-dir /data recollect \

@@ -25,7 +25,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
             *("metrics", "traces", "health_listen", "data_dir"),
-            *("backup_dir", "backup_keep", "backup_key_file", "store", "space"),
+            *("backup_dir", "backup_keep", "backup_url", "backup_key_file", "store", "space"),
             *("store_connections", "store_prepared_statements"),
             *("durability", "reflection", "shutdown_grace"),
         ),
@@ -101,7 +101,7 @@ _OTHER = "other", "Other"
 _OF_THE_MACHINE = (
     *("listen", "tls_cert", "tls_key", "client_ca", "insecure_plaintext", "auth"),
     *("metrics", "traces", "health_listen", "data_dir"),
-    *("backup_dir", "backup_keep", "backup_key_file", "store", "space"),
+    *("backup_dir", "backup_keep", "backup_url", "backup_key_file", "store", "space"),
     "embedding_model",
 )
 _OWN_DECISION = dict.fromkeys(

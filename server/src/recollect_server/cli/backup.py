@@ -13,6 +13,7 @@ from recollect_server.domain.errors import RecollectError
 from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep import recovery
+from recollect_server.services.upkeep.backup.bucket import BackupBucket
 from recollect_server.services.upkeep.backup.copying import Copied
 from recollect_server.services.upkeep.backup.folder import make_backup
 from recollect_server.services.upkeep.backup.manifest import backed_up
@@ -30,7 +31,7 @@ _PATH = NamedPath(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("directory", metavar="[DIR]", type=_PATH, required=False)
-@with_settings(*OF_FOLDER, "backup_dir", "backup_keep", "backup_key_file")
+@with_settings(*OF_FOLDER, "backup_dir", "backup_keep", "backup_url", "backup_key_file")
 def backup(directory: Path | None, config: Path | None, **flags: Any) -> None:
     """Copy every conversation of all spaces (or of `--space`), and what third parties wrote, into
     a new folder DIR, while the server runs or not, and compare the copy with what was read.
@@ -42,23 +43,28 @@ def backup(directory: Path | None, config: Path | None, **flags: Any) -> None:
     With `--backup-key-file` DIR has a single encrypted file instead.
 
     Without DIR, as a timer calls it, the copy gets a folder with the time in its name in
-    `--backup-dir`, and then older ones that `--backup-keep` does not keep are removed.
+    `--backup-dir`, and then older ones that `--backup-keep` does not keep are removed. One of all
+    spaces is also copied to the bucket at `--backup-url`.
     """
     settings = load_settings(config, flags)
     is_whole = flags.get("space") is None
     now = system_clock()
-    rules = None
+    rules, url = None, ""
     if directory is None:
         if settings.backup_dir is None:
             raise click.UsageError(
                 "name a new folder DIR, or the folder of all backups, --backup-dir"
             )
         directory = settings.backup_dir / backup_name(now, is_whole=is_whole)
-        rules = settings.backup_rules if is_whole else None
+        rules, url = (settings.backup_rules, settings.backup_url) if is_whole else (None, "")
     folders = folders_of(settings, flags)
     with said_plainly():
         keys = backup_keys(settings.backup_key_file, warn)
+        bucket = BackupBucket(url) if url else None
         made = make_backup(folders, directory, keys, rules, now, shown("Copying"))
+        if bucket is not None:
+            bucket.upload(directory, shown("Uploading", unit="files"))
+            click.echo(f"copied to {bucket.url}/{directory.name}")
         if made.failure is not None:
             raise made.failure
         for old in made.removed:

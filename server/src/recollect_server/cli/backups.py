@@ -1,9 +1,11 @@
 """`recollect-server backups`: list, verify and remove the backups of a folder, and their keys."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -12,17 +14,20 @@ from recollect.cli.commands import Commands
 from recollect_server.app.backup_keys import backup_keys
 from recollect_server.cli.folder import list_problems, said_plainly, shown, warn
 from recollect_server.cli.options import NamedPath, load_settings
+from recollect_server.domain.backups import backup_time
 from recollect_server.domain.keys import Keyring, new_key
 from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
+from recollect_server.services.upkeep.backup.bucket import BackupBucket
 from recollect_server.services.upkeep.backup.checking import check
-from recollect_server.services.upkeep.backup.folder import BackupFolder, StoredBackup
+from recollect_server.services.upkeep.backup.folder import BackupFolder, StoredBackup, verified
 from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.settings import Settings
-from recollect_server.storage.logs.files import write_private
+from recollect_server.storage.logs.files import sync_folder, write_private
 
+_FETCHING = ".fetching-"
 _PATH = NamedPath(path_type=Path)
-_FLAGS = ("data_dir", "backup_dir", "backup_key_file", "backup_keep")
+_FLAGS = ("data_dir", "backup_dir", "backup_url", "backup_key_file", "backup_keep")
 """Flags that stand for settings."""
 
 
@@ -47,6 +52,9 @@ def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
                 BackupFolder(settings.backup_dir, keys), settings=settings, keys=keys, **arguments
             )
 
+    run = click.option(
+        "--backup-url", metavar="VALUE", help="bucket, as https://s3.example.org/bucket/prefix"
+    )(run)
     for flag, metavar, text in (
         ("--backup-key-file", "VALUE", "file of keys of encrypted backups, the first for new ones"),
         ("--backup-dir", "VALUE", "folder for backups"),
@@ -66,40 +74,100 @@ def backups() -> None:
 
 @backups.command("list")
 @_with_folder
-def list_backups(folder: BackupFolder, **_: Any) -> None:
-    """List the backups, newest first."""
+def list_backups(folder: BackupFolder, settings: Settings, **_: Any) -> None:
+    """List the backups, newest first; and those in the bucket, if there is a `--backup-url`."""
     for it in folder.stored():
         click.echo(f"{it.time:%Y-%m-%d %H:%M:%S} UTC  {it.path}" + _state(it))
+    if settings.backup_url:
+        bucket = BackupBucket(settings.backup_url)
+        for name in bucket.names():
+            click.echo(f"{backup_time(name):%Y-%m-%d %H:%M:%S} UTC  {bucket.url}/{name}")
+
+
+@backups.command()
+@_with_folder
+def upload(folder: BackupFolder, settings: Settings, **_: Any) -> None:
+    """Copy the complete backups that the bucket lacks to it, the newest first: one whose copy was
+    interrupted, or that a call made.
+    """
+    bucket = _bucket_of(settings)
+    for it in folder.stored():
+        if it.is_complete and not bucket.has(it.path.name):
+            bucket.upload(it.path, shown("Uploading", unit="files"))
+            click.echo(f"copied to {bucket.url}/{it.path.name}")
+
+
+@backups.command()
+@click.argument("name")
+@_with_folder
+def fetch(_: BackupFolder, settings: Settings, keys: Keyring | None, name: str) -> None:
+    """Copy the backup NAME from the bucket into the folder, and compare it with its manifest: then
+    `recollect-server restore` takes it as any other.
+    """
+    assert settings.backup_dir is not None
+    target = settings.backup_dir / name
+    if target.exists():
+        raise click.UsageError(f"{target} is there already: remove it, or restore it")
+    with _fetched(settings, name) as copy:
+        verified(copy, shown("Verifying"), keys)
+        copy.rename(target)
+        sync_folder(target.parent)
+    click.echo(f"copied to {target}")
+
+
+def _bucket_of(settings: Settings) -> BackupBucket:
+    if not settings.backup_url:
+        raise click.UsageError("name the bucket with --backup-url")
+    return BackupBucket(settings.backup_url)
+
+
+@contextmanager
+def _fetched(settings: Settings, name: str) -> Iterator[Path]:
+    """Copy a backup from the bucket into a folder that is removed afterwards."""
+    with TemporaryDirectory(dir=settings.backup_dir, prefix=_FETCHING) as folder:
+        _bucket_of(settings).fetch(name, Path(folder) / name, shown("Fetching", unit="files"))
+        yield Path(folder) / name
 
 
 @backups.command()
 @click.argument("name", required=False)
+@click.option("--in-bucket", is_flag=True, help="verify those in the bucket, each fetched for that")
 @_with_folder
-def verify(folder: BackupFolder, keys: Keyring | None, name: str | None, **_: Any) -> None:
+def verify(
+    folder: BackupFolder,
+    settings: Settings,
+    keys: Keyring | None,
+    name: str | None,
+    *,
+    in_bucket: bool,
+) -> None:
     """Read the backups, or the one called NAME, and compare each with its manifest. Exits with 1 if
     anything differs, or holds damaged lines.
     """
     problems: list[str] = []
-    chosen = [it for it in folder.stored() if name in (None, it.path.name)]
+    names = _bucket_of(settings).names() if in_bucket else [it.path.name for it in folder.stored()]
+    chosen = [it for it in names if name in (None, it)]
     if name is not None and not chosen:
         raise click.UsageError(f"there is no backup {name}: `backups list` lists them")
     for it in chosen:
+        assert settings.backup_dir is not None
+        path = settings.backup_dir / it
+        shown_as = f"{settings.backup_url.rstrip('/')}/{it}" if in_bucket else str(path)
         try:
-            checked = check(it.path, shown("Verifying"), keys)
+            with _fetched(settings, it) if in_bucket else nullcontext(path) as read:
+                checked = check(read, shown("Verifying"), keys)
         except CannotCopy as error:
             problems.append(str(error))
             continue
         except OSError as error:
-            problems.append(f"{error.filename or it.path}: {error.strerror or error}")
+            problems.append(f"{error.filename or shown_as}: {error.strerror or error}")
             continue
         state = "good" if checked.is_good else f"{len(checked.problems)} problems"
         state += f", {counted(checked.damaged, 'damaged line')} in it" if checked.damaged else ""
-        click.echo(f"{it.path}: {counted(checked.files, 'file')}, {checked.bytes} bytes, {state}")
-        problems += [f"{it.path.name}: {problem}" for problem in checked.problems]
+        click.echo(f"{shown_as}: {counted(checked.files, 'file')}, {checked.bytes} bytes, {state}")
+        problems += [f"{it}: {problem}" for problem in checked.problems]
         if checked.damaged:
-            problems.append(
-                f"{it.path.name}: damaged when it was made: {counted(checked.damaged, 'line')}"
-            )
+            problems.append(f"{it}: damaged when it was made: {counted(checked.damaged, 'line')}")
     list_problems(problems)
 
 

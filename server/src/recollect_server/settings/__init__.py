@@ -41,6 +41,7 @@ from recollect_server.settings.environment import (
 from recollect_server.settings.values import (
     FOLDER,
     BackupRules,
+    BucketUrl,
     CollectorUrl,
     Duration,
     File,
@@ -160,6 +161,11 @@ class Settings(BaseSettings):
         "",
         description="backups in backup_dir that stay when a new one is made and verified, as"
         " `daily=7 weekly=5 monthly=12` (also last, hourly, yearly); empty: all stay",
+    )
+    backup_url: BucketUrl = Field(
+        "",
+        description="bucket of an S3-compatible store that a backup in backup_dir is copied to as well,"
+        " as https://s3.example.org/bucket/prefix; empty: none",
     )
     backup_key_file: File = Field(
         None,

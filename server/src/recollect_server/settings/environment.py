@@ -15,7 +15,13 @@ _OTHERS = {
 """Names after the prefix that are no settings: clients read or set most, tests set KILL_AT, and the
 keys of backups are never on a command line or in a list of settings.
 """
-_SECRETS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PGPASSWORD")
+_SECRETS = (
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "PGPASSWORD",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+)
 """Variables that libraries read secrets from; none is a setting, which calls could list."""
 _KUBERNETES = re.compile(
     r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)",

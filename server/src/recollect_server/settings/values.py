@@ -215,6 +215,14 @@ def _collector(value: str) -> str:
     return _url(value, "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_HEADERS") if value else value
 
 
+def _bucket(value: str) -> str:
+    if value:
+        _url(value, "https://s3.example.org/bucket", "AWS_SECRET_ACCESS_KEY")
+        if not urlsplit(value).path.strip("/"):
+            raise ValueError("names no bucket: https://s3.example.org/bucket does")
+    return value
+
+
 def _http(value: str) -> str:
     """Check the address of pages for programs; empty for none."""
     if value and (why := endpoints.problem(value)):
@@ -248,6 +256,7 @@ ListenAddresses = Annotated[
 HttpAddress = Annotated[str, AfterValidator(_http)]
 ProtectedHttpAddress = Annotated[HttpAddress, AfterValidator(_needs_tls)]
 CollectorUrl = Annotated[str, AfterValidator(_collector)]
+BucketUrl = Annotated[str, AfterValidator(_bucket)]
 ModelUrl = Annotated[str, AfterValidator(_url)]
 ModelNames = Annotated[str, BeforeValidator(_names), AfterValidator(_models)]
 OneLine = Annotated[str, AfterValidator(_one_line)]

