@@ -96,6 +96,53 @@ def test_a_question_of_a_third_party_is_answered_and_its_trust_set_by_keyboard(
     )
 
 
+def test_a_third_party_is_deleted_here_or_everywhere_and_leaves_a_receipt(
+    stage: Stage, window: Browsing
+) -> None:
+    external, sender = stage.client.external, "351912000177"
+    texts = [("whatsapp", "d-1"), ("whatsapp", "d-2"), ("sms", "d-3"), ("signal", "d-4")]
+    for channel, number in texts:
+        stage.client.channels.receive(
+            channel, number, "Is the flat free?", sender=f"+{sender}", sender_name="Nuno"
+        )
+    here = next(it for it in external.list_communications(party=sender) if it.channel == "whatsapp")
+    page = window.tab(f"/third-parties/{here.id}", ".exchange-body")
+    row = f".people-rows a[href*='{here.id}']"
+
+    def facts() -> dict[str, str]:
+        names, values = page.locator("dialog dt"), page.locator("dialog dd")
+        return dict(zip(names.all_inner_texts(), values.all_inner_texts(), strict=True))
+
+    page.click(".exchange [aria-label='Delete…']")
+    page.wait_for_selector("dialog >> text=Delete what this third party wrote?")
+    page.wait_for_selector("dialog >> text=2 messages with the replies")
+    page.wait_for_selector(f"dialog >> text=All 3 exchanges, on every channel, of {sender}")
+    assert axe(page) == []
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="detached")
+    page.click(".exchange [aria-label='Delete…']")
+    page.click("dialog >> text=Delete for good")
+    page.wait_for_selector("dialog >> text=1 exchange was deleted")
+    assert {name: facts()[name] for name in ("Exchanges", "Messages", "Questions")} == {
+        "Exchanges": "1",
+        "Messages": "2",
+        "Questions": "1",
+    }
+    page.click("dialog .primary")
+    page.wait_for_selector(row, state="detached")
+    page.wait_for_selector("text=Choose a third party")
+    left = list(external.list_communications(party=sender))
+    assert {it.channel for it in left} == {"sms", "signal"}
+    page.click(f".people-rows a[href*='{left[0].id}']")
+    page.click(".exchange [aria-label='Delete…']")
+    page.check("dialog input[type=checkbox]")
+    page.click("dialog >> text=Delete for good")
+    page.wait_for_selector("dialog >> text=2 exchanges were deleted")
+    assert facts()["Exchanges"] == "2"
+    assert list(external.list_communications(party=sender)) == []
+    page.close()
+
+
 def test_the_names_of_third_parties_are_texts_whatever_is_in_them(window: Browsing) -> None:
     page = window.tab("/third-parties?open=1", ".people-rows a")
     page.locator(".people-rows a", has_text="<img src=x onerror=alert(1)>").click()

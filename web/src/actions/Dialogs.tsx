@@ -1,7 +1,7 @@
 // Dialogs before something goes for good, or is written elsewhere: each says what goes, and what went.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { AnchorDisposition, ErrorReason, type Conversation, type RemovedFrom } from "@recollect/client";
-import { conversations as calls, newRequestId } from "../api/calls";
+import { AnchorDisposition, ErrorReason, ExternalCommunicationService, type Conversation, type RemovedFrom } from "@recollect/client";
+import { client, conversations as calls, newRequestId } from "../api/calls";
 import { describe, isCancelled } from "../api/errors";
 import { link } from "../router";
 import { nameOf } from "../sidebar/Row";
@@ -10,7 +10,7 @@ import { chosen } from "../state/chosen";
 import { t } from "../texts";
 import { Dialog } from "../ui/Dialog";
 import { tell } from "../ui/Notice";
-import { unitsOf } from "../ui/text";
+import { oneLine, unitsOf } from "../ui/text";
 import { asked, type Asked } from "./asked";
 import { FORMS, save, written } from "./transcripts";
 
@@ -22,6 +22,7 @@ export default function Dialogs() {
   const it = asked.value;
   switch (it?.what) {
     case "delete": return <Delete conversations={it.conversations} />;
+    case "deleteParty": return <DeleteParty it={it} />;
     case "redact": return <Redact it={it} />;
     case "export": return <Export conversations={it.conversations} />;
     case "topics": return <Topics conversations={it.conversations} />;
@@ -85,6 +86,52 @@ function Receipt({ title, children }: { title: string; children: preact.Componen
   );
 }
 
+function Removed({ from }: { from: RemovedFrom[] }) {
+  return (
+    <dl class="facts">
+      {from.filter((it) => it.count).map((it) => (
+        <div key={it.place}><dt>{d.places[it.place] ?? it.place}</dt><dd>{Number(it.count).toLocaleString("en")}</dd></div>
+      ))}
+    </dl>
+  );
+}
+
+/** Deletes what a third party wrote here, or everywhere under the same address. */
+function DeleteParty({ it }: { it: Asked & { what: "deleteParty" } }) {
+  const external = useMemo(() => client.of(ExternalCommunicationService), []);
+  const { id, party, partyName, messageCount } = it.communication;
+  const [all, setAll] = useState<string[]>();
+  const [isEverywhere, setEverywhere] = useState(false);
+  const [done, setDone] = useState<{ gone: number; removed: RemovedFrom[] }>();
+  const requestId = useMemo(newRequestId, [isEverywhere]);
+  useEffect(() => {
+    external.deleteCommunications({ parties: [party], dryRun: true, limit: 1000 }).then(
+      (answer) => setAll(answer.communicationIds),
+      () => setAll([]), // what stands against it is said where it is done
+    );
+  }, []);
+  const run = async () => {
+    const which = isEverywhere ? { parties: [party] } : { communicationIds: [id] };
+    const answer = await external.deleteCommunications({ ...which, limit: 1000, requestId });
+    if (answer.failure) throw new Error(answer.failure);
+    setDone({ gone: answer.communicationIds.length, removed: answer.removed });
+    it.onDeleted();
+  };
+  if (done) return <Receipt title={d.partyDeleted(done.gone)}><Removed from={done.removed} /></Receipt>;
+  return (
+    <Asking title={d.deletePartyTitle} submit={d.delete} run={run} isDanger isBlocked={!all}>
+      <ul class="action-names"><li><bdi>{oneLine(partyName || party)}</bdi></li></ul>
+      <p>{d.deletePartyHint(Number(messageCount))}</p>
+      {all && all.length > 1 && (
+        <label class="check">
+          <input type="checkbox" checked={isEverywhere} onChange={(event) => setEverywhere(event.currentTarget.checked)} />
+          <span>{d.everywhere(all.length)} <bdi>{oneLine(party)}</bdi></span>
+        </label>
+      )}
+    </Asking>
+  );
+}
+
 function Delete({ conversations }: Many) {
   const [anchors, setAnchors] = useState(AnchorDisposition.UNSPECIFIED);
   const [force, setForce] = useState(false);
@@ -112,11 +159,7 @@ function Delete({ conversations }: Many) {
   if (done) {
     return (
       <Receipt title={d.deleted(done.gone)}>
-        <dl class="facts">
-          {done.removed.filter((it) => it.count).map((it) => (
-            <div key={it.place}><dt>{d.places[it.place] ?? it.place}</dt><dd>{Number(it.count).toLocaleString("en")}</dd></div>
-          ))}
-        </dl>
+        <Removed from={done.removed} />
         {done.left > 0 && <p class="error">{d.left(done.left)}</p>}
       </Receipt>
     );

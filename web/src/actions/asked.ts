@@ -1,11 +1,12 @@
 // What somebody wants to do to conversations, until it is done or given up. The dialogs that ask for
 // the rest, and their code, come with the first one.
 import { signal } from "@preact/signals";
-import type { Conversation, Message } from "@recollect/client";
+import type { Conversation, ExternalCommunication, Message } from "@recollect/client";
 
 export type Asked =
   | { what: "delete" | "export" | "topics"; conversations: Conversation[] }
-  | { what: "redact"; conversationId: string; message: Message };
+  | { what: "redact"; conversationId: string; message: Message }
+  | { what: "deleteParty"; communication: ExternalCommunication; onDeleted: () => void };
 
 export const asked = signal<Asked | undefined>(undefined);
 

@@ -148,9 +148,15 @@ export const en = {
     force: "Delete those too that are pinned to a contact, a group or a thread, whose next message begins another conversation",
     deleted: (n: number) => `${count(n, "conversation was", "conversations were")} deleted`,
     left: (n: number) => `${count(n, "conversation was", "conversations were")} left: pinned to a contact, a group or a thread, or with facts to decide on.`,
+    deletePartyTitle: "Delete what this third party wrote?",
+    deletePartyHint: (n: number) =>
+      `${count(n, "message", "messages")} with the replies, its trust and its questions, and everything that searches know of them go for good. If it writes again, it is a stranger.`,
+    everywhere: (n: number) => `All ${n.toLocaleString("en")} exchanges, on every channel, of`,
+    partyDeleted: (n: number) => `${count(n, "exchange was", "exchanges were")} deleted`,
     places: {
       transcript: "Bytes of transcripts", torn_tail: "Bytes of a message that was not written whole", conversations: "Conversations", messages: "Messages",
       search_terms: "Words, for searches", updates: "Live updates", requests: "Answers kept for repeated requests", vectors: "Vectors, for searches by meaning", anchors: "Facts (anchors)",
+      communications: "Exchanges", escalations: "Questions", deliveries: "Deliveries, of which each is taken once",
     } as Record<string, string>,
     fork: "Go on from here in a copy",
     forked: (turn: number) => `A copy up to turn ${turn.toLocaleString("en")}.`,

@@ -4,10 +4,11 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import {
   Direction, type Escalation, type ExternalCommunication, ExternalCommunicationService, type ExternalMessage, Scope, Trust,
 } from "@recollect/client";
+import { ask } from "../../actions/asked";
 import { client, newRequestId } from "../../api/calls";
 import { isMissing, violationOf } from "../../api/errors";
 import { may } from "../../api/session";
-import { link, route, setQuery } from "../../router";
+import { link, navigate, route, setQuery } from "../../router";
 import { t } from "../../texts";
 import { useOpening } from "../../ui/focus";
 import { channelIcon, Icon } from "../../ui/Icon";
@@ -37,10 +38,15 @@ const filters = () => {
 
 export default function People() {
   const id = route.value.path.split("/")[2] ?? "";
+  const [deletions, setDeletions] = useState(0);
+  const onDeleted = () => {
+    setDeletions((count) => count + 1);
+    navigate("/third-parties", filters(), true);
+  };
   return (
     <div class="people" data-chosen={id !== ""}>
-      <List chosen={id} />
-      {id ? <Exchange key={id} id={id} /> : <div class="exchange none"><Empty icon="people" level="p" title={t.people.choose} /></div>}
+      <List key={deletions} chosen={id} />
+      {id ? <Exchange key={id} id={id} onDeleted={onDeleted} /> : <div class="exchange none"><Empty icon="people" level="p" title={t.people.choose} /></div>}
     </div>
   );
 }
@@ -122,7 +128,7 @@ interface Loaded {
   hasOlder: boolean;
 }
 
-function Exchange({ id }: { id: string }) {
+function Exchange({ id, onDeleted }: { id: string; onDeleted: () => void }) {
   const [size, setSize] = useState(50);
   const load = async (signal: AbortSignal): Promise<Loaded> => {
     const [answer, escalations] = await Promise.all([
@@ -162,6 +168,14 @@ function Exchange({ id }: { id: string }) {
           </p>
         </div>
         <TrustOf communication={it} onChange={again} />
+        {may(Scope.COMMUNICATIONS_DELETE) && (
+          <button
+            class="quiet" title={t.actions.deleteItem} aria-label={t.actions.deleteItem}
+            onClick={() => ask({ what: "deleteParty", communication: it, onDeleted })}
+          >
+            <Icon name="trash" />
+          </button>
+        )}
       </header>
       <div class="exchange-body" tabIndex={0} role="region" aria-label={t.people.messages(Number(it.messageCount))}>
         {hasOlder && <button class="button more" onClick={() => setSize(Math.min(size * 4, 500))}>{t.people.older}</button>}
