@@ -3,6 +3,7 @@ import { defineConfig } from "vite";
 // Names without hashes: the bundle is committed, so that a change of one view changes one file. The
 // bridge has browsers ask for the newest of each file every time, by its ETag.
 export default defineConfig({
+  base: "./", // the bridge writes the path into the index that it serves it under
   resolve: {
     alias: { "@recollect/client": new URL("../clients/typescript/src/index.ts", import.meta.url).pathname },
     dedupe: ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web"],

@@ -6,11 +6,9 @@ import { asked } from "./actions/asked";
 import { hasToken, may, onlyConversation, refreshSession, session, signOut } from "./api/session";
 import { helpOpen, onKey, paletteOpen, shortcutsOn } from "./keyboard";
 import { connectAgain, liveStatus } from "./live/connection";
-import { KeysDialog } from "./KeysDialog";
 import { link, navigate, route } from "./router";
 import { SpaceButton } from "./spaces/SpaceButton";
 import { Sidebar } from "./sidebar/Sidebar";
-import { SignIn } from "./SignIn";
 import { isNarrow, nextTheme, theme } from "./state/theme";
 import { t } from "./texts";
 import { focusOn } from "./ui/focus";
@@ -32,7 +30,7 @@ export function App() {
     [],
   );
   if (state.kind === "loading") return <Loading />;
-  if (state.kind !== "open") return <SignIn state={state} />;
+  if (state.kind !== "open") return <Later load={loadSignIn} />;
   const isHome = route.value.path === "/";
   const isAlone = isHome && isNarrow.value; // narrow screens show one of the two
   const Brand = isHome ? "h1" : "p"; // a view has a heading of its own
@@ -75,7 +73,7 @@ export function App() {
         </main>
       )}
       <Notice />
-      <KeysDialog />
+      {helpOpen.value && <Later load={loadKeys} />}
       {asked.value && <Later load={loadDialogs} />}
       {paletteOpen.value && <Later load={loadPalette} />}
     </div>
@@ -103,6 +101,8 @@ function Hints() {
   return <p class="hints">{hints.map(([key, text]) => <span key={key}><kbd>{key}</kbd> {text}</span>)}</p>;
 }
 
+const loadSignIn = () => import("./SignIn");
+const loadKeys = () => import("./KeysDialog");
 const loadPalette = () => import("./palette/Palette");
 const loadDialogs = () => import("./actions/Dialogs");
 

@@ -20,8 +20,7 @@ const KEYS: [string[], string][] = [
   [["Esc"], t.keys.escape],
 ];
 
-export function KeysDialog() {
-  if (!helpOpen.value) return null;
+export default function KeysDialog() {
   return (
     <Dialog title={t.keys.title} onClose={() => (helpOpen.value = false)}>
       <dl class="keys">

@@ -1,18 +1,27 @@
 // What is shown instead of everything while this browser may not call the server.
 import { useEffect, useState } from "preact/hooks";
-import { refreshSession, signIn, signOut, type SessionState } from "./api/session";
-import { isSpaceValid } from "./api/space";
+import { isSignedInByProxy } from "./api/base";
+import { refreshSession, signIn, session, signInAgain, signOut } from "./api/session";
+import { isSpaceValid, spaceAddress } from "./api/space";
 import { t } from "./texts";
 import { Icon } from "./ui/Icon";
 
 const RETRY_MS = 2_000;
 
-export function SignIn({ state }: { state: SessionState }) {
+export default function SignIn() {
+  const state = session.value;
   return (
     <main class="gate" id="content" tabIndex={-1}>
       <p class="gate-brand">{t.app.name}</p>
-      {state.kind === "token" && <TokenForm />}
-      {state.kind === "closed" && (
+      {state.kind === "token" && !isSignedInByProxy && <TokenForm />}
+      {isSignedInByProxy && (state.kind === "closed" || state.kind === "token") && (
+        <section>
+          <h1>{t.session.signedOutTitle}</h1>
+          <p>{state.kind === "token" ? t.session.proxyToken : (state.reason ?? t.session.signedOut)}</p>
+          <button class="button primary" onClick={signInAgain}>{t.session.submit}</button>
+        </section>
+      )}
+      {state.kind === "closed" && !isSignedInByProxy && (
         <section>
           <h1>{t.session.closedTitle}</h1>
           <p>{t.session.closed}</p>
@@ -23,7 +32,7 @@ export function SignIn({ state }: { state: SessionState }) {
           <h1>{t.session.spaceTitle}</h1>
           <p>{state.reason}</p>
           <p class="gate-actions">
-            <a class="button primary" href="/">{t.session.ownSpace}</a>
+            <a class="button primary" href={spaceAddress("")}>{t.session.ownSpace}</a>
             {isSpaceValid && <button class="button" onClick={() => void signOut()}>{t.app.signOut}</button>}
           </p>
         </section>

@@ -1,6 +1,7 @@
 // The address bar: which view is shown, with its filters. Links are plain links; this module keeps
 // them from loading the page anew.
 import { signal } from "@preact/signals";
+import { base } from "./api/base";
 import { isOfOtherSpace, space } from "./api/space";
 
 export interface Route {
@@ -14,7 +15,11 @@ export const route = signal<Route>(read());
 export function navigate(path: string, query: Record<string, string | undefined> = {}, replace = false): void {
   const values = Object.entries({ ...query, space }).filter((it): it is [string, string] => !!it[1]);
   const text = new URLSearchParams(values).toString();
-  const address = text ? `${path}?${text}` : path;
+  show(`${base}${path}${text && `?${text}`}`, replace);
+}
+
+/** Show the address of a link. */
+export function show(address: string, replace = false): void {
   if (address !== location.pathname + location.search) {
     history[replace ? "replaceState" : "pushState"](null, "", address);
   }
@@ -23,7 +28,7 @@ export function navigate(path: string, query: Record<string, string | undefined>
 
 /** Change some keys of the query and keep the others. */
 export function setQuery(changes: Record<string, string | undefined>, replace = true): void {
-  navigate(location.pathname, { ...Object.fromEntries(route.peek().query), ...changes }, replace);
+  navigate(route.peek().path, { ...Object.fromEntries(route.peek().query), ...changes }, replace);
 }
 
 /** Return a link to a path that keeps the filters of the sidebar, and the panel. */
@@ -35,12 +40,12 @@ export function link(path: string, query: Record<string, string | undefined> = {
   }
   for (const [key, value] of Object.entries(query)) if (value) kept.set(key, value);
   const text = kept.toString();
-  return text ? `${path}?${text}` : path;
+  return `${base}${path}${text && `?${text}`}`;
 }
 
 /** Return an address that anybody may open: without the filters of this page. */
 export function permalink(path: string, query: Record<string, string>): string {
-  const address = new URL(path, location.origin);
+  const address = new URL(base + path, location.origin);
   const space = route.peek().query.get("space");
   for (const [key, value] of Object.entries({ ...(space && { space }), ...query })) address.searchParams.set(key, value);
   return address.href;
@@ -55,7 +60,7 @@ export function topicLink(topic: string): string {
 export const KEPT_KEYS = ["space", "on", "named", "archived", "details"] as const;
 
 function read(): Route {
-  return { path: location.pathname, query: new URLSearchParams(location.search) };
+  return { path: location.pathname.slice(base.length) || "/", query: new URLSearchParams(location.search) };
 }
 
 // Another space is another page: nothing of this one is kept.
@@ -65,13 +70,16 @@ addEventListener("popstate", () => {
 });
 addEventListener("click", (event) => {
   const anchor = (event.target as Element).closest?.("a[href]");
-  if (!(anchor instanceof HTMLAnchorElement) || anchor.origin !== location.origin) return;
+  if (!(anchor instanceof HTMLAnchorElement) || !isOwn(anchor)) return;
   if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   if (anchor.target || anchor.hasAttribute("download") || event.defaultPrevented) return;
   if (isOfOtherSpace(anchor)) return;
   if (anchor.hash && anchor.pathname === location.pathname && anchor.search === location.search) return;
   event.preventDefault();
-  const address = anchor.pathname + anchor.search;
-  if (address !== location.pathname + location.search) history.pushState(null, "", address);
-  route.value = read();
+  show(anchor.pathname + anchor.search);
 });
+
+/** Return whether a link is to this page, and not to what else its host serves. */
+function isOwn({ origin, pathname }: HTMLAnchorElement): boolean {
+  return origin === location.origin && (pathname === base || pathname.startsWith(`${base}/`));
+}

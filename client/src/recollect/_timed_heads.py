@@ -26,7 +26,9 @@ class TimedHeads(H11Protocol):
         super().connection_made(transport)
         # asyncio does so only where a socket names its protocol, which `create_server` does not:
         # head and body are written apart, and the body waited 40 ms for the head's acknowledgement.
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = transport.get_extra_info("socket")
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

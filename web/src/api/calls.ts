@@ -3,6 +3,7 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { AccessService, RecallService, RecollectCore } from "@recollect/client";
+import { base } from "./base";
 import { space } from "./space";
 
 /** Callbacks on calls that are refused for want of a session or of a token. */
@@ -22,7 +23,7 @@ const watchRefusals: Interceptor = (next) => async (request) => {
 };
 
 const transport = createConnectTransport({
-  baseUrl: self.location.origin,
+  baseUrl: self.location.origin + base,
   useBinaryFormat: true,
   interceptors: [watchRefusals],
 });

@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { Scope, type WhoAmIResponse } from "@recollect/client";
 import { restartStream } from "../live/connection";
 import { t } from "../texts";
+import { base, isSignedInByProxy } from "./base";
 import { access, onRefusal } from "./calls";
 import { onSessionChange, tellSessionChange } from "./changes";
 import { describe, isOf } from "./errors";
@@ -10,7 +11,7 @@ import { isSpaceValid } from "./space";
 
 export type SessionState =
   | { kind: "loading" }
-  | { kind: "closed" } // this browser has no session with the bridge
+  | { kind: "closed"; reason?: string } // this browser has no session with the bridge
   | { kind: "token" } // the server asks for a token
   | { kind: "space"; reason: string } // the address names a space that this caller may not name
   | { kind: "unreachable"; reason: string }
@@ -21,7 +22,11 @@ const EVERY_SPACE = "*";
 
 export const session = signal<SessionState>({ kind: "loading" });
 
-onRefusal.session = () => (session.value = { kind: "closed" });
+/** Set while somebody whom a proxy signs in is signed out here. */
+const SIGNED_OUT = `recollect-signed-out${base}`;
+let refusal: string | undefined;
+
+onRefusal.session = () => (session.value = { kind: "closed", ...(refusal && { reason: refusal }) });
 onRefusal.token = () => (session.value = { kind: "token" });
 onSessionChange(() => location.reload());
 
@@ -48,13 +53,28 @@ export function hasToken(): boolean {
   return session.value.kind === "open" && session.value.caller.tokenId !== "";
 }
 
-/** Exchange the key in the address, if there is one, for a session. */
+/** Exchange the key in the address, if there is one, for a session; behind a proxy that signs in,
+ * ask for the session of whom it names. */
 export async function openSession(): Promise<void> {
+  if (isSignedInByProxy) return localStorage.getItem(SIGNED_OUT) ? undefined : openByProxy();
   const key = new URLSearchParams(location.hash.slice(1)).get("key");
   if (key) {
     history.replaceState(null, "", location.pathname + location.search);
     await post("/session/open", { key }).catch(() => undefined);
   }
+}
+
+async function openByProxy(): Promise<void> {
+  const response = await post("/session/open", { key: "" }).catch(() => undefined);
+  if (response && !response.ok) refusal = await messageOf(response);
+  // What the browser showed may have been another person's.
+  if (response?.status === 201) tellSessionChange();
+}
+
+/** Begin the session of whom the proxy names, after signing out. */
+export function signInAgain(): void {
+  localStorage.removeItem(SIGNED_OUT);
+  changeCaller();
 }
 
 /** Ask the server who the caller is. */
@@ -76,22 +96,30 @@ export async function refreshSession(): Promise<void> {
 /** Sign in with a token. The bridge keeps it; no script can read it again. */
 export async function signIn(token: string): Promise<string | undefined> {
   const response = await post("/session/sign-in", { token });
-  if (!response.ok) {
-    const text = await response.text();
-    try {
-      return String((JSON.parse(text) as { message?: unknown }).message);
-    } catch {
-      return text;
-    }
-  }
+  if (!response.ok) return messageOf(response);
   changeCaller();
   return undefined;
 }
 
+async function messageOf(response: Response): Promise<string> {
+  const text = await response.text();
+  try {
+    return String((JSON.parse(text) as { message?: unknown }).message);
+  } catch {
+    return text;
+  }
+}
+
 /** Forget the token of this browser. */
 export async function signOut(): Promise<void> {
-  await post("/session/sign-out", {});
-  changeCaller();
+  const response = await post("/session/sign-out", {});
+  if (!isSignedInByProxy) return changeCaller();
+  localStorage.setItem(SIGNED_OUT, "yes");
+  const { location: next } = response.ok ? ((await response.json()) as { location: string }) : { location: "" };
+  if (!next) return changeCaller();
+  localStorage.removeItem(SIGNED_OUT); // the proxy asks who it is
+  tellSessionChange();
+  location.assign(next);
 }
 
 /** Begin anew, in every tab, with what the session allows now. */
@@ -103,5 +131,5 @@ function changeCaller(): void {
 
 function post(path: string, body: unknown): Promise<Response> {
   const headers = { "content-type": "application/json" };
-  return fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
+  return fetch(base + path, { method: "POST", headers, body: JSON.stringify(body) });
 }

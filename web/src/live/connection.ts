@@ -2,6 +2,7 @@
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { signal } from "@preact/signals";
 import { UpdateSchema, type Conversation, type Update } from "@recollect/client";
+import { base } from "../api/base";
 import { sharedName } from "../api/space";
 import { Hub } from "./hub";
 import type { FromHub, HubStatus, ToHub } from "./messages";
@@ -132,7 +133,7 @@ interface TrustedTypes {
 
 /** Return the worker's address in the form that the page's content policy asks for. */
 function workerUrl(): unknown {
-  const address = new URL("/assets/worker.js", location.origin).href;
+  const address = new URL(`${base}/assets/worker.js`, location.origin).href;
   const types = (globalThis as { trustedTypes?: TrustedTypes }).trustedTypes;
   if (!types) return address;
   const rules = { createScriptURL: (url: string) => (url === address ? url : "") };

@@ -6,7 +6,7 @@ import { conversations, recall } from "../api/calls";
 import { describe, isCancelled } from "../api/errors";
 import { may } from "../api/session";
 import { can, paletteOpen, perform } from "../keyboard";
-import { link, navigate } from "../router";
+import { link, navigate, show } from "../router";
 import { nameOf } from "../sidebar/Row";
 import { list } from "../state/conversations";
 import { nextTheme, theme } from "../state/theme";
@@ -143,7 +143,7 @@ function entriesOf(text: string, named: Conversation[], found: SearchResult[]): 
   const shown = text ? named : list.value.items.slice(0, FEW);
   const conversationsNamed = shown.map((it): Entry => ({
     id: `palette-name-${it.id}`, icon: channelIcon(it.channel), text: nameOf(it), hint: shortTime(it.updateTime),
-    run: () => navigate(link(`/c/${it.id}`)),
+    run: () => show(link(`/c/${it.id}`)),
   }));
   const said = found.map((it): Entry => {
     const turn = it.matchedTurns[0];

@@ -2,10 +2,11 @@
 // numbers of messages by conversation, no text.
 import { signal } from "@preact/signals";
 import type { Conversation } from "@recollect/client";
+import { base } from "../api/base";
 import { space } from "../api/space";
 import { millis } from "../ui/time";
 
-const KEY = space ? `recollect-seen ${space}` : "recollect-seen";
+const KEY = `${space ? `recollect-seen ${space}` : "recollect-seen"}${base}`;
 const MOST = 2_000;
 
 interface Seen {

@@ -68,6 +68,9 @@ export const en = {
   session: {
     closedTitle: "This browser is not signed in",
     closed: "Open the newest address that recollect-web printed in its terminal. Each address signs one browser in, once.",
+    signedOutTitle: "You are not signed in",
+    signedOut: "You signed out here, or somebody else signed in.",
+    proxyToken: "The server does not take your token any more. Whoever set up this page gives it another one.",
     tokenTitle: "Sign in",
     token: "This server asks for a token.",
     tokenHint: "recollect-server token create makes one. It stays in the memory of recollect-web and is never stored in this browser.",

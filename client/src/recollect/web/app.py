@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import socket
 import threading
 from collections.abc import Callable
@@ -24,13 +23,19 @@ from recollect.web.forwarding import Forwarder, read_body
 from recollect.web.gateway import Gateway
 from recollect.web.protection import DOCUMENT, TOKEN_KEY, App, Protection
 from recollect.web.protocols import RequestRefused
-from recollect.web.sessions import Session, SessionKey, Sessions
+from recollect.web.proxy import (
+    PERSON_KEY,
+    TOKEN_FORM,
+    PersonRefused,
+    PublicAddress,
+    SignedInPeople,
+)
+from recollect.web.sessions import Session, Sessions
 
 MARK_SESSION = "session"
 """The value of the header `recollect-web` if the browser has no session."""
 _MAX_SECRET = 4096
 """Bytes of a request that brings a key or a token."""
-_TOKEN = re.compile(r"[!-~]{1,512}")
 _MAX_CONNECTIONS = 512
 _SHUTDOWN_GRACE = 1
 """Seconds that a stop waits for open streams."""
@@ -43,14 +48,23 @@ class Page:
         self,
         endpoint: Endpoint,
         sessions: Sessions,
-        port: int,
+        address: PublicAddress,
         announce: Callable[[], None],
+        people: SignedInPeople | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._sessions = sessions
         self._announce = announce
-        self._cookie = f"recollect-web-{port}"
-        self._files = PageFiles()
+        self._people = people
+        port = address.host.rpartition(":")[2]
+        self._cookie = f"recollect-web-{port}" if port.isdecimal() else "recollect-web"
+        self._of_cookie: dict[str, Any] = {
+            "path": address.base or "/",
+            "secure": address.is_secure,
+            "httponly": True,
+            "samesite": "strict",
+        }
+        self._files = PageFiles(address.base, people is None)
         self._methods = protocols.methods()
         self._forwarder: Forwarder
         self._gateway: Gateway
@@ -104,21 +118,48 @@ class Page:
         protocol = protocols.of_page(request.headers.get("content-type"), method)
         if protocol is None:
             return Response(f"the content type must be {protocols.expected(method)}\n", 415)
-        return await self._forwarder.answer(request, protocol, session.token)
+        try:
+            token = self._people.token(session.person) if self._people else session.token
+        except PersonRefused as refused:
+            return self._refused(request, refused)
+        return await self._forwarder.answer(request, protocol, token)
 
     async def _open_session(self, request: Request) -> Response:
         """Exchange the key of the printed address for a cookie."""
         key = await _secret(request, "key")
         if isinstance(key, Response):
             return key
+        if self._people is not None:
+            return await self._open_for_person(request, self._people)
         cookie = self._sessions.exchange(key)
         if cookie is None:
             return _unauthenticated(
                 "this address was used before: open the newest one that recollect-web printed"
             )
         self._announce()
-        answer = Response(status_code=204, headers={"cache-control": "no-store"})
-        answer.set_cookie(self._cookie, cookie, path="/", httponly=True, samesite="strict")
+        return self._with_cookie(204, cookie)
+
+    async def _open_for_person(self, request: Request, people: SignedInPeople) -> Response:
+        """Begin a session of the person whom the proxy signed in, unless the browser has it."""
+        person = request.scope[PERSON_KEY]
+        try:
+            caller = await self._forwarder.check(people.token(person))
+        except PersonRefused as refused:
+            return self._refused(request, refused)
+        except RequestRefused as error:
+            return error.response()
+        if not caller.token_id:
+            text = (
+                "the server asks for no token, and so cannot tell people apart: start it with auth"
+            )
+            return RequestRefused(None, "failed_precondition", f"{text} `required`").response()
+        if self._session(request) is not None:
+            return Response(status_code=204, headers={"cache-control": "no-store"})
+        return self._with_cookie(201, self._sessions.begin(person))
+
+    def _with_cookie(self, status: int, cookie: str) -> Response:
+        answer = Response(status_code=status, headers={"cache-control": "no-store"})
+        answer.set_cookie(self._cookie, cookie, **self._of_cookie)
         return answer
 
     async def _sign_in(self, request: Request) -> Response:
@@ -129,7 +170,10 @@ class Page:
         token = await _secret(request, "token")
         if isinstance(token, Response):
             return token
-        if not _TOKEN.fullmatch(token):
+        if self._people is not None:
+            text = "tokens come from the configuration of recollect-web"
+            return RequestRefused(None, "permission_denied", text).response()
+        if not TOKEN_FORM.fullmatch(token):
             return _invalid("a token must be printable ASCII without spaces")
         try:
             await self._forwarder.check(token)
@@ -139,15 +183,31 @@ class Page:
         return Response(status_code=204, headers={"cache-control": "no-store"})
 
     async def _sign_out(self, request: Request) -> Response:
-        """Forget the token of this browser's session."""
+        """Forget the token of this browser's session; of a person whom a proxy signed in, end the
+        session.
+        """
         session = self._session(request)
         if session is None:
             return _no_session()
         session.token = None
-        return Response(status_code=204, headers={"cache-control": "no-store"})
+        if self._people is None:
+            return Response(status_code=204, headers={"cache-control": "no-store"})
+        self._sessions.end(request.cookies[self._cookie])
+        content = json.dumps({"location": self._people.sign_out})
+        answer = Response(
+            content, headers={"cache-control": "no-store"}, media_type="application/json"
+        )
+        answer.delete_cookie(self._cookie, **self._of_cookie)
+        return answer
 
     def _session(self, request: Request) -> Session | None:
-        return self._sessions.find(request.cookies.get(self._cookie))
+        person = request.scope.get(PERSON_KEY, "")
+        return self._sessions.find(request.cookies.get(self._cookie), person)
+
+    def _refused(self, request: Request, refused: PersonRefused) -> Response:
+        assert self._people is not None
+        self._people.log(request.scope, refused)
+        return RequestRefused(None, "permission_denied", str(refused)).response()
 
 
 def _no_session() -> Response:
@@ -183,43 +243,40 @@ async def _secret(request: Request, name: str) -> str | Response:
 
 
 def serve(
-    host: str,
-    port: int,
+    listening: socket.socket,
+    addresses: list[PublicAddress],
     endpoint: Endpoint,
+    sessions: Sessions,
     origins: frozenset[str] = frozenset(),
+    people: SignedInPeople | None = None,
     until: Callable[[], Any] | None = None,
 ) -> None:
-    """Serve until a signal ends the process, or `until` returns. Pages of `origins` may call the
-    gateway. Raises OSError where the address cannot be listened on.
+    """Serve until a signal ends the process, or `until` returns. The first of the page's
+    `addresses` is printed; pages of `origins` may call the gateway.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    key = SessionKey.of(port) if port else SessionKey.new()  # a free port is another each time
-    with socket.create_server((host, port), family=family) as listening:
-        port = listening.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        sessions = Sessions(key)
+    address = addresses[0]
 
-        def announce(beginning: str = "For another browser") -> None:
-            print_notice(f"{beginning}: http://{shown}:{port}/#key={sessions.new_key()}")
+    def announce(beginning: str = "For another browser") -> None:
+        url = f"{address.origin}{address.base}/"
+        if people is None:
+            print_notice(f"{beginning}: {url}#key={sessions.new_key()}")
+        else:
+            print_notice(f"{beginning}: {url} for {len(people.files)} people, by {people.path}")
 
-        page = Page(endpoint, sessions, port, announce)
-        names = {shown, "localhost"} if host in ("127.0.0.1", "::1") else {shown}
-        hosts = {f"{name}:{port}" for name in names}
-        if port == 80:  # browsers leave the usual port out
-            hosts |= names
-        app: App = Protection(page.app(), hosts, origins)
-        announce("The page")
-        config = uvicorn.Config(
-            app,
-            log_level="error",
-            ws="none",
-            http=TimedHeads,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=_MAX_CONNECTIONS,
-            timeout_graceful_shutdown=_SHUTDOWN_GRACE,
-        )
-        asyncio.run(_serve(uvicorn.Server(config), listening, until))
+    page = Page(endpoint, sessions, address, announce, people)
+    app: App = Protection(page.app(), addresses, origins, people)
+    announce("The page")
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        ws="none",
+        http=TimedHeads,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_MAX_CONNECTIONS,
+        timeout_graceful_shutdown=_SHUTDOWN_GRACE,
+    )
+    asyncio.run(_serve(uvicorn.Server(config), listening, until))
 
 
 async def _serve(

@@ -29,8 +29,16 @@ class File:
 class PageFiles:
     """The files that the build wrote, by path."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: str = "", signs_in: bool = True) -> None:
+        """Read the files that are served under the path `base`, whose sessions a proxy opens unless
+        `signs_in`.
+        """
         self._files = dict(_walk(files(__package__) / "static", ""))
+        # The build has paths beside its index, which is served for views of any depth.
+        index = self._files[INDEX].content.replace(b'"./', f'"{base}/'.encode())
+        if not signs_in:
+            index = index.replace(b"<html ", b'<html data-sign-in="proxy" ')
+        self._files[INDEX] = _file(INDEX, index)
 
     def find(self, path: str) -> File | None:
         """Return the file of a path, and for the path of a view the page itself."""

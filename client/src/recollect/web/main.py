@@ -1,23 +1,36 @@
 """The entry point of `recollect-web`."""
 
 import argparse
+import errno
 import ipaddress
 import os
 import re
+import socket
+import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from pathlib import Path
 
 from recollect import InvalidArgument
 from recollect._shared.channel import ADDRESS, DEFAULT_TARGET
 from recollect._shared.endpoint import Endpoint
 from recollect._shared.startup import open_closed_streams
+from recollect.web.proxy import PublicAddress, SignedInPeople
+from recollect.web.sessions import SessionKey, Sessions
 
 DEFAULT_LISTEN = "127.0.0.1:50080"
 LISTEN = "RECOLLECT_WEB_LISTEN"
 """The environment variable with the address of the page."""
 CORS = "RECOLLECT_WEB_CORS"
 """The environment variable with the origins whose pages may call."""
+URL = "RECOLLECT_WEB_URL"
+"""The environment variable with the address of the page behind a proxy."""
+PEOPLE = "RECOLLECT_WEB_PEOPLE"
+"""The environment variable with the file of the people whom a proxy signs in."""
 _MAX_PORT = 0xFFFF
+_UNIX = "unix:"
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[0-9]{1,5})?")
 
 
@@ -36,9 +49,14 @@ def main() -> None:
     text = f"the server: host:port or unix:PATH [{ADDRESS}, else {DEFAULT_TARGET}]"
     parser.add_argument("--address", default=address, help=text)
     listen = os.environ.get(LISTEN) or DEFAULT_LISTEN
-    text = "a loopback address to serve the page on; port 0 takes a free one"
-    text += f" [{LISTEN}, else {DEFAULT_LISTEN}]"
+    text = "a loopback address to serve the page on (port 0 takes a free one), or behind a proxy"
+    text += f" unix:PATH [{LISTEN}, else {DEFAULT_LISTEN}]"
     parser.add_argument("--listen", metavar="HOST:PORT", default=listen, help=text)
+    text = "behind a proxy: the page's address in a browser, as https://tools.example/recollect"
+    parser.add_argument("--url", default=os.environ.get(URL), help=f"{text} [{URL}]")
+    text = "the people whom the proxy signs in, and their tokens, in TOML: the guide of the page says how"
+    parser.add_argument("--people", metavar="FILE", type=Path, default=os.environ.get(PEOPLE),
+                        help=f"{text} [{PEOPLE}]")  # fmt: skip
     text = "origins, as https://app.example, whose pages may make calls with a token, separated by"
     parser.add_argument("--cors", default=os.environ.get(CORS, ""), metavar="ORIGINS",
                         help=f"{text} commas; of no other page unless given [{CORS}]")  # fmt: skip
@@ -56,7 +74,14 @@ def main() -> None:
         sys.exit(f"recollect-web needs {missing[0]}: pip install 'recollect-client[web]'")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a failure is one sentence, without gRPC's
     try:
-        host, port = _loopback(arguments.listen)
+        url = PublicAddress.of(arguments.url) if arguments.url else None
+        is_socket = arguments.listen.startswith(_UNIX)
+        people = (
+            SignedInPeople.read(Path(arguments.people), is_socket) if arguments.people else None
+        )
+        if url is None and (is_socket or people):
+            raise ValueError("--url: is required with --people and with a Unix socket")
+        at = Path(arguments.listen[len(_UNIX):]) if is_socket else _host_and_port(arguments.listen, people is not None)  # fmt: skip
         origins = _origins(arguments.cors)
         endpoint = Endpoint.of(
             arguments.address,
@@ -69,7 +94,11 @@ def main() -> None:
     try:
         from recollect.web.app import serve
 
-        serve(host, port, endpoint, origins, sys.stdin.read if arguments.until_input_ends else None)
+        until = sys.stdin.read if arguments.until_input_ends else None
+        with _listening(at) as listening:
+            addresses = [url] if url else _addresses(listening)
+            sessions = Sessions(_session_key(at, url))
+            serve(listening, addresses, endpoint, sessions, origins, people, until)
     except KeyboardInterrupt:
         pass
     except OSError as error:
@@ -80,8 +109,54 @@ def main() -> None:
         )
 
 
-def _loopback(listen: str) -> tuple[str, int]:
-    """Return host and port of an address that only this machine reaches. Raises ValueError."""
+@contextmanager
+def _listening(at: Path | tuple[str, int]) -> Iterator[socket.socket]:
+    """Listen on host and port, or at a path that the owner and the group may connect to. Raises
+    OSError.
+    """
+    if not isinstance(at, Path):
+        family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
+        with socket.create_server(at, family=family) as listening:
+            yield listening
+        return
+    with socket.socket(socket.AF_UNIX) as probe, suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(at.lstat().st_mode) or not probe.connect_ex(str(at)):
+            raise OSError(errno.EADDRINUSE, "in use")
+        at.unlink()  # of one that has ended
+    with socket.socket(socket.AF_UNIX) as listening:
+        before = os.umask(0o117)
+        try:
+            listening.bind(str(at))
+        finally:
+            os.umask(before)
+        listening.listen()
+        yield listening
+
+
+def _addresses(listening: socket.socket) -> list[PublicAddress]:
+    """Return the page's addresses where no proxy is before it."""
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    names = [shown, "localhost"] if host in ("127.0.0.1", "::1") else [shown]
+    hosts = [f"{name}:{port}" for name in names]
+    if port == 80:  # browsers leave the usual port out
+        hosts += names
+    return [PublicAddress(f"http://{it}", it) for it in hosts]
+
+
+def _session_key(at: Path | tuple[str, int], url: PublicAddress | None) -> SessionKey:
+    """Return the key of an address; a new one where a free port was asked for, another each
+    time.
+    """
+    if url is not None:
+        return SessionKey.of(re.sub("[^a-z0-9.]+", "-", f"{url.origin}{url.base}".lower()))
+    return SessionKey.of(str(at[1])) if isinstance(at, tuple) and at[1] else SessionKey.new()
+
+
+def _host_and_port(listen: str, is_proxied: bool) -> tuple[str, int]:
+    """Return host and port of an address that only this machine reaches, or with `is_proxied`
+    that others do, of which the proxy alone is served. Raises ValueError.
+    """
     host, colon, port = listen.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")
     try:
@@ -90,10 +165,11 @@ def _loopback(listen: str) -> tuple[str, int]:
         colon = ""
     if not colon or not (port.isascii() and port.isdecimal()) or int(port) > _MAX_PORT:
         raise ValueError(f"--listen {listen:.100}: is no address such as {DEFAULT_LISTEN}")
-    if not address.is_loopback:
+    if not address.is_loopback and not is_proxied:
         raise ValueError(
             f"--listen {listen:.100}: can be reached from other machines. The page is served on"
-            " loopback alone: forward its port with ssh -L, or name a loopback address"
+            " loopback alone: forward its port with ssh -L, or name a loopback address. A proxy on"
+            " another machine needs --people"
         )
     return host, int(port)
 

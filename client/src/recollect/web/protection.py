@@ -4,6 +4,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
+from recollect.web.proxy import PERSON_KEY, PersonRefused, PublicAddress, SignedInPeople
+
 App = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI application."""
 
@@ -53,13 +55,26 @@ class Protection:
     that scripts of a foreign page may set only if this process allows it to their origin, as it
     does to those that it was started for. `Host` must be ours with a token, too: a server without
     tokens takes any.
+
+    What it passes on has the path within the page: without the one that a proxy serves it under.
     """
 
-    def __init__(self, app: App, hosts: Iterable[str], origins: Iterable[str] = ()) -> None:
-        """`origins` are those of the pages that may call with a token."""
+    def __init__(
+        self,
+        app: App,
+        addresses: Iterable[PublicAddress],
+        origins: Iterable[str] = (),
+        people: SignedInPeople | None = None,
+    ) -> None:
+        """`addresses` are the page's own, of one path; `origins` are those of the pages that may
+        call with a token; `people` may call by the word of a proxy, and nobody else without a
+        token.
+        """
         self._app = app
-        self._hosts = {host.encode() for host in hosts}
+        self._own = {it.host.encode(): it.origin.encode() for it in addresses}
+        [self._base] = {it.base for it in addresses}
         self._origins = {origin.encode() for origin in origins}
+        self._people = people
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Answer a request, or refuse it."""
@@ -69,6 +84,7 @@ class Protection:
         if scope["type"] != "http":
             return  # no WebSocket: the handshake is refused
 
+        is_within = self._enter(scope)
         origin = self._listed_origin(scope)
         headers = [*_HEADERS]
         if self._origins:
@@ -86,7 +102,9 @@ class Protection:
         bearer = _BEARER.fullmatch(authorizations[0]) if len(authorizations) == 1 else None
         if bearer is not None and not scope["path"].startswith("/session/"):
             scope[TOKEN_KEY] = bearer[1].decode()
-        refusal = self._refusal(scope, origin)
+        refusal = self._refusal(scope, origin) or self._refusal_of_person(scope)
+        if refusal is None and not is_within:
+            refusal = 404, f"the page is at {self._base}/\n"
         if refusal is None and scope["method"] == "OPTIONS":
             await with_headers({"type": "http.response.start", "status": 204, "headers": [*_CORS]})
             await with_headers({"type": "http.response.body", "body": b""})
@@ -104,6 +122,29 @@ class Protection:
         origins = _values(scope, b"origin")
         return origins[0] if len(origins) == 1 and origins[0] in self._origins else None
 
+    def _enter(self, scope: MutableMapping[str, Any]) -> bool:
+        """Cut the page's own path off a request's, unless it is not below it."""
+        # As it was sent: what is written in another way may have passed another rule of the proxy.
+        base, sent = self._base, scope["raw_path"]
+        if sent != base.encode() and not sent.startswith(f"{base}/".encode()):
+            return not base  # what has no path, as `*`, is refused for other reasons
+        scope["path"] = scope["path"][len(base) :] or "/"
+        return True
+
+    def _refusal_of_person(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
+        """Return status and text for a request of which no trusted proxy says who made it."""
+        if self._people is None:
+            return None
+        try:
+            if TOKEN_KEY in scope or scope["method"] == "OPTIONS" or scope["path"] == DOCUMENT:
+                self._people.check_peer(scope)
+            else:
+                scope[PERSON_KEY] = self._people.person_of(scope)
+        except PersonRefused as refused:
+            self._people.log(scope, refused)
+            return 403, f"{refused}\n"
+        return None
+
     def _refusal(
         self, scope: MutableMapping[str, Any], listed: bytes | None
     ) -> tuple[int, str] | None:
@@ -111,7 +152,8 @@ class Protection:
         of a page that may call with a token.
         """
         hosts = _values(scope, b"host")
-        if len(hosts) != 1 or hosts[0] not in self._hosts:
+        own = self._own.get(hosts[0]) if len(hosts) == 1 else None
+        if own is None:
             return 421, "wrong Host: open the address that recollect-web printed\n"
         origins = _values(scope, b"origin")
         brings_token = TOKEN_KEY in scope
@@ -121,11 +163,11 @@ class Protection:
             return None
         if scope["method"] in ("GET", "HEAD"):
             # A browser sends none with its own requests for files; another page's is foreign.
-            if any(origin != b"http://" + hosts[0] for origin in origins):
+            if any(origin != own for origin in origins):
                 return 403, "wrong Origin: this page serves nobody else\n"
         elif scope["method"] != "POST":
             return 405, "only GET and POST\n"
-        elif origins != [b"http://" + hosts[0]] and not (brings_token and not origins):
+        elif origins != [own] and not (brings_token and not origins):
             return 403, (
                 "wrong Origin: this page serves nobody else. A program brings a token, as"
                 " `authorization: Bearer rcl_...`; --cors of recollect-web names the origins of pages"

@@ -13,6 +13,8 @@ _MAX_SESSIONS = 64
 """Browsers that are signed in at the same time; the one that was used least recently gives way."""
 _MAX_KEYS = 4
 """Keys that are open at the same time."""
+_MAX_ENDED = 4096
+"""Cookies of people who signed out that are remembered, until a restart."""
 _KEY_BYTES = 32
 _LONGEST = 30 * 24 * 3600
 """Seconds for which a cookie opens a session again after a restart."""
@@ -34,30 +36,34 @@ class SessionKey:
         return cls(secrets.token_bytes(_KEY_BYTES))
 
     @classmethod
-    def of(cls, port: int) -> "SessionKey":
-        """Return the key of a port, from its file; a new one where there is none."""
+    def of(cls, name: str) -> "SessionKey":
+        """Return the key of a port or of an address, from its file; a new one where there is
+        none.
+        """
         folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
-        path = folder / "recollect" / f"web-{port}.key"
+        path = folder / "recollect" / f"web-{name}.key"
         try:
             return cls(_read(path) or _write(path))
         except OSError:
             return cls.new()
 
-    def sign(self) -> str:
-        """Return a new cookie."""
+    def sign(self, person: str) -> str:
+        """Return a new cookie for a person; an empty name stands for the holder of
+        the printed address.
+        """
         content = f"{secrets.token_urlsafe(32)}.{int(time.time())}"
-        return f"{content}.{self._signature(content)}"
+        return f"{content}.{self._signature(content, person)}"
 
-    def admits(self, cookie: str) -> bool:
-        """Return whether a cookie is one of this key, and not too old."""
+    def admits(self, cookie: str, person: str) -> bool:
+        """Return whether a cookie is one of this key, of that person, and not too old."""
         content, _, signature = cookie.rpartition(".")
         start = content.rpartition(".")[2]
-        if not hmac.compare_digest(_hash(signature), _hash(self._signature(content))):
+        if not hmac.compare_digest(_hash(signature), _hash(self._signature(content, person))):
             return False
         return start.isdecimal() and int(start) + _LONGEST > time.time()
 
-    def _signature(self, content: str) -> str:
-        data = content.encode("utf-8", "surrogatepass")
+    def _signature(self, content: str, person: str) -> str:
+        data = f"{content}\0{person}".encode("utf-8", "surrogatepass")
         return hmac.new(self._key, data, hashlib.sha256).hexdigest()
 
 
@@ -83,8 +89,9 @@ def _write(path: Path) -> bytes:
 
 @dataclass(slots=True)
 class Session:
-    """One browser that presented a key."""
+    """One browser that presented a key, or whose person a proxy named."""
 
+    person: str = ""
     token: str | None = None
     """The token that the person signed in with. It is in this process's memory alone."""
 
@@ -97,6 +104,7 @@ class Sessions:
         self._lock = threading.Lock()
         self._keys: list[bytes] = []
         self._sessions: dict[bytes, Session] = {}
+        self._ended: dict[bytes, None] = {}
 
     def new_key(self) -> str:
         """Return a key that opens one session, once."""
@@ -113,22 +121,37 @@ class Sessions:
             if hashed not in self._keys:
                 return None
             self._keys.remove(hashed)
-            cookie = self._key.sign()
-            self._keep(_hash(cookie), Session())
+        return self.begin()
+
+    def begin(self, person: str = "") -> str:
+        """Return the cookie of a new session."""
+        cookie = self._key.sign(person)
+        with self._lock:
+            self._keep(_hash(cookie), Session(person))
         return cookie
 
-    def find(self, cookie: str | None) -> Session | None:
-        """Return the session of a cookie, None if there is none."""
+    def end(self, cookie: str) -> None:
+        """Let a cookie open nothing any more."""
+        hashed = _hash(cookie)
+        with self._lock:
+            self._sessions.pop(hashed, None)
+            self._ended[hashed] = None
+            while len(self._ended) > _MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    def find(self, cookie: str | None, person: str = "") -> Session | None:
+        """Return the session of a cookie, None if there is none of this person."""
         if not cookie:
             return None
         hashed = _hash(cookie)
         with self._lock:
             session = self._sessions.pop(hashed, None)
-            if session is None and self._key.admits(cookie):  # of before a restart
-                session = Session()
+            is_of_before = session is None and hashed not in self._ended
+            if is_of_before and self._key.admits(cookie, person):  # before a restart
+                session = Session(person)
             if session is not None:
                 self._keep(hashed, session)  # now the last to give way
-        return session
+        return session if session is not None and session.person == person else None
 
     def _keep(self, hashed: bytes, session: Session) -> None:
         while len(self._sessions) >= _MAX_SESSIONS:

@@ -1,2 +1,2 @@
-import{c as e}from"./Icon.js";var t=/[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;function n(e){return e.replace(t,e=>e===`
+import{r as e}from"./Icon.js";var t=/[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;function n(e){return e.replace(t,e=>e===`
 `||e===`	`?` `:`␦`)}function r(t){return e.channels[t]??n(t)}function i(e){return e<1e3?`${e} B`:e<1e6?`${(e/1e3).toFixed(0)} kB`:`${(e/1e6).toFixed(1)} MB`}function a(e){return`$${e.toFixed(e<1?4:2)}`}function o(e){return 2*e}export{o as a,i,a as n,n as r,r as t};
