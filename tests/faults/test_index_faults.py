@@ -15,8 +15,10 @@ import apsw
 import grpc
 import pytest
 import structlog
-from recollect_server.storage.index import migrations
+from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.storage.index import file, migrations
 from recollect_server.storage.index.file import Readers
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.writer import Writer
 from structlog.testing import capture_logs
 
@@ -336,3 +338,15 @@ def test_those_who_wait_for_the_index_are_woken_once(
         thread.join(10)
     assert Counter(waits) == dict.fromkeys(names, 1)
     writer.close(readers)
+
+
+def test_the_writer_takes_text_that_is_no_utf_8_for_damage_and_goes_on(tmp_path: Path) -> None:
+    index = Index(tmp_path)
+    with pytest.raises(IndexUnavailable, match="refused a write"):
+        index.writer.write(
+            lambda connection, _: connection.execute("SELECT CAST(x'ff' AS TEXT)").get
+        )
+    assert "utf-8" in index.lost()
+    assert index.writer.write(lambda connection, _: connection.execute("SELECT 1").get) == 1
+    index.close()
+    assert file.read_seal(tmp_path).seal is file.Seal.ABSENT

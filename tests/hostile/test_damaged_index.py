@@ -405,6 +405,17 @@ def test_rows_that_disappear_under_a_running_server_are_missed_and_nothing_is_st
     assert on(server, "verify").exit_code == 0
 
 
+def test_text_that_is_no_utf_8_is_damage_of_the_index(
+    service: Service, server: RunningServer
+) -> None:
+    name = fill(service, 12)
+    sql("UPDATE conversations SET channel = CAST(x'ff' AS TEXT)")(server.folder)
+    list_all = api.ListRequest(page_size=1)
+    assert code_of(lambda: service.conversations.List(list_all)) == "UNAVAILABLE"
+    until(lambda: code_of(lambda: service.conversations.List(list_all)) == "OK")  # it is made anew
+    assert_holds_all(service, name, 12)
+
+
 def test_a_seal_has_no_word_of_what_was_said(service: Service, server: RunningServer) -> None:
     service.delete(fill(service, 3))
     server.stop()

@@ -4,6 +4,11 @@ from pathlib import Path
 
 import apsw
 
+FAILURES = (apsw.Error, UnicodeDecodeError)
+"""Raised by queries: SQLite does not notice that a damaged text is no UTF-8."""
+DAMAGE = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
+"""Those of `FAILURES` that say that the file is damaged."""
+
 _WRITTEN = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 

@@ -20,6 +20,7 @@ from recollect_server.domain.ids import (
     sequence_of,
 )
 from recollect_server.domain.message import Message
+from recollect_server.storage.database import FAILURES
 from recollect_server.storage.index import activity_tables, external_rows, messages
 from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
@@ -331,7 +332,7 @@ def state_of(folder: Path) -> State:
             reason = connection.execute(
                 "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
             ).get
-    except apsw.Error as error:
+    except FAILURES as error:
         return State(f"unusable ({error}): the next start makes it anew", {})
     progress = {row[0]: row[1] for row in rows}
     lines = {name: each for name, _, each, is_unindexed in rows if not is_unindexed}
@@ -378,7 +379,7 @@ def totals_of(folder: Path) -> SpaceTotals:
                 " (SELECT value FROM identity WHERE name = 'rebuild_wanted')"
             )
             *counts, reason = rows.fetchone() or (0, 0, 0, 0, None)
-    except apsw.Error as error:
+    except FAILURES as error:
         return SpaceTotals(problem=f"unusable ({error}): the next start makes it anew")
     is_damaged = path.with_name(NAME + DAMAGED).exists()
     why = reason or ("a page of it is damaged" if is_damaged else "")

@@ -6,7 +6,7 @@ taken in: what was acknowledged is found, always.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,8 @@ import apsw
 
 from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
-from recollect_server.storage.index.file import DAMAGED, NAME, Readers
+from recollect_server.storage.database import FAILURES
+from recollect_server.storage.index.file import NAME, Readers
 from recollect_server.storage.index.writer import Writer
 
 T = TypeVar("T")
@@ -36,7 +37,6 @@ class Database:
             raise IndexUnavailable(str(error)) from error
         self._readers = Readers(self.path)
         self._given_up = ""
-        self._lost = ""
 
     @contextmanager
     def reading(self, *, settled: bool = True) -> Iterator[apsw.Connection]:
@@ -57,13 +57,10 @@ class Database:
                 yield connection
             finally:
                 self._readers.leave()
-        except apsw.Error as error:
+        except FAILURES as error:
             if isinstance(error, apsw.InterruptError):
                 self._readers.deadline().check()
-            if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-                self._lost = str(error)
-                with suppress(OSError):
-                    self.path.with_name(NAME + DAMAGED).touch(0o600)
+            self.writer.note_damage(error)
             raise IndexUnavailable(f"the index cannot answer: {error}") from error
 
     @contextmanager
@@ -102,11 +99,11 @@ class Database:
         """Return why this index can never be used again, or nothing: its file was damaged, removed
         or replaced.
         """
-        return self._given_up or self._lost or self.writer.moved()
+        return self._given_up or self.writer.damage or self.writer.moved()
 
     def condemn(self, reason: str) -> None:
         """Mark the index as lost: its content is wrong. It goes on until it is given up."""
-        self._lost = reason
+        self.writer.damage = reason
 
     def give_up(self, reason: str) -> bool:
         """Refuse every further read and addition. Return False if that was done before."""

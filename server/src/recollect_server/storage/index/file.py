@@ -15,7 +15,7 @@ import apsw
 import orjson
 
 from recollect_server.domain.deadline import UNLIMITED, Deadline
-from recollect_server.storage.database import connected
+from recollect_server.storage.database import FAILURES, connected
 from recollect_server.storage.logs.files import open_transcript, read_file, sync_folder
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -
             return otherwise
         with looking(folder / NAME) as connection:
             return question(connection)
-    except apsw.Error:
+    except FAILURES:
         return otherwise
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -17,9 +18,10 @@ import apsw
 
 from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
+from recollect_server.storage.database import DAMAGE, FAILURES
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import updates as update_log
-from recollect_server.storage.index.file import Readers, open_writer
+from recollect_server.storage.index.file import DAMAGED, NAME, Readers, open_writer
 from recollect_server.storage.index.migrations import migrate
 
 T = TypeVar("T")
@@ -73,7 +75,7 @@ class _Job:
         self.notice = notice
         self.alone = alone
         self.result: Any = None
-        self.error: apsw.Error | None = apsw.Error("the writer stopped")
+        self.error: Exception | None = apsw.Error("the writer stopped")
 
 
 class Writer:
@@ -91,6 +93,8 @@ class Writer:
         """
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
+        self.damage = ""
+        """Why the content of the file is wrong; empty: nobody found that."""
         self.telemetry: Telemetry = UNMEASURED
         # guards everything below; nothing slow happens under it; the writer's thread waits for it
         self._changed = threading.Condition()
@@ -181,6 +185,15 @@ class Writer:
         called.
         """
         return self._taken
+
+    def note_damage(self, error: Exception) -> None:
+        """Note what a read or a write raised, if it says that the file is damaged; the next start
+        knows it too.
+        """
+        if isinstance(error, DAMAGE):
+            self.damage = str(error)
+            with suppress(OSError):
+                self.path.with_name(NAME + DAMAGED).touch(0o600)
 
     def moved(self) -> str:
         """Return why the file's name leads to another file, or to none: SQLite writes on to the one
@@ -368,6 +381,7 @@ class Writer:
             ]:
                 self._notify(notices)
         except apsw.Error as error:
+            self.note_damage(error)
             if len(documents) == 1:
                 if documents[0].updates:
                     with self._changed:
@@ -388,8 +402,9 @@ class Writer:
             job.error = None
             if job.notice is not None:
                 self._notify([(job.cursor, job.notice())])
-        except apsw.Error as error:
+        except FAILURES as error:
             job.error = error
+            self.note_damage(error)
 
     def _run_in_transaction(self, job: _Job) -> None:
         self._writer.execute("BEGIN IMMEDIATE")

@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.storage.database import connected
+from recollect_server.storage.database import DAMAGE, connected
 
 NAME = "vectors.db"
 _VERSION = 1
@@ -129,7 +129,7 @@ def failures() -> Iterator[None]:
     """Turn errors of SQLite and of the system into this package's."""
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError) as error:
+    except DAMAGE as error:
         raise VectorsDamaged(f"{NAME} is damaged: {error}") from error
     except apsw.SQLError as error:  # a table is missing or of another shape
         raise VectorsDamaged(f"{NAME} is not what it should be: {error}") from error
