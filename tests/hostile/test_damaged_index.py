@@ -205,6 +205,10 @@ def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
 ) -> None:
     """Only the calls wait that name no conversation: any of them may have been carried out."""
     name, lost = fill(service, 3), service.create(request_id="lost").id
+    switch = api.SwitchRequest(
+        from_conversation_id=service.create().id, to_conversation_id=name, request_id="switch"
+    )
+    service.conversations.Switch(switch)
     server.stop()
     (server.folder / "conversations.db.seal").unlink()
     sql("DELETE FROM requests WHERE request_id = 'lost'")(server.folder)
@@ -225,6 +229,7 @@ def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
         assert later.append(name, user("zebra 3"), request_id="append-3").turn_number == 4
         assert later.append(name, user("zebra 2"), agent("Noted."), request_id="append-2").duplicate
         assert create("begin").duplicate
+        assert code_of(lambda: later.conversations.Switch(switch)) == "OK"  # only the index has it
         assert {code_of(lambda: create(request)) for request in ("lost", "new")} == {"UNAVAILABLE"}  # noqa: B023 - called at once
         may_read.set()
         until(lambda: code_of(lambda: create("lost")) == "OK")

@@ -293,10 +293,10 @@ class Requests:
 
     def _is_written(self, request: KnownRequest) -> bool:
         """Return True if the transcript has a request as the index says, or is known to be indexed
-        as it is.
+        as it is, or if the request wrote no line: then the index alone has it.
         """
         conversation_id = request.conversation_id
-        if not self._projection.suspects.has(conversation_id):
+        if not (request.first_sequence and self._projection.suspects.has(conversation_id)):
             return True
         lines = self._transcripts.store.read(conversation_id)
         wrote = request_among(lines, request.request_id, conversation_id)
