@@ -1,17 +1,14 @@
 """Search over what third parties wrote and were told, apart from the search of conversations."""
 
-from pathlib import Path
-
 import apsw
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
 from recollect_server.domain.external import EmailHeaders, Provenance
-from recollect_server.storage.index.migrations import MIGRATIONS, contact_names
 
 from tests.at_rest import INDEX
 from tests.cases import each
 from tests.conftest import RunningServer, Start
-from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside, Watch, answers
+from tests.external.conftest import KNOWN, UNTRUSTED, Meet, Outside
 from tests.server.conftest import Service, assert_refused, delete_index, moment, user
 from tests.server.searching import marked
 from tests.server_cli.conftest import run
@@ -134,60 +131,6 @@ def test_verify_sees_words_that_are_missing(outside: Outside, server: RunningSer
     connection.close()
     result = run("verify", "--data-dir", server.data_dir)
     assert (result.exit_code, f"{name}: the index has other words" in result.stdout) == (1, True)
-
-
-def test_an_index_of_the_version_before_is_filled_from_the_transcripts(
-    outside: Outside, server: RunningServer, start_server: Start, meet: Meet, watch: Watch
-) -> None:
-    name = outside.write("zebra one", delivered="d-1").communication.id
-    outside.trust(name, KNOWN, request_id="t-1")
-    cursor = watch().ready().cursor
-    before, response = answers(outside), find(outside, "zebra")
-    server.stop()
-    epoch = epoch_of(server.folder / INDEX)
-    as_before(server.folder / INDEX)
-    server = start_server()
-    again = meet(server)
-    assert answers(again) == before
-    assert find(again, "zebra") == response
-    assert again.write("zebra one", delivered="d-1").duplicate
-    assert again.trust(name, KNOWN, request_id="t-1") == before[name].communication  # type: ignore[attr-defined]
-    assert watch(cursor, server).ready().updates[0].reset
-    server.stop()
-    assert epoch_of(server.folder / INDEX) == epoch  # it was brought up, and not made anew
-    assert run("verify", "--data-dir", server.data_dir).exit_code == 0
-
-
-def epoch_of(path: Path) -> object:
-    with apsw.Connection(str(path)) as connection:
-        epoch = connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get
-    connection.close()
-    return epoch
-
-
-def as_before(path: Path) -> None:
-    """Turn an index into one of the version before, with the same rows about third parties."""
-    steps, before = MIGRATIONS[: MIGRATIONS.index(contact_names)], path.with_name("before.db")
-    tables = ["communications", "messages", "deliveries", "escalations", "updates"]
-    with apsw.Connection(str(before)) as connection:
-        for step in steps:
-            step(connection)
-        connection.pragma("user_version", len(steps))
-    connection.execute("ATTACH ? AS now", (str(path),))
-    for table in ("identity", "requests", *(f"external_{name}" for name in tables)):
-        columns = ", ".join(
-            str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({table})")
-        )
-        connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - names from above
-        # a delivery had its channel, and was none of a party
-        source = f"now.{table}"
-        if table == "external_deliveries":
-            source += " JOIN now.external_communications USING (number)"
-        connection.execute(f"INSERT INTO main.{table}({columns}) SELECT {columns} FROM {source}")  # noqa: S608
-    connection.execute("DELETE FROM identity WHERE name = 'inode'")
-    connection.close()
-    before.replace(path)
-    path.with_name(f"{path.name}.seal").unlink()  # the version before made none
 
 
 @each(

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import apsw
 import pytest
 from recollect import (
     Activity,
@@ -19,7 +17,6 @@ from recollect import (
 )
 from recollect_server import app
 from recollect_server.settings import Settings
-from recollect_server.storage.index.activity_tables import MISSING
 
 from tests.at_rest import INDEX, SEAL
 from tests.conftest import LOOPBACK, MovableClock, Start
@@ -288,27 +285,3 @@ def test_answers_follow_changes_at_once_and_an_index_made_anew_has_the_same(
     server = start_server()
     with Client(server.target) as client:
         assert everything(client) == before
-    server.stop()
-    own = _as_before_activity(index)
-    server = start_server()
-    with Client(server.target) as client:
-        assert everything(client) == before
-    assert _identity(index) == own, "it was not made anew: its cursors hold"
-
-
-def _as_before_activity(index: Path) -> object:
-    """Make the index one whose activity is not counted, and return its identity."""
-    index.with_name(index.name + SEAL).unlink()
-    connection = apsw.Connection(str(index))
-    with connection:
-        connection.execute("DELETE FROM activity")
-        connection.execute("INSERT INTO identity VALUES(?, '')", (MISSING,))
-    connection.close()
-    return _identity(index)
-
-
-def _identity(index: Path) -> object:
-    connection = apsw.Connection(str(index))
-    epoch = connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get
-    connection.close()
-    return epoch

@@ -1,13 +1,11 @@
 """Conversations that name and summarise themselves, through the running server."""
 
-import apsw
 import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import insight_service_pb2 as insight_api
 from recollect.v1.insight_service_pb2_grpc import InsightServiceStub
 from recollect.v1.recall_service_pb2 import BuildContextRequest
-from recollect_server.storage.index.migrations import MIGRATIONS
 
 from tests.anchors.conftest import values
 from tests.conftest import MovableClock, RunningServer, Start
@@ -392,21 +390,6 @@ def test_a_split_is_suggested_to_who_watches_and_only_once(
             assert list(shown.split_suggestion.titles) == ["Disk of the Server", "Holiday in Ghent"]
     service.rename(conversation, "Disk and Ghent")
     assert not service.get(conversation).HasField("split_suggestion")
-
-
-def test_an_earlier_index_that_knows_of_a_suggestion_is_made_anew() -> None:
-    query = "SELECT count(*) FROM identity WHERE name = 'rebuild_wanted'"
-    for kind, expected in (("split", 1), ("messages", 0)):
-        connection = apsw.Connection(":memory:")
-        for step in MIGRATIONS:
-            if step.__name__ == "_splits":
-                connection.execute(
-                    "INSERT INTO updates(number, kind, time, first_sequence, last_sequence, detail)"
-                    " VALUES(1, ?, 0, 2, 2, '')",
-                    (kind,),
-                )
-            step(connection)
-        assert connection.execute(query).get == expected, kind
 
 
 def test_a_message_dated_ahead_and_a_clock_that_jumped_do_not_stop_the_idle_clock(

@@ -48,7 +48,7 @@ class Comparison(Generic[State]):
             lines, size = reading.end
             yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {size} bytes and {lines} lines"
         if reading.state is not None:
-            expected, indexed = reading.state, self._logs.whole(stored)
+            expected, indexed = reading.state, stored.state
             for part in fields(expected):  # type: ignore[arg-type]  # every state is a dataclass
                 if getattr(indexed, part.name) != getattr(expected, part.name):
                     yield f"the index has another {part.name} than the transcript"

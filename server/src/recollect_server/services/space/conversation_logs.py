@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from recollect_server.domain.activity import facts_of
 from recollect_server.domain.addresses import EMAIL
@@ -12,10 +11,8 @@ from recollect_server.domain.conversation import (
     Continued,
     Conversation,
     Event,
-    OpenCall,
     TurnMemory,
     fold,
-    open_calls_after,
 )
 from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound
 from recollect_server.domain.ids import time_of
@@ -159,18 +156,6 @@ class ConversationLogs(Logs[Conversation]):
             turn_number,
             timestamp,
         )
-
-    def whole(self, stored: Indexed[Conversation]) -> Conversation:
-        """Return the state in the index, with the open tool calls, which an older version did not
-        index.
-        """
-        if not isinstance(stored, Stored) or not stored.calls_unknown:
-            return stored.state
-        calls: tuple[OpenCall, ...] = ()
-        for line in islice(self.store.read(stored.state.id), stored.lines):
-            if line.entry and isinstance(line.entry.content, Message):
-                calls = open_calls_after(calls, line.entry.content)
-        return replace(stored.state, open_calls=calls)
 
     def add(
         self,

@@ -194,10 +194,6 @@ class Logs(ABC, Generic[State]):
         number.
         """
 
-    def whole(self, stored: Indexed[State]) -> State:
-        """Return the state in the index, with what an older version did not index."""
-        return stored.state
-
     # Append and read -----------------------------------------------------------------------------
 
     def append(
@@ -290,7 +286,7 @@ class Logs(ABC, Generic[State]):
         damage = Damage(self.noun, name)
         refused: list[str] = []
         try:
-            state = self.whole(stored) if stored else None
+            state = stored.state if stored else None
             self._check_goes_on(index, name, stored, end)
             ready = recovered() if recovered else Recovered(self.store.recover(name, end), None)
             if torn := ready.torn:

@@ -81,8 +81,7 @@ class States:
         if stored is None:
             return None
         is_sound = not (
-            stored.calls_unknown
-            or self._projection.overlay.is_lagging(conversation_id)
+            self._projection.overlay.is_lagging(conversation_id)
             or self._projection.suspects.has(conversation_id)
         )
         return ConversationState(
@@ -104,7 +103,7 @@ class States:
         index = self._projection.index
         try:
             stored = index.conversations.find(conversation_id)
-            if stored is None or stored.bytes != size or stored.calls_unknown:
+            if stored is None or stored.bytes != size:
                 if not self._may_index:
                     return self._read(conversation_id)
                 number, conversation, end = self._transcripts.catch_up(

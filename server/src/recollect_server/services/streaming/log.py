@@ -367,7 +367,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
             stored = self.space.index.conversations.find(conversation_id)
         except IndexUnavailable:
             return None
-        if stored is None or stored.calls_unknown:
+        if stored is None:
             return None
         return Position(stored.lines, stored.bytes), stored.conversation
 

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Protocol
 
 import structlog
 
-from recollect_server.domain.activity import Key, facts_of
 from recollect_server.domain.errors import (
     ConversationNotFound,
     IndexUnavailable,
@@ -62,7 +60,6 @@ log = structlog.get_logger("recollect.recovery")
 COMPARED_AT_ONCE = 8 << 20
 """Bytes of transcripts that a start compares in full before anybody calls: some 0.3 s."""
 _AHEAD = 16  # transcripts that are repaired at the same time
-_COUNTED = 100  # conversations whose activity is counted in one transaction
 _SAY_EVERY = 2.0  # seconds between two lines of the log about one long delete
 
 Progress = Callable[[int, int], None]
@@ -414,32 +411,6 @@ def _finish_interrupted_delete(
     )
 
 
-def _count_activity(logs: LogStore, index: Index, progress: Progress) -> None:
-    """Count the activity of what an earlier version indexed: it stands in the transcripts alone.
-
-    Begins anew after a crash. Raises IndexUnavailable, LogUnavailable.
-    """
-    transcripts = ConversationLogs(logs)
-    indexed = index.conversations.progress()
-    log.info("counting_activity", conversations=len(indexed))
-    index.activity.clear()
-    part: list[tuple[int, dict[Key, list[int]]]] = []
-    for done, (name, (_, lines)) in enumerate(indexed.items()):
-        progress(done, len(indexed))
-        stored = transcripts.find(index, name)
-        if stored is None or not logs.has(name):
-            continue  # what is missing there is noticed next
-        read = islice(logs.read(name), lines)
-        contents = (line.entry.content for line in read if line.entry is not None)
-        part.append((stored.number, facts_of(None, stored.conversation, contents)))
-        if len(part) == _COUNTED:
-            index.activity.fill(part)
-            part.clear()
-    index.activity.fill(part)
-    index.activity.end_filling()
-    progress(len(indexed), len(indexed))
-
-
 def _look_after_all(
     logs: LogStore,
     index: Index,
@@ -465,8 +436,6 @@ def _look_after_all(
     for name in communications:
         _finish_interrupted_delete(logs, index, name, clock, 0)
     hit("recover.deletes_finished")
-    if not rebuilt and index.activity.is_missing():
-        _count_activity(logs, index, progress)
     conversations = _catch_up_all(
         ConversationLogs(logs), index, clock, progress, lengths, rebuilt=rebuilt
     )

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-import apsw
 import orjson
 
-from recollect_server.domain.activity import COUNTERS, ActivityCounts, Key
+from recollect_server.domain.activity import COUNTERS, ActivityCounts
 from recollect_server.domain.spans import (
     HOURS_A_DAY,
     QUARTERS_AN_HOUR,
     Level,
     Span,
 )
-from recollect_server.storage.index.activity_tables import MISSING, OF_CHANNELS, OF_TOPICS
+from recollect_server.storage.index.activity_tables import OF_CHANNELS, OF_TOPICS
 from recollect_server.storage.index.database import Database
 
 
@@ -78,45 +77,6 @@ class ActivityTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    # Counting what an earlier version indexed -----------------------------------------------------
-
-    def is_missing(self) -> bool:
-        """Return True if an earlier version indexed conversations, whose facts are not counted."""
-        with self._database.reading() as connection:
-            query = "SELECT 1 FROM identity WHERE name = ?"
-            return connection.execute(query, (MISSING,)).get is not None
-
-    def clear(self) -> None:
-        """Remove all facts, and the sums with them."""
-
-        def job(connection: apsw.Connection, _: int) -> None:
-            for table in ("activity", *(of.table for of in (*OF_CHANNELS, *OF_TOPICS))):
-                connection.execute(f"DELETE FROM {table}")
-
-        self._database.write(job)
-
-    def fill(self, counted: Sequence[tuple[int, dict[Key, list[int]]]]) -> None:
-        """Add the facts of conversations, given by their numbers, that have none."""
-        rows = [
-            (slot, number, channel, model, *counters)
-            for number, facts in counted
-            for (slot, channel, model), counters in facts.items()
-        ]
-        marks = ", ".join("?" * (4 + len(COUNTERS)))
-        self._database.write(
-            lambda connection, _: connection.executemany(
-                f"INSERT INTO activity VALUES({marks})", rows
-            )
-        )
-
-    def end_filling(self) -> None:
-        """Note that all facts are counted."""
-        self._database.write(
-            lambda connection, _: connection.execute(
-                "DELETE FROM identity WHERE name = ?", (MISSING,)
-            )
-        )
 
     # Sums -----------------------------------------------------------------------------------------
 

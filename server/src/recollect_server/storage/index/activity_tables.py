@@ -11,8 +11,6 @@ _COUNTERS = ", ".join(COUNTERS)
 _EMPTY = " AND ".join(f"{name} = 0" for name in COUNTERS)
 """Condition of a sum without facts: each fact counts something."""
 _PART = 1000  # facts removed in one transaction
-MISSING = "activity_missing"
-"""Entry of `identity` of an index whose conversations an earlier version took in."""
 
 
 class Sum(NamedTuple):
@@ -32,62 +30,6 @@ OF_TOPICS = (
     Sum("topics_by_hour", "hour", QUARTERS_AN_HOUR, "topic"),
     Sum("topics_by_day", "day", QUARTERS_A_DAY, "topic"),
 )
-
-
-def add_tables(connection: apsw.Connection) -> None:
-    """Add the tables and their triggers, to an index of whatever age.
-
-    The facts of what is indexed already are counted by the next start: the transcripts have them.
-    """
-    counters = ", ".join(f"{name} INTEGER NOT NULL" for name in COUNTERS)
-    connection.execute(f"""
-        CREATE TABLE activity(
-            slot INTEGER NOT NULL, number INTEGER NOT NULL, channel TEXT NOT NULL, model TEXT NOT NULL, {counters},
-            PRIMARY KEY(slot, number, channel, model)) WITHOUT ROWID;
-        CREATE INDEX activity_of_conversation ON activity(number);
-        CREATE TABLE activity_by_hour(
-            hour INTEGER NOT NULL, channel TEXT NOT NULL, model TEXT NOT NULL, {counters},
-            PRIMARY KEY(hour, channel, model)) WITHOUT ROWID;
-        CREATE TABLE activity_by_day(
-            day INTEGER NOT NULL, channel TEXT NOT NULL, model TEXT NOT NULL, {counters},
-            PRIMARY KEY(day, channel, model)) WITHOUT ROWID;
-        -- A topic's hours stand together: few topics are asked for by the hour. All are by the day.
-        CREATE TABLE topics_by_hour(
-            hour INTEGER NOT NULL, topic TEXT NOT NULL, {counters}, PRIMARY KEY(topic, hour)) WITHOUT ROWID;
-        CREATE TABLE topics_by_day(
-            day INTEGER NOT NULL, topic TEXT NOT NULL, {counters}, PRIMARY KEY(day, topic)) WITHOUT ROWID;
-        CREATE INDEX topics_of_conversation ON topics(number);
-        {_take_in()}
-        {_keep_sums()}
-        {_keep_topics()}
-
-        CREATE TABLE facets(
-            kind TEXT NOT NULL, value TEXT NOT NULL, conversations INTEGER NOT NULL, PRIMARY KEY(kind, value)) WITHOUT ROWID;
-        CREATE INDEX facets_by_count ON facets(kind, conversations DESC, value);
-        {_keep_facets("conversations", "channel")}
-        {_keep_facets("conversations", "model")}
-        {_keep_facets("topics", "topic")}
-        {_keep_facets("participants", "participant")}
-        CREATE TRIGGER facet_model_changed AFTER UPDATE OF model ON conversations WHEN OLD.model <> NEW.model BEGIN
-            {_uncount("model")}
-            {_count("model")}
-        END;
-        INSERT INTO facets
-            SELECT 'channel', channel, count(*) FROM conversations GROUP BY 2
-            UNION ALL SELECT 'model', model, count(*) FROM conversations GROUP BY 2
-            UNION ALL SELECT 'topic', topic, count(*) FROM topics GROUP BY 2
-            UNION ALL SELECT 'participant', participant, count(*) FROM participants GROUP BY 2;
-
-        -- Only topics that change move their facts.
-        DROP TRIGGER topics_changed;
-        CREATE TRIGGER topics_changed AFTER UPDATE OF topics ON conversations WHEN OLD.topics <> NEW.topics BEGIN
-            DELETE FROM topics WHERE number = NEW.number AND topic NOT IN (SELECT value FROM json_each(NEW.topics));
-            -- Not OR IGNORE: a statement that fires a trigger decides what conflicts do within it.
-            INSERT INTO topics SELECT DISTINCT value, NEW.number FROM json_each(NEW.topics)
-                WHERE value NOT IN (SELECT topic FROM topics WHERE number = NEW.number);
-        END;
-        INSERT INTO identity SELECT '{MISSING}', '' WHERE EXISTS (SELECT 1 FROM conversations);
-    """)
 
 
 def _added(target: str, columns: str, select: str) -> str:
@@ -198,6 +140,43 @@ def _uncount(kind: str) -> str:
         f"UPDATE facets SET conversations = conversations - 1 WHERE {which};"
         f" DELETE FROM facets WHERE {which} AND conversations = 0;"
     )
+
+
+_SUMS = ", ".join(f"{name} INTEGER NOT NULL" for name in COUNTERS)
+
+TABLES = f"""
+    CREATE TABLE activity(
+        slot INTEGER NOT NULL, number INTEGER NOT NULL, channel TEXT NOT NULL, model TEXT NOT NULL, {_SUMS},
+        PRIMARY KEY(slot, number, channel, model)) WITHOUT ROWID;
+    CREATE INDEX activity_of_conversation ON activity(number);
+    CREATE TABLE activity_by_hour(
+        hour INTEGER NOT NULL, channel TEXT NOT NULL, model TEXT NOT NULL, {_SUMS},
+        PRIMARY KEY(hour, channel, model)) WITHOUT ROWID;
+    CREATE TABLE activity_by_day(
+        day INTEGER NOT NULL, channel TEXT NOT NULL, model TEXT NOT NULL, {_SUMS},
+        PRIMARY KEY(day, channel, model)) WITHOUT ROWID;
+    -- A topic's hours stand together: few topics are asked for by the hour. All are by the day.
+    CREATE TABLE topics_by_hour(
+        hour INTEGER NOT NULL, topic TEXT NOT NULL, {_SUMS}, PRIMARY KEY(topic, hour)) WITHOUT ROWID;
+    CREATE TABLE topics_by_day(
+        day INTEGER NOT NULL, topic TEXT NOT NULL, {_SUMS}, PRIMARY KEY(day, topic)) WITHOUT ROWID;
+    {_take_in()}
+    {_keep_sums()}
+    {_keep_topics()}
+
+    CREATE TABLE facets(
+        kind TEXT NOT NULL, value TEXT NOT NULL, conversations INTEGER NOT NULL, PRIMARY KEY(kind, value)) WITHOUT ROWID;
+    CREATE INDEX facets_by_count ON facets(kind, conversations DESC, value);
+    {_keep_facets("conversations", "channel")}
+    {_keep_facets("conversations", "model")}
+    {_keep_facets("topics", "topic")}
+    {_keep_facets("participants", "participant")}
+    CREATE TRIGGER facet_model_changed AFTER UPDATE OF model ON conversations WHEN OLD.model <> NEW.model BEGIN
+        {_uncount("model")}
+        {_count("model")}
+    END;
+"""
+"""The tables and their triggers."""
 
 
 def remove(connection: apsw.Connection, number: int) -> int:

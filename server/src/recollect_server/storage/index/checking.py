@@ -320,11 +320,8 @@ def state_of(folder: Path) -> State:
         return State("missing: the next start makes it anew", {})
     try:
         with looking(path) as connection:
-            # An index of an earlier version, which no server has opened since, lacks the column.
-            query = "SELECT 1 FROM pragma_table_info('conversations') WHERE name = 'unindexed'"
-            unindexed = "c.unindexed" if connection.execute(query).get else "0"
             query = (
-                f"SELECT c.id, p.bytes, p.lines, {unindexed} FROM conversations c"
+                "SELECT c.id, p.bytes, p.lines, c.unindexed FROM conversations c"
                 " JOIN progress p USING (number)"
             )
             rows: list[Any] = connection.execute(query).fetchall()

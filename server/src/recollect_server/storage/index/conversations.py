@@ -17,7 +17,7 @@ from recollect_server.storage.index.columns import SELECT, conversation_of
 from recollect_server.storage.index.database import Database
 
 _FIND = (
-    SELECT.replace(" FROM", ", c.open_calls IS NULL, p.bytes, p.lines FROM", 1)
+    SELECT.replace(" FROM", ", p.bytes, p.lines FROM", 1)
     + " JOIN progress p ON p.number = c.number WHERE c.id = ?"
 )
 
@@ -48,8 +48,6 @@ class Stored:
     conversation: Conversation
     bytes: int = 0
     lines: int = 0
-    calls_unknown: bool = False
-    """True if an earlier version indexed it, which did not note its unanswered tool calls."""
 
     @property
     def state(self) -> Conversation:
@@ -133,13 +131,7 @@ class ConversationTable:
         """Return a conversation with the indexed length of its transcript, or None."""
         with self._database.reading() as connection:
             row = connection.execute(_FIND, (conversation_id,)).fetchone()
-            return (
-                None
-                if row is None
-                else Stored(
-                    row[0], conversation_of(row), row[-2], row[-1], calls_unknown=bool(row[-3])
-                )
-            )
+            return None if row is None else Stored(row[0], conversation_of(row), *row[-2:])
 
     def select(
         self,

@@ -1,4 +1,4 @@
-"""Additions to the index by an append, as the one JSON document that `migrations.INCOMING` takes
+"""Additions to the index by an append, as the one JSON document that the view `incoming` takes
 in.
 """
 

@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 import apsw
@@ -542,23 +542,16 @@ def have_notes_changed(before: Conversation | None, after: Conversation) -> bool
 
 
 def entries_of_notes(connection: apsw.Connection, conversation: Conversation) -> list[Entry]:
-    """Return what is indexed of a conversation's notes."""
+    """Return what is indexed of a conversation's notes: their stems, weighted by the text that
+    they stand in.
+    """
     if conversation.unindexed:
         return []
-    return entries_of_texts(
-        connection, conversation.title, conversation.topics, conversation.abbreviation
-    )
-
-
-def entries_of_texts(
-    connection: apsw.Connection, title: str, topics: Sequence[str], abbreviation: str
-) -> list[Entry]:
-    """Return the stems of notes, weighted by the text that they stand in."""
     counts: Counter[str] = Counter()
     for text, weight in (
-        (title, _TITLE),
-        ("\n".join(topics), _TOPICS),
-        (abbreviation, _ABBREVIATION),
+        (conversation.title, _TITLE),
+        ("\n".join(conversation.topics), _TOPICS),
+        (conversation.abbreviation, _ABBREVIATION),
     ):
         for _, _, stem in tokens(connection, indexed_form(text).encode()):
             if stem not in MARKERS:

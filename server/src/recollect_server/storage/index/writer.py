@@ -2,7 +2,7 @@
 
 Every change is queued and executed in order. An append waits for nobody: it is durable in its
 transcript, and queues what it adds to the index as one JSON document. The writer takes all waiting
-documents into one transaction by one SQL statement (`migrations.INCOMING`), so the work runs
+documents into one transaction by one SQL statement (the view `incoming`), so the work runs
 without Python's global lock and its cost per append falls as the load grows.
 """
 
