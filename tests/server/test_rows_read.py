@@ -21,7 +21,7 @@ class Scans:
     """Rows that the writer of an index reads by scans of whole tables, by statement."""
 
     def __init__(self, index: Index) -> None:
-        self._writer = index._database.writer
+        self._writer = index.writer
         self.rows: Counter[str] = Counter()
 
     def __enter__(self) -> "Scans":

@@ -274,7 +274,7 @@ class LiveVerification:
         with suppress(VectorsUnavailable):
             embedded, looked_at = vectors.hashes(name) if vectors else (embedded, 0)
         index = self._space.index
-        with index.moment():
+        with index.moment(settled=True):
             stored = logs.find(index, name)
             if stored is None:
                 return ["is not in the index"], 0

@@ -89,7 +89,7 @@ class WordsThen(Words):
         chosen = (orjson.dumps(list(numbers)).decode(),)
         within = "number IN (SELECT value FROM json_each(?))"
         lines_of = "progress" if table == "turns" else "external_communications"
-        with index.moment() as connection:
+        with index.moment(settled=True) as connection:
             query = f"SELECT number, lines FROM {lines_of} WHERE {within}"
             self._lines = {row[0]: int(row[1]) for row in connection.execute(query, chosen)}
             self._wordless: dict[int, int] = {}
@@ -169,7 +169,7 @@ class Contents:
             "SELECT count(*) FROM {} WHERE (id >> ?) NOT IN (SELECT number FROM conversations"
             " UNION ALL SELECT number FROM deletions)"
         )
-        with self._index.moment() as connection:
+        with self._index.moment(settled=True) as connection:
             messages, texts = (
                 int(connection.execute(nobodys.format(table), (SEQUENCE_BITS,)).get)
                 for table in ("messages", "turns_fts_docsize")

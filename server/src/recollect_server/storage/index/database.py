@@ -30,9 +30,11 @@ class Database:
         """Open or make `conversations.db` in the folder. Raise IndexUnavailable with the reason,
         OSError.
         """
+        self.folder = folder
         self.path = folder / NAME
         try:
             self.writer = Writer(self.path)
+            """Thread that takes changes in, and its queue."""
         except (apsw.Error, ValueError) as error:  # ValueError: the file is of a newer version
             raise IndexUnavailable(str(error)) from error
         self._readers = Readers(self.path)
@@ -64,13 +66,13 @@ class Database:
             raise IndexUnavailable(f"the index cannot answer: {error}") from error
 
     @contextmanager
-    def moment(self) -> Iterator[apsw.Connection]:
-        """Yield this thread's reader for several queries of one state of the index, the one taken
-        in now.
+    def moment(self, *, settled: bool = False) -> Iterator[apsw.Connection]:
+        """Yield this thread's reader for several queries of one state of the index: what is taken
+        in now, or, where `settled` is True, with everything queued before.
 
         Raise IndexUnavailable.
         """
-        with self.reading(settled=False) as connection:
+        with self.reading(settled=settled) as connection:
             connection.execute("BEGIN")
             try:
                 yield connection

@@ -4,14 +4,13 @@ import errno
 import itertools
 import threading
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import apsw
 
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.storage.failpoints import hit
@@ -39,7 +38,7 @@ from recollect_server.storage.index.wordless import Wordless
 from recollect_server.storage.logs.lines import Line
 
 
-class Index:
+class Index(Database):
     """The index of one space. Safe to call from any thread.
 
     Its parts answer queries and write what no transcript says; lines of transcripts come in by
@@ -52,9 +51,7 @@ class Index:
 
         The numbers of new conversations come behind `numbers_after`, and behind all that were used.
         """
-        self._database = Database(folder)
-        self.writer = self._database.writer
-        """Thread that takes changes in, and its queue."""
+        super().__init__(folder)
         self._closed = threading.Event()
         self._suspended_file: list[int] = []
         try:
@@ -65,23 +62,23 @@ class Index:
                     "SELECT seq FROM sqlite_sequence WHERE name = 'conversations'"
                 ).get
             self._numbers = itertools.count(max(int(last or 0), numbers_after) + 1)
-            self.conversations = ConversationTable(self._database)
-            self.messages = MessageTable(self._database)
-            self.log = IndexLog(self._database, self.conversations, self.messages)
+            self.conversations = ConversationTable(self)
+            self.messages = MessageTable(self)
+            self.log = IndexLog(self, self.conversations, self.messages)
         except BaseException:
             self.close()
             raise
-        self.requests = RequestTable(self._database, self._names)
-        self.search = Search(self._database, self._lengths)
-        self.removal = Removal(self._database, self._lengths)
-        self.notes = NoteQueue(self._database, self._names)
-        self.anchors = AnchorTable(self._database)
-        self.routing = Routing(self._database, self._names)
-        self.external = ExternalIndex(self._database, self._names)
-        self.tiers = TierLog(self._database)
-        self.turn_memories = TurnMemoryTable(self._database)
-        self.wordless = Wordless(self._database)
-        self.activity = ActivityTable(self._database)
+        self.requests = RequestTable(self, self._names)
+        self.search = Search(self, self._lengths)
+        self.removal = Removal(self, self._lengths)
+        self.notes = NoteQueue(self, self._names)
+        self.anchors = AnchorTable(self)
+        self.routing = Routing(self, self._names)
+        self.external = ExternalIndex(self, self._names)
+        self.tiers = TierLog(self)
+        self.turn_memories = TurnMemoryTable(self)
+        self.wordless = Wordless(self)
+        self.activity = ActivityTable(self)
 
     def removal_of(self, name: str) -> WordRemoval:
         """Return the removal of the kind of log that a name is of."""
@@ -92,11 +89,6 @@ class Index:
         if is_communication_id(name):
             return self.external.find(name)
         return self.conversations.find(name)
-
-    @property
-    def folder(self) -> Path:
-        """Return the folder that its file is in."""
-        return self._database.path.parent
 
     def stored(self) -> tuple[int, int]:
         """Return the number of conversations, and the bytes of the logs of conversations and
@@ -134,7 +126,7 @@ class Index:
         another thread, if they cannot be taken in. Return the conversation's number and the cursor
         of its last update (0: none). Raise IndexUnavailable if nothing is taken in any more.
         """
-        self._database.check()
+        self.check()
         own = next(self._numbers) if number is None else number
         for line in lines:
             if line.entry is not None and line.entry.stamp.request_id:
@@ -213,30 +205,6 @@ class Index:
         """Return a number above those of all conversations."""
         return next(self._numbers)
 
-    # Reads of the package and its checks ----------------------------------------------------------
-
-    def reading(self, *, settled: bool = True) -> AbstractContextManager[apsw.Connection]:
-        """Yield this thread's reader, for `checking` and tests (see `Database.reading`). Raise
-        IndexUnavailable.
-        """
-        return self._database.reading(settled=settled)
-
-    def moment(self) -> AbstractContextManager[apsw.Connection]:
-        """Yield this thread's reader for several queries of one state of the index, with everything
-        that was queued before (see `Database.moment`). Raise IndexUnavailable.
-        """
-        with self.reading():
-            pass
-        return self._database.moment()
-
-    def until(self, deadline: Deadline) -> AbstractContextManager[None]:
-        """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is
-        over.
-
-        Raise IndexUnavailable.
-        """
-        return self._database.until(deadline)
-
     # Condition ------------------------------------------------------------------------------------
 
     def problem(self) -> str:
@@ -276,7 +244,7 @@ class Index:
 
     def want_rebuild(self, reason: str) -> None:
         """Let the next start make the index anew. Raise IndexUnavailable."""
-        self._database.write(
+        self.write(
             lambda connection, _: connection.execute(
                 "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,)
             )
@@ -293,25 +261,11 @@ class Index:
     def note_timeline(self, timeline: str) -> None:
         """Note that the index has nothing that is not in this history. Raise IndexUnavailable."""
         if timeline != self.timeline():
-            self._database.write(
+            self.write(
                 lambda connection, _: connection.execute(
                     "INSERT OR REPLACE INTO identity VALUES('timeline', ?)", (timeline,)
                 )
             )
-
-    def lost(self) -> str:
-        """Return why this index can never be used again, or nothing: its file was damaged, removed
-        or replaced.
-        """
-        return self._database.lost()
-
-    def condemn(self, reason: str) -> None:
-        """Mark the index as lost: its content is wrong. It goes on until it is given up."""
-        self._database.condemn(reason)
-
-    def give_up(self, reason: str) -> bool:
-        """Refuse every further read and addition. Return False if that was done before."""
-        return self._database.give_up(reason)
 
     def suspend(self) -> None:
         """Take in what is queued, and close and seal the file until `resume`. No call may be under
@@ -320,10 +274,10 @@ class Index:
         Meanwhile `add` queues; what needs the file raises IndexSuspended. Raise OSError; then it is
         suspended all the same.
         """
-        self._database.suspend()
+        super().suspend()
         self._suspended_file = []
         self._seal()
-        self._suspended_file = identity(self._database.path)
+        self._suspended_file = identity(self.path)
 
     def _seal(self, suspects: Mapping[str, bool] | None = None) -> None:
         """Seal the file, which is closed. Raises OSError, also if another file has its name now:
@@ -331,17 +285,16 @@ class Index:
         """
         if reason := self.writer.moved():
             raise OSError(errno.ESTALE, reason)
-        seal(self._database.path.parent, suspects)
+        seal(self.folder, suspects)
 
     def resume(self) -> None:
         """Open the file again and take in what was queued. Raise IndexUnavailable if it is not the
         file that was closed, OSError.
         """
-        path = self._database.path
-        if not path.exists() or identity(path) != self._suspended_file:
+        if not self.path.exists() or identity(self.path) != self._suspended_file:
             raise IndexUnavailable("its file is not as this server closed it")
-        break_seal(path.parent)
-        self._database.resume()
+        break_seal(self.folder)
+        super().resume()
 
     @property
     def is_suspended(self) -> bool:
@@ -358,7 +311,7 @@ class Index:
         """
         if not self._closed.is_set():
             self._closed.set()
-            self._database.close()
+            super().close()
             if sound and not self.is_suspended:  # then it is sealed
                 with suppress(OSError):
                     self._seal(suspects)

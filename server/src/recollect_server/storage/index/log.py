@@ -162,8 +162,7 @@ class IndexLog:
         """Return the newest conversations of a filter and the working context of the newest one of
         another, at one moment.
         """
-        self._database.writer.settle()
-        with self._database.moment() as connection:
+        with self._database.moment(settled=True) as connection:
             rows = self._conversations.select(listed, limit)
             first = rows[:1] if loaded == listed else self._conversations.select(loaded, 1)
             places: list[Place] = []
