@@ -167,7 +167,8 @@ def test_commands_that_change_tokens_are_recorded(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         return str(result.stdout)
 
-    text = token("create", "--kind", "brain").strip()
+    conversation = "conv-01HQ0000000000000000000000"  # which the record of a token does not name
+    text = token("create", "--kind", "project", "--conversation", conversation).strip()
     first = text.split("_")[1]
     second = token("rotate", first).split("_")[1]
     token("revoke", second)

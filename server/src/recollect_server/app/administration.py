@@ -1,26 +1,45 @@
-"""Composition of AdminService, which is about the server as a whole."""
+"""Composition of AdminService, which is about the server as a whole: in a server, and for a command
+of the machine's operator, who needs neither a server nor a token.
+"""
 
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import Message as ProtoMessage
 
 from recollect_server.app.backup_keys import backup_keys
 from recollect_server.app.settings import SettingsAdministration
-from recollect_server.app.stores import Stores
+from recollect_server.app.stores import Stores, opened_tokens
 from recollect_server.domain.live import Holder
-from recollect_server.domain.time import Clock
+from recollect_server.domain.principal import Principal
+from recollect_server.domain.time import Clock, system_clock
 from recollect_server.services.administration.backups import BackupAdministration
 from recollect_server.services.administration.jobs import JobAdministration
 from recollect_server.services.administration.retention import RetentionAdministration
 from recollect_server.services.administration.server import ServerWatch
 from recollect_server.services.administration.spaces import SpaceAdministration
 from recollect_server.services.administration.verifications import VerificationAdministration
+from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.settings import Settings
+from recollect_server.storage.audit import AuditLog
 from recollect_server.transport.admin_service import AdminHandlers
+from recollect_server.transport.admin_token_service import TokenHandlers
+from recollect_server.transport.checks import check
+from recollect_server.transport.handling import Call
 from recollect_server.transport.pages import CursorSeal
+from recollect_server.transport.rules import SizeLimits
 from recollect_server.transport.streams import Streams
+
+# Page tokens are of no space. No space has this name.
+_SEAL = CursorSeal("*", is_default=False)
+_NO_CONTEXT = cast(grpc.ServicerContext, None)  # which no call about tokens looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +59,6 @@ class Administered:
 def admin_handlers(parts: Administered) -> AdminHandlers:
     settings = parts.settings.now
     data_dir = settings.data_dir
-    # Page tokens are of no space. No space has this name.
-    seal = CursorSeal("*", is_default=False)
     spaces = SpaceAdministration(
         parts.stores,
         data_dir,
@@ -68,6 +85,39 @@ def admin_handlers(parts: Administered) -> AdminHandlers:
         ),
         parts.verifications,
         parts.tokens,
-        seal,
+        _SEAL,
         parts.clock,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCommands:
+    """AdminService's calls about tokens for the machine's operator. Who may write the data folder
+    may do everything, so they need no token: also to make the first one, and to revoke the last.
+    """
+
+    settings: Settings
+    handlers: TokenHandlers
+    audit: Audit
+
+    def call(self, method: str, request: ProtoMessage, command: str = "") -> Any:
+        """Check a request, carry it out as the server does, and return the answer. The audit
+        records it under the name of a command; empty: not at all. Raises RecollectError.
+        """
+        check(request, SizeLimits(), system_clock())
+        operator = Principal(space=self.settings.space, peer=f"uid:{os.getuid()}")
+        answer = getattr(self.handlers, method)(request, Call(_NO_CONTEXT, operator))
+        if command:
+            self.audit.record(operator, command, object_of(request, answer))
+        return answer
+
+
+@contextmanager
+def token_commands(settings: Settings) -> Iterator[TokenCommands]:
+    """Open the tokens of a data folder or a database for a command, while servers run or not.
+    Raises CannotStart, LogUnavailable.
+    """
+    log = AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files)
+    with opened_tokens(settings) as ledger, closing(Audit(log, system_clock)) as audit:
+        handlers = TokenHandlers(Tokens(ledger, system_clock), _SEAL, system_clock)
+        yield TokenCommands(settings, handlers, audit)

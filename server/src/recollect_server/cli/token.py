@@ -1,7 +1,8 @@
-"""`recollect-server token`: create, list, revoke and rotate tokens, beside a running server too."""
+"""`recollect-server token`: AdminService's calls about tokens, made on the machine, where no server
+needs to run.
+"""
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,23 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import click
+from google.protobuf.timestamp_pb2 import Timestamp
 from recollect.cli.commands import Commands
+from recollect.v1 import admin_service_pb2 as api
+from recollect.v1.admin_pb2 import Token, TokenState
 
 from recollect_server.app import CannotStart
-from recollect_server.app.stores import opened_tokens
+from recollect_server.app.administration import TokenCommands, token_commands
 from recollect_server.cli.folder import format_known
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
-from recollect_server.domain.errors import InvalidField, RecollectError
-from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Principal, Scope
+from recollect_server.domain.errors import InvalidField, RecollectError, TokenNotFound
+from recollect_server.domain.principal import CUSTOM, KINDS, Scope
 from recollect_server.domain.time import milliseconds, system_clock, to_text
-from recollect_server.domain.tokens import Grant, Token, is_token_id, parse, scopes_of
-from recollect_server.services.audit import Audit
-from recollect_server.services.tokens import Tokens
-from recollect_server.settings import Settings
+from recollect_server.domain.tokens import is_token_id, parse, scopes_of
 from recollect_server.settings.values import FOLDER, duration
-from recollect_server.storage.audit import AuditLog
 from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.transport.access_service import SCOPES, scope_numbers
+from recollect_server.transport.convert import timestamp
 
 _OVERLAP = timedelta(days=1)
 _FLAGS = {
@@ -61,15 +63,14 @@ class _Limit(click.ParamType[tuple[str, float]]):
     ) -> tuple[str, float]:
         key, _, number = str(value).partition("=")
         try:
-            parsed = float(number)
-            return key, int(parsed) if parsed.is_integer() else parsed
-        except (ValueError, OverflowError):
+            return key, float(number)
+        except ValueError:
             self.fail(f"{value!r} is not NAME=NUMBER", param, ctx)
 
 
 def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--config`, `--data-dir` and `--store`, and call it with the tokens and the
-    settings.
+    """Give a command `--config`, `--data-dir` and `--store`, and call it with what calls
+    AdminService.
     """
 
     @wraps(command)
@@ -80,21 +81,17 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
         set_up_logs_of_a_command(settings)
         format_known(settings)
         try:
-            with opened_tokens(settings) as ledger:
-                command(Tokens(ledger, system_clock), settings=settings, **arguments)
+            with token_commands(settings) as tokens:
+                command(tokens, **arguments)
         except InvalidField as error:
             raise click.ClickException(
                 "\n".join(
                     f"{_FLAGS.get(it.field, it.field)}: {it.description}" for it in error.violations
                 )
             ) from error
-        except CannotStart as error:
-            raise click.ClickException(str(error)) from error
-        except LogUnavailable as error:
-            if settings.store == FOLDER:
+        except (CannotStart, LogUnavailable, RecollectError) as error:
+            if isinstance(error, LogUnavailable) and settings.store == FOLDER:
                 raise  # the group of all commands names the file
-            raise click.ClickException(str(error)) from error
-        except RecollectError as error:
             raise click.ClickException(str(error)) from error
 
     path = NamedPath(path_type=Path)
@@ -139,7 +136,7 @@ def token() -> None:
     "--scopes",
     default="",
     metavar="SCOPE,…",
-    help=f"of a {CUSTOM} token: {', '.join(sorted(ALL_SCOPES - {Scope.ANY}))}",
+    help=f"of a {CUSTOM} token: {', '.join(sorted(SCOPES.values()))}",
 )
 @click.option(
     "--expires", type=_Duration(), metavar="DURATION", help="its lifetime, as 90d [for ever]"
@@ -156,9 +153,8 @@ def token() -> None:
 @_JSON
 @_with_tokens
 def create(
-    tokens: Tokens,
+    tokens: TokenCommands,
     *,
-    settings: Settings,
     kind: str,
     spaces: tuple[str, ...],
     conversation: str,
@@ -171,34 +167,32 @@ def create(
 ) -> None:
     """Create a token and print it, this once: the server keeps only its hash."""
     names = tuple(name.strip() for name in scopes.split(",") if name.strip())
-    grant = Grant(
-        kind,
-        scopes_of(kind, names),
-        tuple(dict.fromkeys(spaces or (settings.space,))),
-        _moment(expires),
-        note,
-        conversation,
-        channel,
-        dict(limits),
+    granted = scopes_of(kind, names)
+    request = api.CreateTokenRequest(
+        kind=kind,
+        scopes=scope_numbers(granted - {Scope.ANY}) if names else (),
+        spaces=spaces,
+        conversation_id=conversation,
+        channel=channel,
+        expire_time=_end_of(expires),
+        limits=dict(limits),
+        note=note,
     )
-    created, text = tokens.create(grant)
-    _record(settings, "token create", created)
-    _show_new(created, text, as_json=as_json)
+    _show_new(tokens.call("CreateToken", request, "token create"), as_json=as_json)
 
 
 @token.command("list")
 @click.option("--all", "with_ended", is_flag=True, help="list expired and revoked ones too")
 @_JSON
 @_with_tokens
-def list_(tokens: Tokens, *, settings: Settings, with_ended: bool, as_json: bool) -> None:
+def list_(tokens: TokenCommands, *, with_ended: bool, as_json: bool) -> None:
     """List tokens, without their secrets."""
-    now = system_clock()
-    listed = [_fields(it, now) for it in tokens.all() if with_ended or not it.end(now)]
+    listed = [_fields(it) for it in _all(tokens, with_ended=with_ended)]
     if as_json:
         click.echo(json.dumps(listed, indent=2))
         return
     if not listed:  # as of a folder whose name was mistyped
-        place = settings.data_dir if settings.store == "folder" else "the database"
+        place = tokens.settings.data_dir if tokens.settings.store == "folder" else "the database"
         ended = "" if with_ended else " that can be used; --all lists those that have ended"
         click.echo(f"there are no tokens in {place}{ended}", err=True)
     for fields in listed:
@@ -208,15 +202,18 @@ def list_(tokens: Tokens, *, settings: Settings, with_ended: bool, as_json: bool
 @token.command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 @_with_tokens
-def revoke(tokens: Tokens, *, settings: Settings, ids: tuple[str, ...]) -> None:
+def revoke(tokens: TokenCommands, *, ids: tuple[str, ...]) -> None:
     """Revoke tokens by their ids. A running server ends their open streams within a second.
 
     A whole token is accepted in place of its id.
     """
-    chosen = [tokens.get(_id_of(it)) for it in ids]
+    chosen = [_id_of(it) for it in ids]
+    present = {it.id for it in _all(tokens, with_ended=True)}
+    if missing := [it for it in chosen if it not in present]:
+        raise TokenNotFound(missing[0])  # before any of the others is revoked
     for each in chosen:
-        _record(settings, "token revoke", tokens.revoke(each.id))
-        click.echo(f"revoked {each.id}")
+        tokens.call("RevokeToken", api.RevokeTokenRequest(token_id=each), "token revoke")
+        click.echo(f"revoked {each}")
 
 
 @token.command()
@@ -235,9 +232,8 @@ def revoke(tokens: Tokens, *, settings: Settings, ids: tuple[str, ...]) -> None:
 @_JSON
 @_with_tokens
 def rotate(
-    tokens: Tokens,
+    tokens: TokenCommands,
     *,
-    settings: Settings,
     token_id: str,
     expires: timedelta | None,
     overlap: timedelta,
@@ -247,51 +243,61 @@ def rotate(
 
     Both are valid until the old one ends.
     """
-    made = tokens.rotate(_id_of(token_id), _moment(expires), milliseconds(overlap))
-    _record(settings, "token rotate", made[0])
-    _show_new(*made, as_json=as_json)
-    old = tokens.get(made[0].replaces)
-    say(f"The old token {old.id} ends at {to_text(old.grant.expires)}.", sys.stderr)
+    request = api.RotateTokenRequest(token_id=_id_of(token_id), expire_time=_end_of(expires))
+    request.overlap.FromTimedelta(overlap)
+    made = tokens.call("RotateToken", request, "token rotate")
+    _show_new(made, as_json=as_json)
+    say(f"The old token {made.replaced.id} ends at {_text(made.replaced.expire_time)}.", sys.stderr)
 
 
-def _record(settings: Settings, command: str, changed: Token) -> None:
-    log = AuditLog(settings.data_dir, settings.audit_bytes, settings.audit_files)
-    audit = Audit(log, system_clock)
-    audit.record(Principal(space="", peer=f"uid:{os.getuid()}"), command, changed.id)
-    audit.close()
+def _all(tokens: TokenCommands, *, with_ended: bool) -> list[Token]:
+    """Return the tokens, oldest first."""
+    request = api.ListTokensRequest(include_ended=with_ended)
+    listed: list[Token] = []
+    while True:
+        answer = tokens.call("ListTokens", request)
+        listed += answer.tokens
+        if not answer.next_page_token:
+            return listed[::-1]
+        request.page_token = answer.next_page_token
 
 
-def _show_new(created: Token, text: str, *, as_json: bool) -> None:
-    fields = _fields(created, created.created)
+def _show_new(made: Any, *, as_json: bool) -> None:
+    """Show the answer of CreateToken or RotateToken."""
+    it = made.token
     if as_json:
-        click.echo(json.dumps({"token": text, **fields}, indent=2))
+        click.echo(json.dumps({"token": made.secret, **_fields(it)}, indent=2))
         return
-    click.echo(text)
-    grant = created.grant
-    until = f"until {to_text(grant.expires)}" if grant.expires else "without an end"
+    click.echo(made.secret)
+    until = f"until {_text(it.expire_time)}" if it.HasField("expire_time") else "without an end"
     say(
-        f"Token {created.id} of kind {grant.kind} for {', '.join(grant.spaces)}, valid {until}."
+        f"Token {it.id} of kind {it.kind} for {', '.join(it.spaces)}, valid {until}."
         " It is printed this once.",
         sys.stderr,
     )
 
 
-def _fields(token: Token, now: int) -> dict[str, Any]:
-    grant = token.grant
+def _fields(it: Token) -> dict[str, Any]:
     return {
-        "id": token.id,
-        "kind": grant.kind,
-        "scopes": sorted(grant.scopes - {Scope.ANY}) if grant.kind == CUSTOM else [],
-        "spaces": list(grant.spaces),
-        "conversation": grant.conversation_id,
-        "channel": grant.channel,
-        "state": token.end(now) or "valid",
-        "created": to_text(token.created),
-        "expires": to_text(grant.expires) if grant.expires else "",
-        "replaces": token.replaces,
-        "limits": dict(grant.limits),
-        "note": grant.note,
+        "id": it.id,
+        "kind": it.kind,
+        "scopes": sorted(SCOPES[number] for number in it.scopes if number in SCOPES)
+        if it.kind == CUSTOM
+        else [],
+        "spaces": list(it.spaces),
+        "conversation": it.conversation_id,
+        "channel": it.channel,
+        "state": TokenState.Name(it.state).removeprefix("TOKEN_STATE_").lower(),
+        "created": _text(it.create_time),
+        "expires": _text(it.expire_time) if it.HasField("expire_time") else "",
+        "replaces": it.replaces,
+        "limits": {name: int(n) if n.is_integer() else n for name, n in it.limits.items()},
+        "note": it.note,
     }
+
+
+def _text(time: Timestamp) -> str:
+    return to_text(time.ToMilliseconds())
 
 
 def _quoted(value: Any) -> str:
@@ -306,16 +312,16 @@ def _quoted(value: Any) -> str:
             return str(value)
 
 
-def _moment(lifetime: timedelta | None) -> int:
-    """Return the moment at which a lifetime that begins now ends; 0 for none."""
+def _end_of(lifetime: timedelta | None) -> Timestamp | None:
+    """Return the moment at which a lifetime that begins now ends; None for none."""
     if lifetime is None:
-        return 0
+        return None
     end = system_clock() + milliseconds(lifetime)
     try:
         to_text(end)
     except ValueError:
         raise InvalidField.of("expire_time", "is after the year 9999") from None
-    return end
+    return timestamp(end)
 
 
 def _id_of(text: str) -> str:

@@ -137,9 +137,13 @@ class Audit:
 
 
 def object_of(request: Any, answer: Any) -> str:
-    """Return the id of the conversation or communication that a request names, or of the setting,
-    token or space that an answer is about; empty if there is none, or it has no valid id.
+    """Return the id of the setting, token or space that an answer is about, or of the conversation
+    or communication that a request names; empty if there is none, or it has no valid id.
     """
+    for part, name in (("setting", "key"), ("token", "id"), ("space", "name"), ("receipt", "name")):
+        about = getattr(getattr(answer, part, None), name, "")
+        if isinstance(about, str) and about:
+            return about
     for name, is_id in (
         ("conversation_id", is_conversation_id),
         ("communication_id", is_communication_id),
@@ -147,10 +151,6 @@ def object_of(request: Any, answer: Any) -> str:
         value = getattr(request, name, "")
         if isinstance(value, str) and is_id(value):
             return value
-    for part, name in (("setting", "key"), ("token", "id"), ("space", "name"), ("receipt", "name")):
-        about = getattr(getattr(answer, part, None), name, "")
-        if isinstance(about, str) and about:
-            return about
     return ""
 
 
