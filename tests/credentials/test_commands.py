@@ -89,6 +89,7 @@ def test_a_rotation_prints_the_new_token_and_says_when_the_old_one_ends(tmp_path
         (["--kind", "brain", "--note", "a\nb"], "note: has more than 256"),
         (["--kind", "brain", "--expires", "soon"], "'soon' is not a duration"),
         (["--kind", "brain", "--expires", "9999999d"], "expires: is after the year 9999"),
+        (["--kind", "brain", "--expires", "0s"], "expires: is in the past"),
         (["--kind", "brain", "--limit", "calls"], "is not NAME=NUMBER"),
         (["--kind", "brain", "--limit", "calls=nan"], "is not NAME=NUMBER"),
         (["--kind", "brain", "--limit", "calls=-1"], "limit: is not NAME=NUMBER"),
