@@ -70,7 +70,7 @@ def admin_handlers(parts: Administered) -> AdminHandlers:
     return AdminHandlers(
         SettingsAdministration(parts.settings),
         spaces,
-        ServerWatch(data_dir, parts.limiter, parts.clock),
+        ServerWatch(data_dir, parts.limiter.save, parts.clock),
         BackupAdministration(
             parts.stores.folder_of,
             settings.backup_dir,

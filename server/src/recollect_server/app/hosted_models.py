@@ -14,8 +14,6 @@ from recollect_server.inference.language_model import ModelUnavailable
 from recollect_server.inference.openai_api import OpenAIEndpoint
 from recollect_server.inference.spending import DailySpending, Spending, SpendingLimits
 from recollect_server.settings import Settings
-from recollect_server.storage.index.notes import note_state_of
-from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.spending import SpendingFile
 
 
@@ -40,9 +38,6 @@ def hosted_model(
 
     def read(day: str) -> DailySpending:
         last, calls, tokens, cost = file.last()
-        if not last:  # a server before there were many spaces kept it in the index
-            before = note_state_of(FolderStore.of(settings.data_dir, settings.space).root)
-            last, calls, tokens, cost = before.day, before.calls, before.tokens, before.cost
         return DailySpending(calls, tokens, cost) if last == day else DailySpending()
 
     def write(day: str, spent: DailySpending) -> None:

@@ -11,37 +11,22 @@ from recollect.cli.administration.upkeep import get_stats
 from recollect_server.cli.folder import folders_of, leave_to_server, said_plainly
 from recollect_server.cli.options import OF_FOLDER, load_settings, with_settings
 from recollect_server.domain.text import counted
-from recollect_server.domain.time import DAY, system_clock
-from recollect_server.services.upkeep.statistics import (
-    WHOLE,
-    Statistics,
-    limited_today,
-    spent,
-    statistics_of,
-)
-from recollect_server.settings import Settings
+from recollect_server.domain.time import system_clock
+from recollect_server.services.administration.server import ServerState, ServerWatch, Spent
+from recollect_server.services.upkeep.statistics import WHOLE, Statistics, statistics_of
 from recollect_server.settings.values import FOLDER
-from recollect_server.storage.index.notes import note_state_of
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.spending import SpendingFile
-from recollect_server.storage.usage import UsageFile
 
 
-def _spent(settings: Settings, folders: dict[str, FolderStore]) -> str:
-    default = folders.get(settings.space)
-    notes = note_state_of(default.root) if default else None
-    last = spent(SpendingFile(settings.data_dir), notes)
-    if not last.day:
-        return "none"
-    money = f", {last.cost:.2f} US dollars" if last.cost else ""
-    return f"{last.calls} calls, {last.tokens} tokens{money} on {last.day}"
+def _spent(it: Spent) -> str:
+    money = f", {it.cost:.2f} US dollars" if it.cost else ""
+    return f"{it.calls} calls, {it.tokens} tokens{money} on {it.day}" if it.day else "none"
 
 
-def _limited(settings: Settings) -> str:
+def _limited(it: ServerState) -> str:
     """Return the tokens and spaces that reached a limit today, those with most refusals first."""
-    count, named = limited_today(UsageFile(settings.data_dir), system_clock() // DAY)
-    texts = (f"{it.of} {it.name} {it.limit} ({it.count} refused)" for it in named)
-    return ", ".join([str(count), *texts])
+    texts = (f"{row.of} {row.name} {row.limit} ({row.count} refused)" for row in it.most_limited)
+    return ", ".join([str(it.limited), *texts])
 
 
 def _embedding(space: Statistics) -> str:
@@ -81,8 +66,12 @@ def stats(config: Path | None, **flags: Any) -> None:
         if number:
             _print(folder, {}, {})
         else:  # with the spending and the limits of the whole server
-            spent, limited = _spent(settings, folders), _limited(settings)
-            _print(folder, {"model_spending": spent}, {"limited_today": limited})
+            server = ServerWatch(settings.data_dir, lambda: None, system_clock).state()
+            _print(
+                folder,
+                {"model_spending": _spent(server.spent)},
+                {"limited_today": _limited(server)},
+            )
 
 
 def _print(folder: FolderStore, spending: dict[str, str], limits: dict[str, str]) -> None:

@@ -1,14 +1,37 @@
 """The server as a whole: its version and age, and what it spent and refused today."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from recollect_server import __version__
 from recollect_server.domain.time import DAY, Clock
-from recollect_server.services.limits import Limiter
-from recollect_server.services.upkeep.statistics import Refused, Spent, limited_today, spent
 from recollect_server.storage.spending import SpendingFile
 from recollect_server.storage.usage import UsageFile
+
+_MOST_LIMITED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Cost of the models of notes on the last day that one was called."""
+
+    day: str
+    """As `2026-02-03`; empty: none was ever called."""
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A token or a space that reached a limit."""
+
+    of: str
+    """`token` or `space`."""
+    name: str
+    limit: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +48,19 @@ class ServerState:
 class ServerWatch:
     """Tells the state of the server. Safe to call from any thread."""
 
-    def __init__(self, data_dir: Path, limiter: Limiter, clock: Clock) -> None:
+    def __init__(self, data_dir: Path, save: Callable[[], None], clock: Clock) -> None:
+        """`save` writes what the limits count, which reaches the file seconds behind."""
         self._spending = SpendingFile(data_dir)
         self._usage = UsageFile(data_dir)
-        self._limiter = limiter
+        self._save = save
         self._clock = clock
         self._started = clock()
 
     def state(self) -> ServerState:
-        self._limiter.save()  # what it counts reaches the file seconds behind
-        limited, most = limited_today(self._usage, self._clock() // DAY)
-        return ServerState(__version__, self._started, spent(self._spending, None), limited, most)
+        self._save()
+        spent = Spent(*self._spending.last())
+        today = self._usage.read()
+        refused = today.refused.items() if today.day == self._clock() // DAY else ()
+        rows = sorted(refused, key=lambda row: -row[1])
+        most = [Refused(*key, count) for key, count in rows[:_MOST_LIMITED]]
+        return ServerState(__version__, self._started, spent, len(rows), most)

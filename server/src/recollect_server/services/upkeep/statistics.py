@@ -10,15 +10,12 @@ from recollect_server.storage.index.routing import Limited, limited_of
 from recollect_server.storage.index.tiers import hits_of
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import LogStore
-from recollect_server.storage.spending import SpendingFile
-from recollect_server.storage.usage import UsageFile
 from recollect_server.storage.vectors import checking as vectors_checking
 
 WHOLE = "whole"
 """Condition of a file with which nothing is wrong."""
 _PART_BYTES = 800  # about as many bytes of a long text as one of its vectors stands for
 _MOST_LIMITED_SENDERS = 3  # named
-_MOST_LIMITED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,45 +124,3 @@ def statistics_of(folder: LogStore) -> Statistics:
         limited=limited,
         worst_limited=worst,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Cost of the models of notes on the last day that one was called."""
-
-    day: str
-    """As `2026-02-03`; empty: none was ever called."""
-    calls: int = 0
-    tokens: int = 0
-    cost: float = 0.0
-
-
-def spent(spending: SpendingFile, notes: NoteState | None) -> Spent:
-    """Return the spending of the server; an older one kept it in the index of its default space,
-    whose notes are given.
-    """
-    last = Spent(*spending.last())
-    if not last.day and notes is not None:
-        return Spent(notes.day, notes.calls, notes.tokens, notes.cost)
-    return last
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A token or a space that reached a limit."""
-
-    of: str
-    """`token` or `space`."""
-    name: str
-    limit: str
-    count: int
-
-
-def limited_today(usage: UsageFile, day: int) -> tuple[int, list[Refused]]:
-    """Return how many tokens and spaces reached a limit on a day (since 1970), and those with the
-    most refusals.
-    """
-    today = usage.read()
-    refused = today.refused.items() if today.day == day else ()
-    rows = sorted(refused, key=lambda row: -row[1])
-    return len(rows), [Refused(*key, count) for key, count in rows[:_MOST_LIMITED]]

@@ -371,11 +371,6 @@ class NoteState:
     """Most common reasons of failures."""
     failures: tuple[tuple[str, str], ...] = ()
     """Some of them, the ones with the newest messages, each with its reason."""
-    day: str = ""
-    """The last day that a model was called on."""
-    calls: int = 0
-    tokens: int = 0
-    cost: float = 0.0
 
 
 def note_state_of(folder: Path) -> NoteState:
@@ -396,8 +391,5 @@ def _note_state(connection: apsw.Connection) -> NoteState:
         (_SHOWN,),
     )
     failures = tuple((str(row[0]), str(row[1])) for row in shown)
-    day = connection.execute("SELECT * FROM model_spending ORDER BY day DESC LIMIT 1").fetchone()
     reasons = "; ".join(list(failed)[:_REASONS])
-    return NoteState(
-        int(without), sum(failed.values()), reasons, failures, *(day or ("", 0, 0, 0.0))
-    )
+    return NoteState(int(without), sum(failed.values()), reasons, failures)
