@@ -2,6 +2,7 @@
 error and counted, and the exit code is 6.
 """
 
+import codecs
 import io
 import json
 import time
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from recollect import Client, Role
 from recollect.cli.formats import recall_sets, table, transcripts
 from recollect.cli.formats.forms import Options
@@ -186,6 +188,19 @@ def test_bytes_that_are_not_utf_8_are_read_as_windows_1252_and_named(
     assert (ran.code, ran.lines[0]["leftOut"]) == (6, 1)
     assert "4 bytes are no UTF-8: they are read as Windows-1252" in ran.err
     assert [it.title for it in client.conversations.list()] == ["Köln – „Dom“"]
+
+
+@pytest.mark.parametrize("damage", ["\ud800", ""], ids=["half of a pair", "a cut"])
+def test_utf_16_that_is_damaged_costs_nothing_but_its_place(
+    run: Run, tmp_path: Path, damage: str
+) -> None:
+    path = tmp_path / "conversations.json"
+    lines = f'[{json.dumps(simple("a"))},\n{json.dumps(simple("b"))[:-1]}, "c": "{damage}"}}]'
+    data = codecs.BOM_UTF16_LE + lines.encode("utf-16-le", "surrogatepass")
+    path.write_bytes(data if damage else data[:-9])
+    ran = run("import", path, "--dry-run")
+    assert (ran.code, ran.lines[-1]["conversationsNew"]) == (6, 2 if damage else 1)
+    assert ("read as Windows-1252" if damage else "conversation 2: it is cut off") in ran.err
 
 
 def test_a_line_beyond_all_bounds_is_named_and_the_others_come_in_bounded_memory(

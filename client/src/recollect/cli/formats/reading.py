@@ -30,11 +30,11 @@ _MEMBER = re.compile(r'\{\s*"[^"\\]*"')
 _DECODER = json.JSONDecoder()
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """The first bytes of a file that a shell of Windows wrote."""
-_ESCAPED = re.compile("[\udc80-\udcff]")
+_ESCAPED = re.compile("[\udc00-\udcff]")
 _WINDOWS = {
-    0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte)
-    for byte in range(0x80, 0x100)
+    0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100)
 }
+_WINDOWS[0xDC00] = ""  # half of UTF-16's characters, of which JSON takes none
 DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -45,6 +45,16 @@ DAMAGE = (
 )
 """Errors of archives that are damaged, encrypted, or compressed in a way that Python does not know.
 """
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """Escape each byte that cannot be decoded, as `surrogateescape` does for UTF-8 alone."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(chr(0xDC00 + it) for it in error.object[error.start : error.end]), error.end
+
+
+_ESCAPE = "recollect.escape"
+codecs.register_error(_ESCAPE, _escape)
 
 
 def ignore(size: int) -> None:
@@ -153,8 +163,9 @@ class Reading:
     def text(self) -> Iterator[str]:
         """Yield the text in parts."""
         data = self._file.read(_CHUNK)
-        name = "utf-16" if data.startswith(_UTF_16) else "utf-8-sig"
-        decoder = codecs.getincrementaldecoder(name)("surrogateescape")
+        is_wide = data.startswith(_UTF_16)
+        name, errors = ("utf-16", _ESCAPE) if is_wide else ("utf-8-sig", "surrogateescape")
+        decoder = codecs.getincrementaldecoder(name)(errors)
         while data:
             self._advance(len(data))
             yield self._without_escapes(decoder.decode(data))
