@@ -162,9 +162,9 @@ def test_a_body_that_is_no_message_is_refused(way: Way, body: bytes, text: str) 
 
 def test_what_stands_in_a_text_is_no_value(way: Way) -> None:
     text = 'a,{["\\' * 150_000
-    said = [{"role": "ROLE_USER", "content": text}]
-    begun = way.call("ConversationService/Create", {"channel": "web", "messages": said})
-    assert begun.status == 200, begun.body[:500]
+    messages = [{"role": "ROLE_USER", "content": text}]
+    answer = way.call("ConversationService/Create", {"channel": "web", "messages": messages})
+    assert answer.status == 200, answer.body[:500]
 
 
 def test_what_a_foreign_page_can_send_is_refused(way: Way) -> None:
