@@ -5,21 +5,19 @@ turn and its speaker.
     [2 agent] The disk /dev/sda1 is at 97 %.
 
 A summary replaces the one before it, so what one summary leaves out no later one can tell. The
-lines of the last summary and the sentences said since are therefore chosen from together, and first
-those that leave no gap of more than a tenth of all turns between two lines: a set without such gaps
-always has a subset of at most twenty that has none either once there are more turns. What room is
-left goes to the parts that have less than their share, of which the newest tenth has twice the
-oldest's.
+lines of the last summary and the sentences said since are therefore thinned out together, and no
+line goes whose loss leaves a gap of more than a tenth of all turns: a set without such gaps always
+has a subset of at most twenty that has none either once there are more turns. Newer lines are worth
+up to twice what older ones are.
 
 Text that is on no such line was written by somebody else, a model or a caller. It stands first, for
 the turns before the lines.
 """
 
-import heapq
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from math import log, sqrt
 
@@ -40,7 +38,9 @@ from recollect_server.inference.tools import LIST
 
 _TENTHS = 10
 _COVERING = 2 * _TENTHS + 1  # lines at most that leave no gap of more than a tenth
-_COVERS = 0.85  # of the room at most is for these; the rest is for the newer parts
+_LONGEST = 7  # of a line: this part of the room
+_BLOCK = 60  # lines that are looked at together with those that were chosen before them
+_SAME_TURN = 0.3  # the hole that a line leaves between two of its own turn, in turns
 _MAX_SPEAKER = 24  # characters of a name
 _QUESTION = 0.6  # what a question is worth beside a statement: its answer says more
 _LEANING = 0.5  # what a sentence is worth that refers to the one before it
@@ -50,7 +50,6 @@ _DENIES = 1.3  # what it is worth that the user refuses or takes back what was s
 _DENIED = 0.6  # what a sentence of the agent is worth that the user refuses
 _CUT = 0.6  # what a sentence is worth of which only the beginning is kept
 _KEPT = 1.3  # what a line of the last summary is worth: it was the best of its turns
-_COVERED = 0.15  # a word's weight once a chosen line has it
 _NAME = 1.6  # how much more a name or a figure weighs
 _MIN_SPACES = 4  # a shorter sentence says little by itself
 _LINE = re.compile(r"^\[(\d{1,9})(?: ([^\]\n]{1,40}))?\] (.+)$", re.MULTILINE)
@@ -194,107 +193,41 @@ def _share(part: float) -> float:
 def _chosen(
     lines: list[_Line], before: int, turns: int, room: int, breathe: Callable[[], None]
 ) -> list[_Line]:
-    """Return lines that fit, of every part of the turns after `before`."""
-    weights = _weights(lines)
-    size = 3 * room // _COVERING  # longer sentences where few lines cover everything
-    covering = _covering(lines, weights, before, turns, size, breathe)
-    while sum(line.tokens for line in covering) > room * _COVERS and size > room // _COVERING:
-        size = max(room // _COVERING, size * 4 // 5)
-        covering = _covering(lines, weights, before, turns, size, breathe)
-    while covering and sum(line.tokens for line in covering) > room:
-        # only where names of tools and free text leave hardly any room
-        covering.pop(len(covering) // 2)
-    chosen = list(covering)
-    room -= sum(line.tokens for line in chosen)
-    orders = {line.order for line in chosen}
-    for line in chosen:
-        _tell(line, weights)
-    used: defaultdict[int, int] = defaultdict(int)
-    heaps: defaultdict[int, list[tuple[float, int, _Line]]] = defaultdict(list)
-    for line in chosen:
-        used[_tenth(line, turns)] += line.tokens
-    for line in lines:
-        if line.order not in orders and line.tokens <= room:
-            heaps[_tenth(line, turns)].append((-_score(line, weights), line.order, line))
-    for heap in heaps.values():
-        heapq.heapify(heap)
-    while heaps:
-        breathe()
-        tenth = min(
-            heaps, key=lambda it: used[it] / (_share((it + 1) / _TENTHS) - _share(it / _TENTHS))
-        )
-        heap = heaps[tenth]
-        while heap:
-            _, order, line = heapq.heappop(heap)
-            if line.tokens > room:
-                continue
-            score = -_score(line, weights)
-            if heap and score > heap[0][0]:  # lines chosen since made it worth less
-                heapq.heappush(heap, (score, order, line))
-                continue
-            chosen.append(line)
-            room -= line.tokens
-            used[tenth] += line.tokens
-            _tell(line, weights)
-            break
-        if not heap:
-            del heaps[tenth]
-    return chosen
-
-
-def _covering(
-    lines: list[_Line],
-    weights: dict[str, float],
-    before: int,
-    turns: int,
-    size: int,
-    breathe: Callable[[], None],
-) -> list[_Line]:
-    """Return few lines that leave no gap of more than a tenth of the turns, as far as there are
-    any; the first one is among them.
-
-    Lines of more than `size` tokens are shortened, and are worth less then.
+    """Return lines that fit, of every part of the turns after `before`: the one goes first whose
+    loss leaves the smallest hole, and one whose loss leaves more than a tenth only when all are
+    short.
     """
-    by_turn: defaultdict[int, list[_Line]] = defaultdict(list)
-    for line in lines:
-        by_turn[line.turn].append(line)
-    stops = sorted(by_turn)
-    window = max(1, turns // _TENTHS)
+    weights = _weights(lines)
+    gap = max(1, turns // _TENTHS)
     chosen: list[_Line] = []
-    reached, at = before, 0
-    while at < len(stops):
-        breathe()
-        end = at + 1  # at least one turn, however far away it is
-        while end < len(stops) and stops[end] <= reached + window:
-            end += 1
-        late = [stop for stop in stops[at:end] if stop > reached + window // 2] or [stops[end - 1]]
-        candidates = [
-            line
-            for stop in (late if chosen or before else stops[at:end][:1])
-            for line in by_turn[stop]
-        ]
-        fitting = [line if line.tokens <= size else _shortened(line, size) for line in candidates]
-        line = max(fitting, key=lambda it: (_score(it, weights), -it.order))
-        chosen.append(line)
-        reached = line.turn
-        while at < len(stops) and stops[at] <= reached:
-            at += 1
+    for at in range(0, len(lines), _BLOCK):
+        chosen += (_shortened(it, room // _LONGEST) for it in lines[at : at + _BLOCK])
+        chosen.sort(key=lambda it: (it.turn, it.order))
+        while sum(it.tokens for it in chosen) > room and len(chosen) > 1:
+            breathe()
+            bounds = [before, *(it.turn for it in chosen), turns + 1]
+            losses: list[tuple[bool, float, int]] = []
+            for place, it in enumerate(chosen):
+                hole = bounds[place + 2] - bounds[place]
+                loss = _score(it, weights) * (1 + it.turn / turns) * max(hole, _SAME_TURN)
+                losses.append((hole > gap or place == 0, loss, place))
+            is_needed, _, place = min(losses)
+            longest = max(chosen, key=lambda it: it.tokens)
+            if is_needed and longest.tokens > room // _COVERING:
+                shorter = _shortened(longest, longest.tokens * 4 // 5)
+                chosen[chosen.index(longest)] = shorter
+            else:
+                del chosen[place]
     return chosen
 
 
-def _shortened(line: _Line, size: int) -> _Line:
-    text = clipped(line.text, max(4, size - _tokens(line.label, "")))
+def _shortened(line: _Line, most: int) -> _Line:
+    if line.tokens <= most:
+        return line
+    text = clipped(line.text, max(4, most - _tokens(line.label, "")))
     words = tuple(word for word in line.words if word in text.lower())
-    return _Line(
-        line.turn,
-        line.label,
-        text,
-        words,
-        line.names,
-        line.worth * _CUT,
-        _tokens(line.label, text),
-        line.order,
-    )
+    tokens = _tokens(line.label, text)
+    return replace(line, text=text, words=words, worth=line.worth * _CUT, tokens=tokens)
 
 
 def _thinned(text: str, room: int) -> str:
@@ -316,17 +249,8 @@ def _spread(parts: list[str], keep: int) -> list[str]:
     return [parts[number * len(parts) // keep] for number in range(keep)]
 
 
-def _tenth(line: _Line, turns: int) -> int:
-    return min(_TENTHS - 1, max(0, line.turn - 1) * _TENTHS // turns)
-
-
 def _score(line: _Line, weights: dict[str, float]) -> float:
     return line.worth * sum(weights[word] for word in line.words) / sqrt(line.tokens + 6)
-
-
-def _tell(line: _Line, weights: dict[str, float]) -> None:
-    for word in line.words:
-        weights[word] *= _COVERED
 
 
 def _weights(lines: list[_Line]) -> dict[str, float]:
