@@ -380,6 +380,7 @@ def ask(call: Callable[..., Json | None]) -> list[Json]:
             answer("ConversationService.Get", space, conversation_id=conversation)
             answer("ConversationService.Load", space, conversation_id=conversation, max_turns=100)
             answer("RecallService.FetchContext", space, conversation_id=conversation)
+            answer("ConversationService.ListTurnMemory", space, conversation_id=conversation)
         for words in ("heron", "ferry nine", "marmalade", "swordfish", "fern friday", "nests"):
             answer("RecallService.Search", space, query=words)
         answer("RecallService.Recent", space, limit=50)
