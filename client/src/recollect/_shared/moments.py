@@ -20,7 +20,7 @@ def local_zone() -> str | None:
     """
     name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
     zone = zone_of(name.removeprefix(":"))
-    return zone and zone.key
+    return zone.key if zone else None
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:

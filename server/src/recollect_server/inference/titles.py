@@ -25,6 +25,8 @@ _FIRST_IN_CHAT = 0.4  # between people the subject comes later
 _LEANING = 0.5  # what a title is worth that points to something outside of it
 # what a sentence of the agent is worth: it names the subject where the user's requests do not
 _ANSWER = 0.35
+_ADDRESSING = 0.3  # what a word to one of the speakers is worth: "I totally agree, Caroline"
+_ADDRESS = re.compile(r"^(?:\w+ )?(\w+) ?,|, ?(\w+)\W*$")
 _PAUSE = re.compile(r"[,;:–—] (?:(?:and|so|but|then) )?|[，；]|\. ")
 _SUBJECT_LINE = re.compile(
     r"(?:subject|betreff|objet|asunto|assunto|oggetto|onderwerp) ?: *(?:(?:re|fwd?|aw|wg) ?: *)*(?=\S)",
@@ -48,6 +50,7 @@ def title_in(
     """Return a title, empty if none can be made, and the sentence it comes from."""
     named = 2 * sum(bool(it.speaker) for it in sentences) > len(sentences)
     first = min((it.message for it in sentences if named or it.role is Role.USER), default=0)
+    speakers = {word for it in sentences for word in topical(it.speaker)}
     best, best_score, source = "", 0.0, None
     for sentence in sentences:
         if CHATTER_QUESTION.search(sentence.text) or sentence.text.startswith(("(", "[")):
@@ -64,6 +67,8 @@ def title_in(
             score *= 1 + (_FIRST_IN_CHAT if named else _FIRST) / (1 + abs(sentence.message - first))
             score *= _LEANING if LEANING.match(text) or _POINTS.search(title) else 1
             score *= _LEANING if _CLAUSE.match(text) else 1
+            addressed = {name.lower() for it in _ADDRESS.finditer(text) for name in it.groups("")}
+            score *= 1 if speakers.isdisjoint(addressed) else _ADDRESSING
             score *= 1 if sentence.whole else 0.6
             score *= 1 if named or sentence.role is Role.USER else _ANSWER
             if score > best_score:
