@@ -30,9 +30,12 @@ from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogUnavailable
 
 from tests.conftest import MovableClock, RunningServer, Start
+from tests.external.conftest import Meet, meet
 from tests.server.conftest import Connect, Service, agent, code_of, files_with, server_process, user
 from tests.server_cli.conftest import on
 from tests.waiting import until
+
+__all__ = ["meet"]
 
 Damage = Callable[[Path], None]
 
@@ -238,6 +241,47 @@ def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
     finally:
         may_read.set()
         again.stop()
+
+
+def test_a_large_folder_is_served_after_a_kill_before_what_third_parties_said_is_read(
+    service: Service,
+    server: RunningServer,
+    connect: Connect,
+    meet: Meet,
+    clock: MovableClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only calls about third parties wait, so that no delivery is taken twice."""
+    name, first = fill(service, 3), meet(server).write(delivered="one")
+    server.stop()
+    (server.folder / "conversations.db.seal").unlink()
+    sql("DELETE FROM external_deliveries")(server.folder)
+    may_read, read = threading.Event(), FolderStore.read
+
+    def read_later(store: FolderStore, log: str, *places: Any, **more: Any) -> Any:
+        assert not log.startswith("ext-") or may_read.wait(30)
+        return read(store, log, *places, **more)
+
+    monkeypatch.setattr(FolderStore, "read", read_later)
+    again = started_large(server, clock)
+    later, outside = connect(again), meet(again)
+    calls: list[Callable[[], Any]] = [
+        lambda: outside.write(delivered="one"),
+        lambda: outside.write(delivered="two"),
+        outside.listed,
+    ]
+    try:
+        assert later.append(name, user("zebra 3"), request_id="append-3").turn_number == 4
+        assert [code_of(call) for call in calls] == ["UNAVAILABLE"] * 3
+        may_read.set()
+        until(lambda: code_of(calls[1]) == "OK")
+        again_one = calls[0]()
+        assert (again_one.duplicate, again_one.communication.id) == (True, first.communication.id)
+        assert not outside.write(delivered="three").duplicate
+    finally:
+        may_read.set()
+        again.stop()
+    assert on(again, "verify").exit_code == 0
 
 
 def test_a_transcript_that_cannot_be_read_after_a_kill_is_compared_once_it_can(

@@ -82,6 +82,7 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
         """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
         IndexUnavailable, StorageUnavailable.
         """
+        self._store.catch_up()
         return self.subscribed(lambda: CommunicationWatcher(self, cursor))
 
     def expect(self) -> None:

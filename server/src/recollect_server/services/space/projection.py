@@ -12,6 +12,7 @@ from contextlib import suppress
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.text import counted
 from recollect_server.services.space.overlay import Overlay
@@ -25,17 +26,18 @@ _REQUESTS_UNVERIFIED = f"{_UNVERIFIED}: repeat the call with the same request_id
 
 
 class Suspects:
-    """Conversations that the index must be compared with before it is believed. Safe to call from
-    any thread.
+    """Conversations and communications that the index must be compared with before it is believed.
+    Safe to call from any thread.
     """
 
     def __init__(self, conversation_ids: Mapping[str, bool] | None) -> None:
-        """Begin with these conversations, none of which anybody reads yet, each with whether the
-        index is known to have its requests; None if the index is trusted.
+        """Begin with these logs, none of which anybody reads yet, each with whether the index is
+        known to have its requests; None if the index is trusted.
         """
         self._guard = threading.Lock()  # guards everything below
         self._waiting = dict(conversation_ids or {})
         self._unread = {name for name, has_requests in self._waiting.items() if not has_requests}
+        self._communications = {it for it in self._waiting if is_communication_id(it)}
         self.reason = "" if conversation_ids is None else _UNVERIFIED
         """Reason why the index is not trusted yet; empty if it is."""
 
@@ -45,6 +47,13 @@ class Suspects:
         all.
         """
         return _REQUESTS_UNVERIFIED if self._unread else ""
+
+    @property
+    def reason_of_communications(self) -> str:
+        """Return why nothing is known of third parties yet; empty once the index was compared with
+        all that they said.
+        """
+        return _UNVERIFIED if self._communications else ""
 
     def has(self, conversation_id: str) -> bool:
         """Return True if a conversation waits for its comparison."""
@@ -65,12 +74,14 @@ class Suspects:
         with self._guard:
             self._waiting.pop(conversation_id, None)
             self._unread.discard(conversation_id)
+            self._communications.discard(conversation_id)
 
     def end(self) -> None:
         """Note that the index is believed, or that another one is used."""
         with self._guard:
             self._waiting.clear()
             self._unread.clear()
+            self._communications.clear()
             self.reason = ""
 
 

@@ -437,6 +437,11 @@ class Space:
         """True if the index was compared with every transcript, or was closed properly."""
         return not self._projection.suspects.reason
 
+    @property
+    def doubt_of_communications(self) -> str:
+        """Return why nothing is known of third parties yet; empty if all is."""
+        return self._projection.suspects.reason_of_communications
+
     def compare(self, conversation_id: str, *, is_locked: bool = False) -> None:
         """Compare the index with a conversation's transcript, all but the words.
 

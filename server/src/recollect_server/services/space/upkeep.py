@@ -19,6 +19,9 @@ from recollect_server.domain.errors import (
     NothingNamed,
     StorageUnavailable,
 )
+from recollect_server.domain.external import Communication
+from recollect_server.domain.ids import is_conversation_id
+from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Deletions
@@ -122,7 +125,8 @@ class Upkeep:
         Raises IndexUnavailable, StorageUnavailable.
         """
         suspects, index = self._projection.suspects, self._projection.index
-        comparison = Comparison(ConversationLogs(self._store), Contents(index))
+        contents = Contents(index)
+        comparison = Comparison(ConversationLogs(self._store), contents)
         # first: what names no conversation and may be a repeat is refused until then
         unread = [name for name, has_requests in suspects.waiting().items() if not has_requests]
         for first in range(0, len(unread), _READ_AT_ONCE):
@@ -131,13 +135,19 @@ class Upkeep:
             names = unread[first : first + _READ_AT_ONCE]
             doubtful = comparison.doubtful(names)
             suspects.note_requests(set(names) - doubtful)
-            for conversation_id in doubtful:
+            for conversation_id in filter(is_conversation_id, doubtful):
                 self._verify(conversation_id)
+        third_parties = Comparison(CommunicationLogs(self._store), contents)
         failed: list[tuple[str, str]] = []
         for conversation_id in suspects.waiting():
             if stopping() or index.lost():
                 return False
-            if reason := self._verify(conversation_id):
+            reason = (
+                self._verify(conversation_id)
+                if is_conversation_id(conversation_id)
+                else self._verify_communication(third_parties, conversation_id)
+            )
+            if reason:
                 failed.append((conversation_id, reason))
         if failed:
             name, reason = failed[0]
@@ -152,7 +162,7 @@ class Upkeep:
                 raise CallerGone
 
         try:
-            problems = Contents(index).problems(check)
+            problems = contents.problems(check)
         except CallerGone:
             return False
         if problem := problems[0] if problems else index.miscount():
@@ -175,6 +185,26 @@ class Upkeep:
                 self._states.load(conversation_id)  # which compares it, and keeps nothing
             except (ConversationNotFound, LogNotFound):
                 self._projection.suspects.clear(conversation_id)
+            except StorageUnavailable as error:
+                return str(error)
+        return ""
+
+    def _verify_communication(self, comparison: Comparison[Communication], name: str) -> str:
+        """Compare the index with what a third party said, as `_verify` does a conversation: nobody
+        writes it meanwhile.
+        """
+        with self._locks.conversations.hold(name):
+            try:
+                stored = self._projection.index.external.find(name)
+                if stored is not None:
+                    reading = comparison.read(name, stored)
+                    problem = next(comparison.differences(name, stored, reading), "")
+                    if problem:
+                        self._states.distrust(f"{name}: {problem}")
+                        return problem
+                self._projection.suspects.clear(name)
+            except LogNotFound:
+                self._projection.suspects.clear(name)
             except StorageUnavailable as error:
                 return str(error)
         return ""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Protocol
 
 import structlog
@@ -90,8 +91,8 @@ class Recovered:
     others.
     """
     suspects: Mapping[str, bool] | None = None
-    """The conversations that the index must be compared with before it is believed, each with
-    whether it is known to have their requests; None: it is believed.
+    """The conversations and communications that the index must be compared with before it is
+    believed, each with whether it is known to have their requests; None: it is believed.
     """
 
 
@@ -233,21 +234,21 @@ def _compared(
     """
     index = done.index
     try:
-        conversations = listed[Kind.CONVERSATION].lengths
-        is_little = sum(conversations.values()) <= at_once
+        kinds = (CommunicationLogs(logs), ConversationLogs(logs))
+        lengths = {name: size for it in kinds for name, size in listed[it.kind].lengths.items()}
+        if sum(lengths.values()) > at_once:
+            return replace(done, suspects=dict.fromkeys(lengths, False))
         contents = Contents(index)
-        names = list(listed[Kind.COMMUNICATION].lengths)
-        wrong = next(_differences(CommunicationLogs(logs), contents, index, names), "")
-        if not wrong and is_little:
-            names = list(conversations)
-            wrong = next(_differences(ConversationLogs(logs), contents, index, names), "")
-            wrong = wrong or next(iter(contents.problems()), "")
+        differences = (
+            _differences(it, contents, index, list(listed[it.kind].lengths)) for it in kinds
+        )
+        wrong = next(chain.from_iterable(differences), "") or next(iter(contents.problems()), "")
         if wrong:
             raise IndexUnavailable(f"it is damaged: {wrong}")
     except BaseException:
         index.close()
         raise
-    return done if is_little else replace(done, suspects=dict.fromkeys(conversations, False))
+    return done
 
 
 def _differences(
