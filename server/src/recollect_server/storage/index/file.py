@@ -265,7 +265,12 @@ def looking(path: Path) -> Iterator[apsw.Connection]:
 @contextmanager
 def checked(connection: apsw.Connection, check: Callable[[], None]) -> Iterator[None]:
     """Call `check` often while the connection works: what it raises ends the query."""
-    connection.set_progress_handler(lambda: bool(check()), _STEPS)
+
+    def look() -> bool:
+        check()
+        return False
+
+    connection.set_progress_handler(look, _STEPS)
     try:
         yield
     finally:
