@@ -2,8 +2,8 @@
 if they had been worked out.
 
 Each conversation's lie around the vector of one of the questions, at a cosine of about 0.5 to it,
-so that a question has as many near messages as real ones do. What this leaves out is the time to
-embed; `bench.meaning` measures that.
+so that a question has as many near messages as real ones do; the codes of their word pieces are of
+chance. What this leaves out is the time to embed; `bench.meaning` measures that.
 """
 
 from pathlib import Path
@@ -15,7 +15,8 @@ from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import SEQUENCE_BITS, number_of, sequence_of
 from recollect_server.inference.embedder import Embedder, quantised
 from recollect_server.inference.weights import look, shipped
-from recollect_server.inference.word_codes import unit
+from recollect_server.inference.word_codes import WIDTH, unit
+from recollect_server.services.recall.missing_codes import CODES
 from recollect_server.storage.index import checking as index_checking
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.vectors import checking as vectors_checking
@@ -27,6 +28,7 @@ FLAGS = ("--embedder", "onnx", "--embedding-models", "minilm")
 texts anew, and be measured at that work.
 """
 _PART = 20_000
+_PIECES = 41  # word pieces of a message, as in LoCoMo
 
 
 def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
@@ -40,6 +42,7 @@ def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
     model = store.model(embedder.identity, embedder.folder)
     store.serve(model)
     store.progress(model, epoch)
+    store.note(CODES, embedder.words_identity)
     randomness = np.random.default_rng(3)
     rows = index.execute("SELECT id, time FROM messages ORDER BY id")
     while part := [row for _, row in zip(range(_PART), rows, strict=False)]:
@@ -57,6 +60,7 @@ def made_up(embedder: Embedder, folder: Path, questions: list[str]) -> None:
                 1 + identity % 2,
                 identity.to_bytes(16, "big"),
                 vector[None, :],
+                randomness.bytes(_PIECES * WIDTH),
             )
             for (identity, time), vector in zip(part, vectors, strict=True)
         ]

@@ -12,7 +12,8 @@ from recollect_server.services.recall.vector_writer import VectorWriter
 from recollect_server.storage.vectors.store import ABBREVIATION, VectorStore
 
 _AT_ONCE = 16  # texts of a turn
-_FORM = "word codes"  # fact in the file of vectors: the constants of its codes
+CODES = "word codes"
+"""Fact in the file of vectors: the constants of its codes."""
 _ALL = 1 << 62
 _NONE = b""  # codes of a text without any
 
@@ -38,9 +39,9 @@ class MissingCodes:
         form = embedder.words_identity if self._meaning.compares_words(embedder) else ""
         if self._store is plan.store and self._form == form:
             return
-        if plan.store.fact(_FORM) != form:
+        if plan.store.fact(CODES) != form:
             plan.store.drop_codes()
-            plan.store.note(_FORM, form)
+            plan.store.note(CODES, form)
         self._store, self._form = plan.store, form
         self._above, self._below, self._newest = 0, _ALL, plan.store.newest_text()
 

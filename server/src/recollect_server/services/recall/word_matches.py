@@ -8,7 +8,7 @@ compared with each of the message, by the codes that the model's run left of the
 rarity of its word. What the messages right before and behind it say counts somewhat less than its
 own words. Of a long message its best passage counts: all of it has a piece near to anything.
 
-This reads codes, so only the best messages are compared (`docs/decisions/ranking.md`).
+This reads codes, so only the best messages are compared (`docs/decisions/late-interaction.md`).
 """
 
 from collections import defaultdict
