@@ -11,6 +11,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
@@ -361,29 +362,64 @@ def _print_message(message: _Message, heading: str) -> None:
             print(f"| `{field.name}` | {field.type} | {_cell(field.comment)} |")
 
 
+_WIDTH = 110
+_SHARED = 5
+"""Commands with one and the same option from which it is printed once, before them all."""
+
+
 def _print_help(
     command: click.Command, name: str, hidden: set[str], former: Collection[str] = ()
 ) -> None:
     """Print the help of a command and of those below it, without the flags of all settings, and of
-    former ones.
+    former ones. Options of many commands are printed once.
     """
-    for title, context in _commands(command, name, None):
-        params = [it for it in context.command.params if it.name not in former]
+    every = list(_commands(command, name, None))
+    visible = [
+        it
+        for _, context in every
+        for it in context.command.params
+        if isinstance(it, click.Option) and not it.hidden and it.name not in former
+    ]
+    counts = Counter(map(_option, visible))
+    shared = {_option(it): it for it in visible if counts[_option(it)] >= _SHARED}
+    formatter = click.HelpFormatter(width=_WIDTH)
+    with formatter.section("Options of several commands, which name them in brackets below"):
+        records = [it.get_help_record(every[0][1]) for it in shared.values()]
+        formatter.write_dl([it for it in records if it])
+    print(f"\n```\n{formatter.getvalue().strip()}\n```")
+    for title, context in every:
+        every_param = context.command.params
+        params = [it for it in every_param if it.name not in former]
         shown = [it for it in params if it.name not in hidden]
         has_settings = len(shown) < len(params)
         if not any(isinstance(it, click.Option) and it.hidden for it in params):
-            context.command.params = shown
-        print(f"\n### {title}\n\n```\n{context.get_help().strip()}\n```")
+            params = shown
+        taken = [it.opts[0] for it in params if it in visible and _option(it) in shared]
+        context.command.params = [
+            it for it in params if it not in visible or _option(it) not in shared
+        ]
+        context.command.add_help_option = not context.parent
+        text = context.get_help().strip()
+        if context.parent and isinstance(context.command, click.Group):
+            text = text.partition("\n\nCommands:")[0]  # they follow
+        if taken:
+            text += f"\n\n  [{' '.join(taken)}]"
+        print(f"\n### {title}\n\n```\n{text}\n```")
         if has_settings:
             print("\nAnd a flag for every [setting](settings.md).")
     print()
+
+
+def _option(it: click.Parameter) -> tuple[str, str]:
+    """Return what makes an option the same in two commands: its default may differ."""
+    return it.opts[0], getattr(it, "help", None) or ""
 
 
 def _commands(
     command: click.Command, title: str, parent: click.Context | None
 ) -> Iterator[tuple[str, click.Context]]:
     context = click.Context(
-        command, parent, title.split()[-1], terminal_width=90, max_content_width=90
+        command, parent, title.split()[-1], terminal_width=_WIDTH, max_content_width=_WIDTH
     )
     yield title, context
     if isinstance(command, click.Group):
