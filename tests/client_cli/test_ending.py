@@ -15,7 +15,7 @@ from recollect import Client, Conversation, Message
 from recollect.cli.exits import MEANINGS
 
 from tests.cases import each
-from tests.client_cli.conftest import Recollect, Run, environment
+from tests.client_cli.conftest import Ran, Recollect, Run, environment
 from tests.programs import CLIENT, Forked
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
@@ -253,6 +253,44 @@ def test_a_shell_completes_commands_and_conversations(
         _RECOLLECT_COMPLETE="bash_complete", COMP_WORDS="recollect show conv-", COMP_CWORD="2"
     )
     assert (nobody.code, nobody.out.strip(), nobody.err) == (0, "", "")
+
+
+def test_a_profile_names_a_server_with_its_token_and_no_other_gets_that(
+    recollect: Any, talked: Callable[..., Conversation], client: Client, tmp_path: Path
+) -> None:
+    talked(title="Disk")
+    token = client.admin.create_token("panel", spaces=["default"])
+    folder = tmp_path / "recollect"
+    folder.mkdir()
+    (folder / "work.token").write_text(f"{token.secret}\n")
+    file = folder / "profiles.toml"
+    work = f'address = "{recollect.address}"\n'
+    file.write_text(f'[work]\n{work}token_file = "work.token"\n[open]\n{work}[else]\ntoken = 7\n')
+
+    other = {"RECOLLECT_TOKEN": "of-another"}
+    own = {"XDG_CONFIG_HOME": str(tmp_path), **other}
+
+    def called(*arguments: str, **env: str) -> Ran:
+        ran: Ran = Recollect(NOBODY)(*arguments, **own, **env)
+        assert token.secret not in ran.out + ran.err
+        return ran
+
+    for ran in (
+        called("--profile", "work", "list"),
+        called("list", RECOLLECT_PROFILE="work"),
+        called("--profile", "work", "list", RECOLLECT_PROFILE="else"),
+    ):
+        assert [it["title"] for it in ran.lines] == ["Disk"], ran.err
+    alone = called("--profile", "open", "list")  # it has no token, and no other's is sent
+    assert (alone.code, alone.err) == (5, recollect("list").err)
+    assert alone.err != recollect("list", **other).err
+    assert called("list").code == 4
+    for name, sentence in [
+        ("other", f"--profile: {file} has no profile other (it has: else, open, work)"),
+        ("else", f"{file}: token of else is no text, or none of address, token"),
+    ]:
+        wrong = called("list", RECOLLECT_PROFILE=name)
+        assert (wrong.code, sentence in wrong.err) == (2, True), wrong.err
 
 
 @pytest.mark.parametrize("command", ["import", "export"])

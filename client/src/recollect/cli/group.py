@@ -32,6 +32,7 @@ from recollect.cli.importing import import_
 from recollect.cli.owners import owners
 from recollect.cli.parties import communications, escalations
 from recollect.cli.printing import harmless
+from recollect.cli.profiles import PROFILE, use_profile
 from recollect.cli.statistics import stats
 from recollect.cli.tailing import tail
 from recollect.cli.threads import threads
@@ -104,11 +105,20 @@ def _discard_output() -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog=f"\b\nExit codes:\n{_CODES}",
 )
+@click.option(
+    "--profile",
+    metavar="NAME",
+    envvar=PROFILE,
+    show_envvar=True,
+    expose_value=False,
+    callback=lambda _ctx, _param, name: None if name is None else use_profile(name),
+    help="Call the server that has this name in your profiles.toml.",
+)
 @click.version_option(package_name="recollect-client", prog_name="recollect")
 def commands() -> None:
     """Read, search, continue and look after the conversations of a Recollect server.
 
-    The token of a server that asks for one is read from RECOLLECT_TOKEN.
+    The token of a server that asks for one is read from RECOLLECT_TOKEN, or its profile has it.
 
     On a terminal commands print for people; into a pipe or a file, or with --json, they print JSON
     lines.

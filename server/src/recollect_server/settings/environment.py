@@ -8,17 +8,9 @@ from pathlib import Path
 PREFIX = "RECOLLECT_"
 """The beginning of each name."""
 _OTHERS = {
-    *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY"),
-    *(
-        "MCP_TOKEN",
-        "WEB_LISTEN",
-        "WEB_URL",
-        "WEB_PEOPLE",
-        "WEB_CORS",
-        "CONVERSATION_ID",
-        "MODEL",
-        "KILL_AT",
-    ),
+    *("ADDRESS", "TOKEN", "CA", "CLIENT_CERT", "CLIENT_KEY", "PROFILE"),
+    *("MCP_TOKEN", "WEB_LISTEN", "WEB_URL", "WEB_PEOPLE", "WEB_CORS"),
+    *("CONVERSATION_ID", "MODEL", "KILL_AT"),
     "BACKUP_KEY",
 }
 """Names after the prefix that are no settings: clients read or set most, tests set KILL_AT, and the
