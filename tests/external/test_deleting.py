@@ -103,6 +103,7 @@ def test_parties_are_chosen_in_any_usual_form_and_by_the_name_of_a_person(outsid
         request = AddOwnerIdentityRequest(channel=channel, identity=address, person="Alex")
         outside.gateway.AddOwnerIdentity(request)
     assert chosen("Alex") == chosen("1555000") == {whatsapp, mail}
+    assert {it.id for it in outside.listed(party="Alex")} == {whatsapp, mail}
     assert chosen("Alex", channels=["email"]) == {mail}
     assert set(outside.delete(channels=["whatsapp"]).communication_ids) == {whatsapp, other}
     assert set(outside.delete(parties=["Alex"], request_id="d-1").communication_ids) == {mail}

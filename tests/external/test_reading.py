@@ -80,7 +80,12 @@ def test_filters_of_communications(outside: Outside) -> None:
     assert names[3] not in waiting
     assert {names[0], names[1], names[4]} < waiting
     assert outside.listed(party="party-0", trust=BLOCKED) == []
-    assert outside.listed(party="PARTY-0") == []  # an address is compared as it is
+    outside.write("Elsewhere", party="Ann", channel="slack")
+    assert outside.listed(party="ann") == []  # two cases may be two people there
+    mail = outside.write("By mail", party="ann@example.org", channel="email").communication.id
+    phone = outside.write("By phone", party="1555000").communication.id
+    assert [it.id for it in outside.listed(party="Ann@Example.ORG")] == [mail]
+    assert [it.id for it in outside.listed(party="+1 555-000")] == [phone]
 
 
 def test_messages_come_newest_first_in_pages(outside: Outside) -> None:

@@ -63,6 +63,8 @@ def test_every_filter_must_match(outside: Outside) -> None:
     assert find(outside, "zebra").total_matches == 3
     assert texts(find(outside, "zebra", party="1555")) == ["[zebra] one"]
     assert texts(find(outside, "zebra", party="+1 666", channel="whatsapp")) == ["[zebra] two"]
+    assert texts(find(outside, "zebra", party="+1 666")) == ["[zebra] two"]
+    assert texts(find(outside, "zebra", party="B@X.org")) == ["[zebra] three"]
     assert texts(find(outside, "zebra", channel="email")) == ["[zebra] three"]
     assert texts(find(outside, "zebra", trust=KNOWN)) == ["[zebra] one"]
     assert find(outside, "zebra", trust=UNTRUSTED).total_matches == 2

@@ -33,7 +33,8 @@ type ListCommunicationsRequest struct {
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// `next_page_token` of the page before.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only with this party, normalised, on any channel. At most 320 characters. Unset means all.
+	// Only with this party, on any channel: an address in any usual form, or a person's name, as in
+	// DeleteCommunications. At most 320 characters. Unset means all.
 	Party string `protobuf:"bytes,3,opt,name=party,proto3" json:"party,omitempty"`
 	// Only with this trust. Unset means all.
 	Trust Trust `protobuf:"varint,4,opt,name=trust,proto3,enum=recollect.v1.Trust" json:"trust,omitempty"`
@@ -311,8 +312,8 @@ type SearchCommunicationsRequest struct {
 	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
 	// Maximum number of matches. 0 means 10; above 100 counts as 100. Not negative.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Only with this party, in any usual form if `channel` is set, else normalised. At most 320
-	// characters.
+	// Only with this party: an address in any usual form, or a person's name, as in
+	// DeleteCommunications. At most 320 characters.
 	Party string `protobuf:"bytes,3,opt,name=party,proto3" json:"party,omitempty"`
 	// Only on this channel.
 	Channel string `protobuf:"bytes,4,opt,name=channel,proto3" json:"channel,omitempty"`

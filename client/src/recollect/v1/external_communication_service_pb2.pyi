@@ -38,7 +38,9 @@ class ListCommunicationsRequest(_message.Message):
     page_token: _builtins.str
     """`next_page_token` of the page before."""
     party: _builtins.str
-    """Only with this party, normalised, on any channel. At most 320 characters. Unset means all."""
+    """Only with this party, on any channel: an address in any usual form, or a person's name, as in
+    DeleteCommunications. At most 320 characters. Unset means all.
+    """
     trust: _external_communication_pb2.Trust.ValueType
     """Only with this trust. Unset means all."""
     open_escalations_only: _builtins.bool
@@ -172,8 +174,8 @@ class SearchCommunicationsRequest(_message.Message):
     limit: _builtins.int
     """Maximum number of matches. 0 means 10; above 100 counts as 100. Not negative."""
     party: _builtins.str
-    """Only with this party, in any usual form if `channel` is set, else normalised. At most 320
-    characters.
+    """Only with this party: an address in any usual form, or a person's name, as in
+    DeleteCommunications. At most 320 characters.
     """
     channel: _builtins.str
     """Only on this channel."""

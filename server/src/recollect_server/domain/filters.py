@@ -54,7 +54,6 @@ class SearchScope:
 
 @dataclass(frozen=True, slots=True)
 class CommunicationFilter:
-    party: str = ""
     trust: Trust | None = None
     waiting: bool = False
     """Only those with an open escalation."""
@@ -75,7 +74,8 @@ class CommunicationSearch:
     """Search for messages of external communications by the words of a text. `end` is excluded."""
 
     text: str
-    party: str = ""
+    identities: tuple[tuple[str, str], ...] | None = None
+    """Channels and addresses there, of which any may be the party; None: everybody."""
     channel: str = ""
     trust: Trust | None = None
     start: int | None = None

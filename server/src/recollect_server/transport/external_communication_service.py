@@ -54,8 +54,12 @@ class ExternalCommunicationHandlers:
     def ListCommunications(
         self, request: api.ListCommunicationsRequest, call: Call
     ) -> api.ListCommunicationsResponse:
+        parties = (request.party,) if request.party else ()
         chosen = CommunicationFilter(
-            request.party, TRUSTS.get(request.trust), request.open_escalations_only
+            TRUSTS.get(request.trust),
+            request.open_escalations_only,
+            parties=parties,
+            identities=self._addresses(parties),
         )
         page = self._external.page(
             chosen, page_size(request.page_size), self._seal.place(request, request.page_token)
@@ -66,6 +70,16 @@ class ExternalCommunicationHandlers:
         return api.ListCommunicationsResponse(
             communications=fitting, next_page_token=self._seal.page_token(request, following)
         )
+
+    def _addresses(
+        self, parties: tuple[str, ...], channels: tuple[str, ...] = ()
+    ) -> tuple[tuple[str, str], ...]:
+        """Return the channels and addresses of the parties that a caller names; of none without
+        one.
+        """
+        if not parties:
+            return ()
+        return self._identities.addresses_of(parties, channels or self._external.channels())
 
     def GetCommunication(
         self, request: api.GetCommunicationRequest, call: Call
@@ -88,8 +102,7 @@ class ExternalCommunicationHandlers:
         deadline = deadline_of(call.context, self._timeout.now)
         query = CommunicationSearch(
             request.query,
-            (normal_address(request.channel, request.party) if request.channel else "")
-            or request.party,
+            self._addresses((request.party,)) if request.party else None,
             request.channel,
             TRUSTS.get(request.trust),
             optional_milliseconds(request.date_range, "start"),
@@ -135,17 +148,12 @@ class ExternalCommunicationHandlers:
         self, request: api.DeleteCommunicationsRequest, call: Call
     ) -> api.DeleteCommunicationsResponse:
         parties, channels = tuple(request.parties), tuple(request.channels)
-        identities = (
-            self._identities.addresses_of(parties, channels or self._external.channels())
-            if parties
-            else ()
-        )
         receipt = self._external.delete_many(
             CommunicationFilter(
                 ids=tuple(request.communication_ids),
                 channels=channels,
                 parties=parties,
-                identities=identities,
+                identities=self._addresses(parties, channels),
             ),
             min(request.limit or _USUAL_DELETED, _MAX_DELETED),
             request.request_id,

@@ -44,6 +44,7 @@ _ESCALATIONS = (
     f"SELECT {ESCALATIONS.select('e')}"
     " FROM external_escalations e JOIN external_communications c USING (number)"
 )
+_IDENTITIES = "(SELECT value ->> 0, value ->> 1 FROM json_each(?))"
 _PLACE = "SELECT sequence, offset, length FROM external_messages"
 _stored_of = COMMUNICATIONS.reader()
 _escalation_of = ESCALATIONS.reader()
@@ -320,11 +321,8 @@ def _select(
             where.append(f"{column} IN (SELECT value FROM json_each(?))")
             values.append(dump_json(allowed))
     if chosen.parties:
-        where.append("(channel, party) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))")
+        where.append(f"(channel, party) IN {_IDENTITIES}")
         values.append(dump_json(chosen.identities))
-    if chosen.party:
-        where.append("party = ?")
-        values.append(chosen.party)
     if chosen.trust is not None:
         where.append("trust = ?")
         values.append(chosen.trust.value)
@@ -380,7 +378,9 @@ def _search(connection: apsw.Connection, query: CommunicationSearch, limit: int)
 
 def _conditions(query: CommunicationSearch) -> tuple[str, list[Any]]:
     conditions = {
-        "c.party = ?": query.party or None,
+        f"(c.channel, c.party) IN {_IDENTITIES}": None
+        if query.identities is None
+        else dump_json(query.identities),
         "c.channel = ?": query.channel or None,
         "c.trust = ?": query.trust.value if query.trust else None,
         "c.id = ?": query.communication_id or None,

@@ -44,7 +44,8 @@ export type ListCommunicationsRequest = Message<"recollect.v1.ListCommunications
   pageToken: string;
 
   /**
-   * Only with this party, normalised, on any channel. At most 320 characters. Unset means all.
+   * Only with this party, on any channel: an address in any usual form, or a person's name, as in
+   * DeleteCommunications. At most 320 characters. Unset means all.
    *
    * @generated from field: string party = 3;
    */
@@ -192,8 +193,8 @@ export type SearchCommunicationsRequest = Message<"recollect.v1.SearchCommunicat
   limit: number;
 
   /**
-   * Only with this party, in any usual form if `channel` is set, else normalised. At most 320
-   * characters.
+   * Only with this party: an address in any usual form, or a person's name, as in
+   * DeleteCommunications. At most 320 characters.
    *
    * @generated from field: string party = 3;
    */
