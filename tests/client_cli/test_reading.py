@@ -351,8 +351,12 @@ def test_open_leads_to_the_page(
         monkeypatch.setenv("RECOLLECT_WEB_LISTEN", place)
         (line,) = inside("open", it.id[-8:], "--turn", "1").lines
         assert opened == [line["address"]] == [f"http://{place}/c/{it.id}?turn=1"]
+        monkeypatch.setenv("RECOLLECT_WEB_URL", f"http://{place}/memory/")
+        inside("open", it.id)
+        assert opened[1] == f"http://{place}/memory/c/{it.id}"
+    monkeypatch.delenv("RECOLLECT_WEB_URL")
     ran = inside("open")
-    assert (ran.code, f"no page answers on {place}" in ran.err, len(opened)) == (4, True, 1)
+    assert (ran.code, f"no page answers on http://{place}" in ran.err, len(opened)) == (4, True, 2)
 
 
 def test_bytes_of_an_argument_that_are_not_utf_8_are_named(recollect: Any) -> None:

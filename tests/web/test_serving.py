@@ -22,7 +22,11 @@ STATIC = Path(__file__).parents[2] / "client/src/recollect/web/static"
 
 def test_the_page_stands_beside_the_server_and_ends_with_it(tmp_path: Path) -> None:
     page_port = free_port()
-    environment = os.environ | {"RECOLLECT_WEB_LISTEN": f"127.0.0.1:{page_port}"}
+    # the server is not surprised by what is for the page
+    environment = os.environ | {
+        "RECOLLECT_WEB_LISTEN": f"127.0.0.1:{page_port}",
+        "RECOLLECT_WEB_URL": "http://page.example/memory",
+    }
     listen = f"127.0.0.1:{free_port()}"
     command: list[str | Path] = [
         sys.executable,
@@ -36,9 +40,11 @@ def test_the_page_stands_beside_the_server_and_ends_with_it(tmp_path: Path) -> N
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     try:
-        until(lambda: re.search(rf"http://127\.0\.0\.1:{page_port}/#key=", log.read_text()))
+        until(lambda: "http://page.example/memory/#key=" in log.read_text())
         until(lambda: f"Recollect listens on {listen}" in log.read_text())
-        assert Http(page_port).send("GET", "/").status == 200
+        page = Http(page_port)
+        assert page.send("GET", "/memory/", host="page.example").status == 200
+        assert page.send("GET", "/memory/").status == 421
     finally:
         os.kill(process.pid, signal.SIGKILL)  # no signal reaches the page: it sees the pipe end
         process.wait()

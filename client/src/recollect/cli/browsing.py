@@ -5,7 +5,7 @@ import webbrowser
 from datetime import datetime
 from itertools import groupby, islice
 from socket import create_connection
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import click
 from rich.console import Console
@@ -42,6 +42,8 @@ from recollect.cli.printing import (
 
 _PAGE = ("RECOLLECT_WEB_LISTEN", "127.0.0.1:50080")
 """The environment variable with the address of the page, and the address without one."""
+_URL = "RECOLLECT_WEB_URL"
+"""The environment variable with the address of the page behind a proxy."""
 _TABLE_WIDTH = 92
 """The least columns of a terminal on which a table of conversations has room for names: some 25.
 On others each has two lines.
@@ -304,18 +306,20 @@ def open_(shell: Shell, conversation: str | None, turn: int | None) -> None:
         raise click.UsageError("--turn goes with a conversation.")
     if conversation:
         conversation = shell.client.conversations.get(conversation).id
-    page = os.environ.get(_PAGE[0]) or _PAGE[1]
-    host, _, port = page.rpartition(":")
+    page = os.environ.get(_URL) or f"http://{os.environ.get(_PAGE[0]) or _PAGE[1]}"
     try:
-        create_connection((host.strip("[]"), int(port)), timeout=2).close()
+        parts = urlsplit(page)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        create_connection((parts.hostname or "", port), timeout=2).close()
     except (OSError, ValueError) as error:
         raise Ended(
-            f"no page answers on {page}: start `recollect-web`, or name its address in {_PAGE[0]}",
+            f"no page answers on {page}: start `recollect-web`, or name its address in {_PAGE[0]} or"
+            f" {_URL}",
             NOT_REACHABLE,
         ) from error
     query = {"turn": turn, "space": shell.space}
     given = urlencode({name: value for name, value in query.items() if value})
-    address = f"http://{page}/" + (f"c/{conversation}" if conversation else "")
+    address = f"{page.rstrip('/')}/" + (f"c/{conversation}" if conversation else "")
     address += f"?{given}" if given else ""
     if shell.as_json:
         json_line({"address": address})
