@@ -176,6 +176,13 @@ def test_each_person_has_a_session_and_a_token_of_their_own(
     assert "Max-Age=0" in answer.headers["set-cookie"]
     assert proxy.who("alex", cookies["alex"]).status == 401
     assert proxy.who("sam", cookies["sam"]).status == 200
+    # another process of the same address knows the session, of the same person alone
+    port, address = free_port(), f"https://{HOST}{BASE}"
+    next_one = ProxiedPage(setup, setup.folder / "tcp.toml", f"127.0.0.1:{port}", address)
+    after = ByProxy(port)
+    statuses = [after.who(name, cookies["sam"]).status for name in ("alex", "sam")]
+    next_one.stop()
+    assert statuses == [401, 200]
     # a file of a token is read again when it changes
     file = setup.folder / "sam.token"
     secret = file.read_text()
@@ -202,6 +209,7 @@ def test_a_header_that_does_not_name_one_known_person_is_refused(
         assert answer.status in (400, 403)
         assert "set-cookie" not in answer.headers
         assert b"<html" not in answer.body
+        assert all(it in b"\r\n" or 32 <= it < 127 for it in answer.body)  # nothing odd is repeated
 
 
 @each(("path", "status"), [
