@@ -207,16 +207,16 @@ def test_several_conversations_are_chosen_and_changed_at_once(stage: Stage, page
     page.click("[aria-label='Choose several']")
     for it in several:
         page.check(f"[data-row={it}] .row-choice")
-    page.wait_for_selector(".choice >> text=3 chosen")
+    page.wait_for_selector(".choosing >> text=3 chosen")
     assert axe(page) == []
-    page.click(".choice [aria-label='Edit topics']")
+    page.click(".choosing [aria-label='Edit topics']")
     page.check("dialog >> text=boats")
     page.fill("dialog .field input", "Ships")
     page.click("dialog .primary")
     page.wait_for_selector(".notice >> text=The topics of 3 conversations were changed.")
     topics = [client.conversations.get(it).topics for it in several]
     assert topics == [("summer", "ships")] * 3
-    page.click(".choice [aria-label=Archive]")
+    page.click(".choosing [aria-label=Archive]")
     page.wait_for_selector(".notice >> text=3 conversations were archived.")
     page.click(".notice >> text=Undo")
     page.wait_for_selector(f"#row-{several[0]}")
@@ -224,16 +224,16 @@ def test_several_conversations_are_chosen_and_changed_at_once(stage: Stage, page
     # by keyboard, and one that went meanwhile is chosen no longer
     page.focus(f"#row-{several[0]}")
     page.keyboard.press("x")
-    page.wait_for_selector(".choice >> text=1 chosen")
+    page.wait_for_selector(".choosing >> text=1 chosen")
     for it in several[1:]:
         page.check(f"[data-row={it}] .row-choice")
     client.conversations.delete(several[2])
-    page.wait_for_selector(".choice >> text=2 chosen")
-    page.click(".choice [aria-label='Delete…']")
+    page.wait_for_selector(".choosing >> text=2 chosen")
+    page.click(".choosing [aria-label='Delete…']")
     page.click("dialog >> text=Delete for good")
     page.wait_for_selector("dialog >> text=2 conversations were deleted")
     page.click("dialog .primary")
-    page.wait_for_selector(".choice >> text=0 chosen")
-    page.click(".choice [aria-label='End choosing']")
+    page.wait_for_selector(".choosing >> text=0 chosen")
+    page.click(".choosing [aria-label='End choosing']")
     page.wait_for_selector(f"#row-{several[0]}", state="detached")
     assert client.conversations.get(other).title == "Not a boat"

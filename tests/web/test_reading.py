@@ -282,6 +282,11 @@ def test_an_answer_and_a_tool_say_what_they_cost_and_how_long_they_took(
     page = window.tab(f"/c/{it}", wait=".message >> text=At once")
     spent_shown = [one.inner_text() for one in page.locator(".spent").all()]
     assert spent_shown == ["1,204 → 88 tokens · $0.0031 · 2.1 s", "1 min"]
+    size = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 800})  # what was spent cuts no name off
+    cut = "all => all.filter((it) => it.scrollWidth > it.clientWidth).map((it) => it.innerText)"
+    assert page.locator(".message .who").evaluate_all(cut) == []
+    page.set_viewport_size(size)
     assert page.locator(".fold-time").inner_text() == "2.9 s"
     assert axe(page) == []
     page.close()

@@ -33,6 +33,8 @@ def contents(stage: Stage) -> Client:
 
 def test_insights_count_what_was_written_and_tell_it_to_the_keyboard(window: Browsing) -> None:
     page = window.tab("/insights", ".chart")
+    filters = page.locator(".filters .choice").first
+    assert filters.evaluate("it => getComputedStyle(it).borderTopWidth") == "0px"
     tiles = page.locator(".tile-value").all_inner_texts()
     assert tiles == ["4", "4", "8", "4,200", "$1.00"]
     assert page.locator(".told").inner_text() == "30 days: 8 messages"

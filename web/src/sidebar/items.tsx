@@ -42,7 +42,7 @@ export function Choice({ chosen: those, all }: { chosen: Conversation[]; all: Co
     { icon: "tag", text: t.sidebar.topics, run: () => ask({ what: "topics", conversations: those }) },
   ] : [];
   return (
-    <div class="choice" role="toolbar" aria-label={t.actions.choose}>
+    <div class="choosing" role="toolbar" aria-label={t.actions.choose}>
       <span role="status">{t.actions.chosen(those.length)}</span>
       <button class="button" type="button" onClick={() => chosen.set(all)}>{t.actions.all}</button>
       {[...items, ...itemsFor(...those)].map((it) => (
