@@ -126,20 +126,19 @@ class ActivityTable:
         if channels:
             condition = " AND channel IN (SELECT value FROM json_each(?3))"
             values.append(orjson.dumps(channels).decode())
-        with self._database.reading() as connection:
-            rows: list[tuple[int, int]] = connection.execute(
-                "WITH counts AS MATERIALIZED (SELECT number,"
-                " sum(user_messages + assistant_messages + tool_messages) AS messages"
-                f" FROM activity WHERE slot >= ?1 AND slot < ?2{condition} GROUP BY number),"
-                " least AS (SELECT messages FROM counts"
-                f" ORDER BY messages DESC LIMIT 1 OFFSET {limit - 1})"
-                " SELECT c.number, (SELECT count(*) FROM counts WHERE messages > 0)"
-                " FROM counts n JOIN conversations c ON c.number = n.number"
-                " WHERE n.messages > 0 AND n.messages >= coalesce((SELECT messages FROM least), 0)"
-                f" ORDER BY n.messages DESC, c.id LIMIT {limit}",
-                values,
-            ).fetchall()  # type: ignore[assignment]  # the table's types
-            return [row[0] for row in rows], rows[0][1] if rows else 0
+        rows = self._database.rows(
+            "WITH counts AS MATERIALIZED (SELECT number,"
+            " sum(user_messages + assistant_messages + tool_messages) AS messages"
+            f" FROM activity WHERE slot >= ?1 AND slot < ?2{condition} GROUP BY number),"
+            " least AS (SELECT messages FROM counts"
+            f" ORDER BY messages DESC LIMIT 1 OFFSET {limit - 1})"
+            " SELECT c.number, (SELECT count(*) FROM counts WHERE messages > 0)"
+            " FROM counts n JOIN conversations c ON c.number = n.number"
+            " WHERE n.messages > 0 AND n.messages >= coalesce((SELECT messages FROM least), 0)"
+            f" ORDER BY n.messages DESC, c.id LIMIT {limit}",
+            values,
+        )
+        return [row[0] for row in rows], rows[0][1] if rows else 0
 
     def hours_of_week(
         self, spans: Iterable[tuple[int, int, int]], channels: Sequence[str]
@@ -199,13 +198,12 @@ class ActivityTable:
         if after is not None:
             where += " AND (conversations < ? OR (conversations = ? AND value > ?))"
             values += [after[0], *after]
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT value, conversations, coalesce((SELECT max(hour) FROM topics_by_hour WHERE topic = value), 0)"
-                f" FROM facets WHERE {where} ORDER BY conversations DESC, value LIMIT ?",
-                (*values, limit),
-            )
-            return [TopicCount(row[0], row[1], row[2]) for row in rows]
+        rows = self._database.rows(
+            "SELECT value, conversations, coalesce((SELECT max(hour) FROM topics_by_hour WHERE topic = value), 0)"
+            f" FROM facets WHERE {where} ORDER BY conversations DESC, value LIMIT ?",
+            (*values, limit),
+        )
+        return [TopicCount(row[0], row[1], row[2]) for row in rows]
 
 
 def _table_of(span: Span, group: Group, *, chosen: bool) -> str:

@@ -33,12 +33,11 @@ class AnchorTable:
 
     def of(self, number: int) -> list[AnchorRow]:
         """Return the anchors that came from a conversation, in order."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line",
-                (number,),
-            )
-            return [AnchorRow(*row) for row in rows]
+        rows = self._database.rows(
+            "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line",
+            (number,),
+        )
+        return [AnchorRow(*row) for row in rows]
 
     def found(self, key: str) -> list[AnchorSet]:
         """Return the anchors of a key (empty: of every key) that were found in conversations: the

@@ -58,7 +58,7 @@ class Words:
         """Return the digest of a message's words in the index. Ask once for each."""
         if self._digests is None:
             digests: defaultdict[int, int] = defaultdict(int)
-            with self._index.reading() as connection:
+            with self._index.reading() as connection:  # row by row: a large index has many millions
                 for term, document, place in connection.execute(_WORDS.format(self._table)):
                     digests[document] += hash((term, place))
             self._digests = dict(digests)
@@ -147,9 +147,8 @@ class Contents:
         by itself, so that others write in between. `check` ends it as there.
         """
         path = self._index.folder / NAME
-        with self._index.reading() as connection:
-            tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"
-            names = [str(row[0]) for row in connection.execute(tables)]
+        tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"
+        names = [str(row[0]) for row in self._index.rows(tables)]
         for name in names:
             # A new connection: in one that read before, FTS5 takes the list of segments that it
             # remembers for damage.
@@ -183,10 +182,9 @@ class Contents:
 
     def rows(self, number: int) -> dict[int, MessageRow]:
         """Return the messages of a conversation by id."""
-        with self._index.reading() as connection:
-            query = f"SELECT {MESSAGES.list} FROM messages WHERE id BETWEEN ? AND ?"
-            rows = map(_message_of, connection.execute(query, id_range(number)))
-            return {row.id: row for row in rows}
+        query = f"SELECT {MESSAGES.list} FROM messages WHERE id BETWEEN ? AND ?"
+        rows = map(_message_of, self._index.rows(query, id_range(number)))
+        return {row.id: row for row in rows}
 
     def requests(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return the requests that the lines of each of these logs carried: hash by id."""
@@ -196,35 +194,28 @@ class Contents:
             " WHERE conversation_id IN (SELECT value FROM json_each(?1))"
             for table in ("requests", "requests_used_again")
         )
-        with self._index.reading() as connection:
-            rows: Any = connection.execute(query, (orjson.dumps(names).decode(),))
-            for name, request_id, value in rows:
-                requests[name][request_id] = value
+        names_of = (orjson.dumps(names).decode(),)
+        for name, request_id, value in self._index.rows(query, names_of):
+            requests[name][request_id] = value
         return requests
 
     def request(self, request_id: str) -> tuple[str, str] | None:
         """Return the conversation and the hash of a request, or None if the index does not know
         it.
         """
-        with self._index.reading() as connection:
-            query = "SELECT conversation_id, hash FROM requests WHERE request_id = ?"
-            row = connection.execute(query, (request_id,)).fetchone()
+        query = "SELECT conversation_id, hash FROM requests WHERE request_id = ?"
+        row = self._index.row(query, (request_id,))
         return None if row is None else (str(row[0]), str(row[1]))
 
     def mail(self, number: int) -> set[int]:
         """Return the Message-IDs that lead to a conversation, as numbers."""
-        with self._index.reading() as connection:
-            return {
-                row[0]
-                for row in connection.execute("SELECT name FROM mail WHERE number = ?", (number,))
-            }
+        return {
+            row[0] for row in self._index.rows("SELECT name FROM mail WHERE number = ?", (number,))
+        }
 
     def continued(self, number: int) -> str:
         """Return the conversation that goes on for one, or nothing."""
-        with self._index.reading() as connection:
-            return str(
-                connection.execute("SELECT id FROM continued WHERE number = ?", (number,)).get or ""
-            )
+        return str(self._index.value("SELECT id FROM continued WHERE number = ?", (number,)) or "")
 
     def turn_memories(self, number: int) -> list[TurnMemory]:
         """Return what is recorded of the turns of a conversation."""
@@ -232,13 +223,11 @@ class Contents:
 
     def forgotten_deliveries(self) -> int:
         """Return the number of deliveries into deleted conversations."""
-        with self._index.reading() as connection:
-            return int(connection.execute("SELECT count(*) FROM forgotten").get)
+        return int(self._index.value("SELECT count(*) FROM forgotten"))
 
     def count(self) -> int:
         """Return the number of messages, of whatever conversation."""
-        with self._index.reading() as connection:
-            return int(connection.execute("SELECT count(*) FROM messages").get)
+        return int(self._index.value("SELECT count(*) FROM messages"))
 
     def row_of(self, number: int, line: Line, message: Message) -> MessageRow:
         """Return the row that a message must have."""
@@ -270,8 +259,7 @@ class ExternalContents:
     def rows(self, number: int) -> list[ExternalMessageRow]:
         """Return the messages of a communication, in order."""
         query = f"SELECT {EXTERNAL_MESSAGES.list} FROM external_messages WHERE number = ? ORDER BY sequence"
-        with self._index.reading() as connection:
-            return [_external_message_of(row) for row in connection.execute(query, (number,))]
+        return [_external_message_of(row) for row in self._index.rows(query, (number,))]
 
     def row_of(
         self, number: int, channel: str, line: Line, message: ExternalMessage
@@ -283,10 +271,11 @@ class ExternalContents:
         """Return the line of each delivery of a communication, by its place and the provider's
         id.
         """
-        with self._index.reading() as connection:
-            query = "SELECT place, provider_message_id, sequence FROM external_deliveries WHERE number = ?"
-            rows = connection.execute(query, (number,))
-            return {(str(row[0]), str(row[1])): int(row[2]) for row in rows}
+        query = (
+            "SELECT place, provider_message_id, sequence FROM external_deliveries WHERE number = ?"
+        )
+        rows = self._index.rows(query, (number,))
+        return {(str(row[0]), str(row[1])): int(row[2]) for row in rows}
 
     def has_words(self, number: int, message: ExternalMessage) -> bool:
         """Return True if the index has the words of a message. Ask once for each."""

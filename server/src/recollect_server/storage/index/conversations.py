@@ -129,9 +129,8 @@ class ConversationTable:
 
     def find(self, conversation_id: str) -> Stored | None:
         """Return a conversation with the indexed length of its transcript, or None."""
-        with self._database.reading() as connection:
-            row = connection.execute(_FIND, (conversation_id,)).fetchone()
-            return None if row is None else Stored(row[0], conversation_of(row), *row[-2:])
+        row = self._database.row(_FIND, (conversation_id,))
+        return None if row is None else Stored(row[0], conversation_of(row), *row[-2:])
 
     def select(
         self,
@@ -152,54 +151,47 @@ class ConversationTable:
             where += f" AND (c.update_time, c.id) {comparison} (?, ?)"
             values += after
         query = f"{SELECT} WHERE {where} ORDER BY c.update_time {order}, c.id {order} LIMIT ?"
-        with self._database.reading() as connection:
-            return [
-                Stored(row[0], conversation_of(row))
-                for row in connection.execute(query, (*values, limit))
-            ]
+        return [
+            Stored(row[0], conversation_of(row))
+            for row in self._database.rows(query, (*values, limit))
+        ]
 
     def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
         """Return the conversations of these numbers, without those that are gone."""
-        with self._database.reading() as connection:
-            query = f"{SELECT} WHERE c.number IN (SELECT value FROM json_each(?))"
-            return {
-                row[0]: conversation_of(row)
-                for row in connection.execute(query, (orjson.dumps(list(numbers)).decode(),))
-            }
+        query = f"{SELECT} WHERE c.number IN (SELECT value FROM json_each(?))"
+        return {
+            row[0]: conversation_of(row)
+            for row in self._database.rows(query, (orjson.dumps(list(numbers)).decode(),))
+        }
 
     def outlines(self, numbers: NDArray[np.int64]) -> list[Outline]:
         """Return the outlines of the conversations of these numbers, which ascend, without those
         that are gone or unindexed.
         """
-        with self._database.reading() as connection:
-            # As one text for each column, in the order of the numbers.
-            texts = connection.execute(
-                "SELECT group_concat(c.number), json_group_array(c.id),"
-                " group_concat(c.create_time), group_concat(c.message_count)"
-                " FROM json_each(?) j CROSS JOIN conversations c ON c.number = j.value"
-                " WHERE c.unindexed = 0",
-                (orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY).decode(),),
-            ).get
+        # As one text for each column, in the order of the numbers.
+        texts = self._database.value(
+            "SELECT group_concat(c.number), json_group_array(c.id),"
+            " group_concat(c.create_time), group_concat(c.message_count)"
+            " FROM json_each(?) j CROSS JOIN conversations c ON c.number = j.value"
+            " WHERE c.unindexed = 0",
+            (orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY).decode(),),
+        )
         there, ids, times, counts = texts
         columns = orjson.loads(f"[[{there or ''}],{ids},[{times or ''}],[{counts or ''}]]")
         return list(map(Outline._make, zip(*columns, strict=True)))
 
     def numbers(self, conversation_ids: list[str]) -> dict[str, int]:
         """Return the numbers of those of the conversations that are indexed."""
-        with self._database.reading() as connection:
-            query = (
-                "SELECT id, number FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
-            )
-            return {
-                row[0]: row[1]
-                for row in connection.execute(query, (orjson.dumps(conversation_ids).decode(),))
-            }
+        query = "SELECT id, number FROM conversations WHERE id IN (SELECT value FROM json_each(?))"
+        return {
+            row[0]: row[1]
+            for row in self._database.rows(query, (orjson.dumps(conversation_ids).decode(),))
+        }
 
     def unindexed(self) -> list[str]:
         """Return the conversations that searches leave out."""
-        with self._database.reading() as connection:
-            query = "SELECT id FROM conversations WHERE unindexed = 1"
-            return [str(row[0]) for row in connection.execute(query)]
+        query = "SELECT id FROM conversations WHERE unindexed = 1"
+        return [str(row[0]) for row in self._database.rows(query)]
 
     def sizes(self, chosen: Filter, limit: int, after: tuple[int, str] | None = None) -> list[Size]:
         """Return the conversations that match with the bytes of their transcripts, the longest
@@ -213,8 +205,7 @@ class ConversationTable:
             "SELECT c.id, c.channel, c.update_time, p.bytes FROM conversations c"
             f" JOIN progress p ON p.number = c.number WHERE {where} ORDER BY c.update_time, c.id LIMIT ?"
         )
-        with self._database.reading() as connection:
-            return [Size(*row) for row in connection.execute(query, (*values, limit))]
+        return [Size(*row) for row in self._database.rows(query, (*values, limit))]
 
     def total(self, chosen: Filter) -> tuple[int, int]:
         """Return how many conversations match, and the bytes of their transcripts."""
@@ -223,18 +214,16 @@ class ConversationTable:
             "SELECT count(*), coalesce(sum(p.bytes), 0) FROM conversations c"
             f" JOIN progress p ON p.number = c.number WHERE {where}"
         )
-        with self._database.reading() as connection:
-            count, size = connection.execute(query, values).get
-            return int(count), int(size)
+        count, size = self._database.value(query, values)
+        return int(count), int(size)
 
     def copies(self, conversation_id: str, turn: int, limit: int) -> list[str]:
         """Return the conversations that may have copies of a turn: all that were copied of the one
         in which it was first said, by forks of forks too, and that one.
         """
         query = "SELECT number, id FROM conversations WHERE origin_id <> '' OR id = ?"
-        with self._database.reading() as connection:
-            rows = connection.execute(query, (conversation_id,))
-            names = {number: str(name) for number, name in rows}
+        rows = self._database.rows(query, (conversation_id,))
+        names = {number: str(name) for number, name in rows}
         chains = {names[number]: chain for number, chain in self.origins(set(names)).items()}
 
         def holders(name: str) -> list[str]:
@@ -268,20 +257,18 @@ class ConversationTable:
               FROM conversations, json_each(earlier_origins) WHERE number IN chosen
             ORDER BY number, depth"""
         origins: dict[int, list[tuple[str, int]]] = {}
-        with self._database.reading() as connection:
-            for number, _, origin, through in connection.execute(
-                query, (orjson.dumps(list(numbers)).decode(),)
-            ):
-                origins.setdefault(number, []).append((origin, through))
+        for number, _, origin, through in self._database.rows(
+            query, (orjson.dumps(list(numbers)).decode(),)
+        ):
+            origins.setdefault(number, []).append((origin, through))
         return origins
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Return the indexed length of every transcript by conversation: bytes and lines."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
-            )
-            return {row[0]: (row[1], row[2]) for row in rows}
+        rows = self._database.rows(
+            "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
+        )
+        return {row[0]: (row[1], row[2]) for row in rows}
 
 
 class Lengths:

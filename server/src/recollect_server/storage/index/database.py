@@ -8,7 +8,7 @@ taken in: what was acknowledged is found, always.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -64,6 +64,23 @@ class Database:
                 self._readers.deadline().check()
             self.writer.note_damage(error)
             raise IndexUnavailable(f"the index cannot answer: {error}") from error
+
+    def rows(self, query: str, values: Any = (), *, settled: bool = True) -> list[Any]:
+        """Return the rows of a query. Raise IndexUnavailable (see `reading`)."""
+        with self.reading(settled=settled) as connection:
+            return connection.execute(query, values).fetchall()
+
+    def row(self, query: str, values: Any = (), *, settled: bool = True) -> Any:
+        """Return the first row of a query, or None. Raise IndexUnavailable (see `reading`)."""
+        with self.reading(settled=settled) as connection:
+            return connection.execute(query, values).fetchone()
+
+    def value(self, query: str, values: Any = (), *, settled: bool = True) -> Any:
+        """Return the value that a query returns; a row or a list of several; None without a row.
+        Raise IndexUnavailable (see `reading`).
+        """
+        with self.reading(settled=settled) as connection:
+            return connection.execute(query, values).get
 
     @contextmanager
     def moment(self, *, settled: bool = False) -> Iterator[apsw.Connection]:

@@ -118,21 +118,20 @@ class ExternalIndex:
 
     def find(self, communication_id: str) -> StoredCommunication | None:
         """Return a communication with how far its transcript is indexed, or None."""
-        with self._database.reading(settled=False) as connection:
-            row = connection.execute(f"{_SELECT} WHERE id = ?", (communication_id,)).fetchone()
-            return None if row is None else _stored_of(row)
+        row = self._database.row(f"{_SELECT} WHERE id = ?", (communication_id,), settled=False)
+        return None if row is None else _stored_of(row)
 
     def with_party(self, channel: str, addresses: tuple[str, ...]) -> StoredCommunication | None:
         """Return the communication with a party on a channel, or None. Of several, which versions
         before began for one number in two spellings, a blocked one counts.
         """
-        with self._database.reading(settled=False) as connection:
-            row = connection.execute(
-                f"{_SELECT} WHERE party IN (SELECT value FROM json_each(?)) AND channel = ?"
-                " ORDER BY trust = ? DESC, id LIMIT 1",
-                (dump_json(addresses), channel, Trust.BLOCKED.value),
-            ).fetchone()
-            return None if row is None else _stored_of(row)
+        row = self._database.row(
+            f"{_SELECT} WHERE party IN (SELECT value FROM json_each(?)) AND channel = ?"
+            " ORDER BY trust = ? DESC, id LIMIT 1",
+            (dump_json(addresses), channel, Trust.BLOCKED.value),
+            settled=False,
+        )
+        return None if row is None else _stored_of(row)
 
     def select(
         self,
@@ -162,15 +161,15 @@ class ExternalIndex:
 
     def channels(self) -> list[str]:
         """Return the channels that have communications."""
-        with self._database.reading(settled=False) as connection:
-            rows = connection.execute("SELECT DISTINCT channel FROM external_communications")
-            return sorted(row[0] for row in rows)
+        rows = self._database.rows(
+            "SELECT DISTINCT channel FROM external_communications", settled=False
+        )
+        return sorted(row[0] for row in rows)
 
     def progress(self) -> dict[str, int]:
         """Return the number of bytes indexed of every communication's transcript."""
-        with self._database.reading(settled=False) as connection:
-            rows = connection.execute("SELECT id, bytes FROM external_communications")
-            return {row[0]: row[1] for row in rows}
+        rows = self._database.rows("SELECT id, bytes FROM external_communications", settled=False)
+        return {row[0]: row[1] for row in rows}
 
     # Messages ------------------------------------------------------------------------------------
 
@@ -182,43 +181,43 @@ class ExternalIndex:
         """
         if former_key_of_delivery(channel, provider_message_id) not in self._names:
             return None
-        with self._database.reading(settled=False) as connection:
-            row = connection.execute(
-                "SELECT c.id, m.sequence, m.offset, m.length FROM external_communications c"
-                " JOIN external_deliveries d USING (number)"
-                " JOIN external_messages m ON m.number = d.number AND m.sequence = d.sequence"
-                " WHERE c.channel = ? AND c.party IN (SELECT value FROM json_each(?))"
-                " AND d.place = ? AND d.provider_message_id = ?",
-                (channel, dump_json(addresses), place_name(channel, group), provider_message_id),
-            ).fetchone()
-            return None if row is None else (row[0], row[1:])
+        row = self._database.row(
+            "SELECT c.id, m.sequence, m.offset, m.length FROM external_communications c"
+            " JOIN external_deliveries d USING (number)"
+            " JOIN external_messages m ON m.number = d.number AND m.sequence = d.sequence"
+            " WHERE c.channel = ? AND c.party IN (SELECT value FROM json_each(?))"
+            " AND d.place = ? AND d.provider_message_id = ?",
+            (channel, dump_json(addresses), place_name(channel, group), provider_message_id),
+            settled=False,
+        )
+        return None if row is None else (row[0], row[1:])
 
     def places(self, number: int, before: int, limit: int) -> list[Place]:
         """Return the places of the newest messages before a line, in the order of the
         transcript.
         """
-        with self._database.reading(settled=False) as connection:
-            rows = connection.execute(
-                f"{_PLACE} WHERE number = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
-                (number, before, limit),
-            ).fetchall()
-            return [(row[0], row[1], row[2]) for row in reversed(rows)]
+        rows = self._database.rows(
+            f"{_PLACE} WHERE number = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
+            (number, before, limit),
+            settled=False,
+        )
+        return [(row[0], row[1], row[2]) for row in reversed(rows)]
 
     # Escalations ---------------------------------------------------------------------------------
 
     def escalation(self, escalation_id: str) -> Escalation | None:
         """Return an escalation, or None."""
-        with self._database.reading(settled=False) as connection:
-            row = connection.execute(f"{_ESCALATIONS} WHERE e.id = ?", (escalation_id,)).fetchone()
-            return None if row is None else _escalation_of(row)
+        row = self._database.row(f"{_ESCALATIONS} WHERE e.id = ?", (escalation_id,), settled=False)
+        return None if row is None else _escalation_of(row)
 
     def escalation_about(self, communication_id: str, sequence: int) -> Escalation | None:
         """Return the escalation that a message opened, or None."""
-        with self._database.reading(settled=False) as connection:
-            row = connection.execute(
-                f"{_ESCALATIONS} WHERE c.id = ? AND e.sequence = ?", (communication_id, sequence)
-            ).fetchone()
-            return None if row is None else _escalation_of(row)
+        row = self._database.row(
+            f"{_ESCALATIONS} WHERE c.id = ? AND e.sequence = ?",
+            (communication_id, sequence),
+            settled=False,
+        )
+        return None if row is None else _escalation_of(row)
 
     def escalations(
         self,
@@ -241,8 +240,10 @@ class ExternalIndex:
             where.append("(e.create_time, e.id) > (?, ?)")
             values += after
         query = f"{_ESCALATIONS} WHERE {' AND '.join(where)} ORDER BY e.create_time, e.id LIMIT ?"
-        with self._database.reading(settled=False) as connection:
-            return [_escalation_of(row) for row in connection.execute(query, (*values, limit))]
+        return [
+            _escalation_of(row)
+            for row in self._database.rows(query, (*values, limit), settled=False)
+        ]
 
     # The update log ------------------------------------------------------------------------------
 

@@ -59,19 +59,17 @@ class CommunicationRemoval(WordRemoval):
 
     def find(self, name: str) -> int | None:
         """Return the number of a communication whose removal has begun, or None."""
-        with self._database.reading() as connection:
-            query = "SELECT value FROM identity WHERE name = ?"
-            number = connection.execute(query, (_begun(name),)).get
-            return None if number is None else int(number)
+        query = "SELECT value FROM identity WHERE name = ?"
+        number = self._database.value(query, (_begun(name),))
+        return None if number is None else int(number)
 
     def sequences(self, number: int, after: int, limit: int) -> list[int]:
         """Return the lines of a communication that are indexed messages, behind line `after`."""
-        with self._database.reading() as connection:
-            query = (
-                "SELECT sequence FROM external_messages WHERE number = ? AND sequence > ?"
-                " ORDER BY sequence LIMIT ?"
-            )
-            return [row[0] for row in connection.execute(query, (number, after, limit))]
+        query = (
+            "SELECT sequence FROM external_messages WHERE number = ? AND sequence > ?"
+            " ORDER BY sequence LIMIT ?"
+        )
+        return [row[0] for row in self._database.rows(query, (number, after, limit))]
 
     def spoken(
         self, lines: Iterable[bytes], is_wanted: Callable[[int], bool]

@@ -94,12 +94,10 @@ class Index(Database):
         """Return the number of conversations, and the bytes of the logs of conversations and
         communications.
         """
-        with self.reading() as connection:
-            conversations = connection.execute("SELECT count(*) FROM progress").get
-            stored = connection.execute(
-                "SELECT (SELECT coalesce(sum(bytes), 0) FROM progress)"
-                " + (SELECT coalesce(sum(bytes), 0) FROM external_communications)"
-            ).get
+        conversations, stored = self.value(
+            "SELECT count(*), coalesce(sum(bytes), 0)"
+            " + (SELECT coalesce(sum(bytes), 0) FROM external_communications) FROM progress"
+        )
         return int(conversations), int(stored)
 
     # Additions ------------------------------------------------------------------------------------
@@ -231,15 +229,11 @@ class Index(Database):
         """Return how the numbers of rows contradict each other, or nothing. Appends and deletes
         that are done keep them equal.
         """
-        with self.reading() as connection:
-            expected = int(
-                connection.execute("SELECT coalesce(sum(message_count), 0) FROM conversations").get
-            )
-            # the second has a row for each message whose words are indexed
-            for table in ("messages", "turns_fts_docsize"):
-                rows = int(connection.execute(f"SELECT count(*) FROM {table}").get)
-                if rows != expected:
-                    return f"{table} has {rows} rows for {expected} messages"
+        expected = self.value("SELECT coalesce(sum(message_count), 0) FROM conversations")
+        # the second has a row for each message whose words are indexed
+        for table in ("messages", "turns_fts_docsize"):
+            if (rows := self.value(f"SELECT count(*) FROM {table}")) != expected:
+                return f"{table} has {rows} rows for {expected} messages"
         return ""
 
     def want_rebuild(self, reason: str) -> None:
@@ -254,9 +248,7 @@ class Index(Database):
         """Return the history of a shared store that the index follows (see `Sharing.timeline`);
         empty if that was never noted. Raise IndexUnavailable.
         """
-        with self.reading() as connection:
-            row = connection.execute("SELECT value FROM identity WHERE name = 'timeline'").get
-        return str(row or "")
+        return str(self.value("SELECT value FROM identity WHERE name = 'timeline'") or "")
 
     def note_timeline(self, timeline: str) -> None:
         """Note that the index has nothing that is not in this history. Raise IndexUnavailable."""

@@ -77,8 +77,7 @@ class IndexLog:
         IndexUnavailable.
         """
         inode = str(self._database.path.stat().st_ino)
-        with self._database.reading() as connection:
-            recorded = connection.execute("SELECT value FROM identity WHERE name = 'inode'").get
+        recorded = self._database.value("SELECT value FROM identity WHERE name = 'inode'")
         if recorded == inode and not copied:
             return
 

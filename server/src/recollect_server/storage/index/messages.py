@@ -133,16 +133,15 @@ class MessageTable:
     def of_each_turn(self, turns: Iterable[TurnName]) -> dict[TurnName, list[Place]]:
         """Return the messages of turns of any conversations, ordered by line."""
         places: dict[TurnName, list[Place]] = {turn: [] for turn in turns}
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT m.id, m.turn_number, m.offset, m.length FROM json_each(?) j"
-                f" CROSS JOIN messages m ON m.id >> {SEQUENCE_BITS} = j.value ->> 0"
-                " AND m.turn_number = j.value ->> 1 ORDER BY m.id",
-                (orjson.dumps([*places]).decode(),),
-            )
-            for identity, turn, offset, length in rows:
-                place = (sequence_of(identity), offset, length)
-                places[number_of(identity), turn].append(place)
+        rows = self._database.rows(
+            "SELECT m.id, m.turn_number, m.offset, m.length FROM json_each(?) j"
+            f" CROSS JOIN messages m ON m.id >> {SEQUENCE_BITS} = j.value ->> 0"
+            " AND m.turn_number = j.value ->> 1 ORDER BY m.id",
+            (orjson.dumps([*places]).decode(),),
+        )
+        for identity, turn, offset, length in rows:
+            place = (sequence_of(identity), offset, length)
+            places[number_of(identity), turn].append(place)
         return places
 
     def page_of_turns(
@@ -182,44 +181,39 @@ class MessageTable:
 
     def of_lines(self, number: int, first: int, last: int) -> list[Place]:
         """Return the messages of the lines from `first` to `last`."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
-                (message_id(number, first), message_id(number, last)),
-            )
-            return [(sequence_of(identity), offset, length) for identity, offset, length in rows]
+        rows = self._database.rows(
+            "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
+            (message_id(number, first), message_id(number, last)),
+        )
+        return [(sequence_of(identity), offset, length) for identity, offset, length in rows]
 
     def count_through(self, number: int, turn: int) -> int:
         """Return how many messages a conversation has in its turns up to this one."""
-        with self._database.reading() as connection:
-            query = f"SELECT count(*) FROM messages WHERE {_OF_CONVERSATION} AND turn_number <= ?"
-            return int(connection.execute(query, (number, turn)).get)
+        query = f"SELECT count(*) FROM messages WHERE {_OF_CONVERSATION} AND turn_number <= ?"
+        return int(self._database.value(query, (number, turn)))
 
     def newest(self, number: int) -> tuple[Place, int, int] | None:
         """Return the place of the newest message, its turn and its time, or None."""
-        with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT id, offset, length, turn_number, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
-                id_range(number),
-            ).fetchone()
-            return None if row is None else ((sequence_of(row[0]), row[1], row[2]), row[3], row[4])
+        row = self._database.row(
+            "SELECT id, offset, length, turn_number, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+            id_range(number),
+        )
+        return None if row is None else ((sequence_of(row[0]), row[1], row[2]), row[3], row[4])
 
     def newest_through(self, number: int, sequence: int) -> Place | None:
         """Return the place of the newest message at or before a line, or None."""
-        with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
-                (id_range(number)[0], message_id(number, sequence)),
-            ).fetchone()
-            return None if row is None else (sequence_of(row[0]), row[1], row[2])
+        row = self._database.row(
+            "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+            (id_range(number)[0], message_id(number, sequence)),
+        )
+        return None if row is None else (sequence_of(row[0]), row[1], row[2])
 
     def bytes_of_lines(self, number: int, first: int, last: int) -> int:
         """Return how many bytes the messages of these lines have."""
-        with self._database.reading() as connection:
-            query = "SELECT coalesce(sum(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
-            return int(
-                connection.execute(query, (message_id(number, first), message_id(number, last))).get
-            )
+        query = "SELECT coalesce(sum(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
+        return int(
+            self._database.value(query, (message_id(number, first), message_id(number, last)))
+        )
 
 
 def _of_turns(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:

@@ -102,38 +102,35 @@ class NoteQueue:
         that wait for notes; None if none does. Those that `due` gives at once are left out.
         """
         condition = _REPLACEABLE if by_rule else "true"
-        with self._database.reading() as connection:
-            time = connection.execute(
-                "SELECT update_time FROM conversations c INDEXED BY conversations_without_notes"
-                f" WHERE turn_count > abbreviated_through AND needs_abbreviation = '' AND {condition}"
-                " ORDER BY update_time LIMIT 1"
-            ).get
-            return None if time is None else int(time)
+        time = self._database.value(
+            "SELECT update_time FROM conversations c INDEXED BY conversations_without_notes"
+            f" WHERE turn_count > abbreviated_through AND needs_abbreviation = '' AND {condition}"
+            " ORDER BY update_time LIMIT 1"
+        )
+        return None if time is None else int(time)
 
     def next_try(self, model: str) -> int | None:
         """Return when the next of the conversations whose last try failed is tried again, 0 for the
         next sweep; None if none is before it goes on.
         """
-        with self._database.reading() as connection:
-            time = connection.execute(
-                f"SELECT min(iif({_GIVEN_BACK}, r.next_try, 0)) FROM {_FAILED}"
-                f" AND NOT ({_GIVEN_BACK} AND r.next_try IS NULL)",
-                (model, model),
-            ).get
-            return None if time is None else int(time)
+        time = self._database.value(
+            f"SELECT min(iif({_GIVEN_BACK}, r.next_try, 0)) FROM {_FAILED}"
+            f" AND NOT ({_GIVEN_BACK} AND r.next_try IS NULL)",
+            (model, model),
+        )
+        return None if time is None else int(time)
 
     def offline(self, idle_before: int, limit: int) -> list[Waiting]:
         """Return idle conversations whose abbreviation is a rule's, the one that was written first
         at the front.
         """
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT c.number, c.id FROM note_records r JOIN conversations c USING (number)"
-                f" WHERE r.abbreviation_writer = '{RULE}' AND c.needs_abbreviation = '' AND c.update_time <= ?"
-                " ORDER BY r.abbreviation_time LIMIT ?",
-                (idle_before, limit),
-            )
-            return [Waiting(row[0], row[1], idle=False) for row in rows]
+        rows = self._database.rows(
+            "SELECT c.number, c.id FROM note_records r JOIN conversations c USING (number)"
+            f" WHERE r.abbreviation_writer = '{RULE}' AND c.needs_abbreviation = '' AND c.update_time <= ?"
+            " ORDER BY r.abbreviation_time LIMIT ?",
+            (idle_before, limit),
+        )
+        return [Waiting(row[0], row[1], idle=False) for row in rows]
 
     def choose(self, chosen: Filter, writers: tuple[str, ...], *, by_rule: bool) -> "ChosenNotes":
         """Return which of the conversations that match and have an abbreviation may get another
@@ -151,12 +148,11 @@ class NoteQueue:
         )
         if by_rule:
             by += f" AND {_REPLACEABLE}"
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                f"SELECT c.number, {by} FROM conversations c JOIN notes n ON n.number = c.number"
-                f" LEFT JOIN note_records r ON r.number = c.number WHERE n.abbreviation <> '' AND c.turn_count > 0 AND {where}",
-                (*writers, *values),
-            ).fetchall()
+        rows = self._database.rows(
+            f"SELECT c.number, {by} FROM conversations c JOIN notes n ON n.number = c.number"
+            f" LEFT JOIN note_records r ON r.number = c.number WHERE n.abbreviation <> '' AND c.turn_count > 0 AND {where}",
+            (*writers, *values),
+        )
         return ChosenNotes(
             [int(str(row[0])) for row in rows if row[1]], sum(not row[1] for row in rows)
         )
@@ -165,13 +161,12 @@ class NoteQueue:
         """Return why the last try to write notes failed, for those of the conversations where it
         did.
         """
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT id, needs_abbreviation FROM conversations"
-                " WHERE id IN (SELECT value FROM json_each(?)) AND needs_abbreviation <> ''",
-                (orjson.dumps(conversation_ids).decode(),),
-            )
-            return {row[0]: row[1] for row in rows}
+        rows = self._database.rows(
+            "SELECT id, needs_abbreviation FROM conversations"
+            " WHERE id IN (SELECT value FROM json_each(?)) AND needs_abbreviation <> ''",
+            (orjson.dumps(conversation_ids).decode(),),
+        )
+        return {row[0]: row[1] for row in rows}
 
     def counts(self) -> tuple[int, int]:
         """Return the number of conversations with turns that no notes have, and of those whose last
@@ -188,12 +183,11 @@ class NoteQueue:
 
     def labels(self, limit: int) -> list[tuple[str, int]]:
         """Return the topics of all conversations, with how many have each, the most used first."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT topic, count(*) FROM topics GROUP BY topic ORDER BY 2 DESC, 1 LIMIT ?",
-                (limit,),
-            )
-            return [(row[0], row[1]) for row in rows]
+        rows = self._database.rows(
+            "SELECT topic, count(*) FROM topics GROUP BY topic ORDER BY 2 DESC, 1 LIMIT ?",
+            (limit,),
+        )
+        return [(row[0], row[1]) for row in rows]
 
     def said_everywhere(self, words: Sequence[str]) -> set[str]:
         """Return those of the words that a fifth of the conversations have; none where there are
@@ -229,11 +223,10 @@ class NoteQueue:
 
     def refusals(self, number: int, model: str) -> int:
         """Return how many times in a row a model wrote no notes of a conversation."""
-        with self._database.reading() as connection:
-            tries = connection.execute(
-                "SELECT tries FROM note_refusals WHERE number = ? AND model = ?", (number, model)
-            ).get
-            return int(tries or 0)
+        tries = self._database.value(
+            "SELECT tries FROM note_refusals WHERE number = ? AND model = ?", (number, model)
+        )
+        return int(tries or 0)
 
     def keep_refusal(
         self, number: int, model: str, messages: int, tries: int, next_try: int | None
@@ -284,12 +277,11 @@ class NoteQueue:
         The partial index `conversations_to_condense` serves 40 messages and more.
         """
         least = "message_count - compaction_from > 40 AND" if messages >= 40 else ""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                f"SELECT number, id FROM conversations WHERE {least} message_count - compaction_from > ? LIMIT ?",
-                (messages, limit),
-            )
-            return [Waiting(row[0], row[1], idle=False) for row in rows]
+        rows = self._database.rows(
+            f"SELECT number, id FROM conversations WHERE {least} message_count - compaction_from > ? LIMIT ?",
+            (messages, limit),
+        )
+        return [Waiting(row[0], row[1], idle=False) for row in rows]
 
     def put_off_compaction(self, number: int, past: int) -> None:
         """Count only the last `past` messages of a conversation at the next check for

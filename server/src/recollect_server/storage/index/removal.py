@@ -133,9 +133,8 @@ class WordRemoval(ABC):
 
     def has_marked(self, number: int) -> bool:
         """Return whether words of a log are marked and not purged yet."""
-        with self._database.reading() as connection:
-            query = "SELECT 1 FROM identity WHERE name = ?"
-            return connection.execute(query, (self._purge_of(number),)).get is not None
+        query = "SELECT 1 FROM identity WHERE name = ?"
+        return self._database.value(query, (self._purge_of(number),)) is not None
 
     def purge_words(self, number: int) -> None:
         """Drop the marked words of a log from the index's segments. Does nothing if none are
@@ -246,20 +245,16 @@ class Removal(WordRemoval):
 
     def find(self, name: str) -> int | None:
         """Return the number of a conversation whose removal has begun, or None."""
-        with self._database.reading() as connection:
-            number: int | None = connection.execute(
-                "SELECT number FROM deletions WHERE id = ?", (name,)
-            ).get
-            return number
+        number: int | None = self._database.value(
+            "SELECT number FROM deletions WHERE id = ?", (name,)
+        )
+        return number
 
     def sequences(self, number: int, after: int, limit: int) -> list[int]:
         """Return the lines of a conversation that are indexed messages, behind line `after`."""
-        with self._database.reading() as connection:
-            query = "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
-            rows = connection.execute(
-                query, (message_id(number, after), id_range(number)[1], limit)
-            )
-            return [sequence_of(row[0]) for row in rows]
+        query = "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
+        rows = self._database.rows(query, (message_id(number, after), id_range(number)[1], limit))
+        return [sequence_of(row[0]) for row in rows]
 
     def spoken(
         self, lines: Iterable[bytes], is_wanted: Callable[[int], bool]

@@ -117,9 +117,8 @@ class RequestTable:
         """Return a request that was carried out before, or None."""
         if request_id not in self._names:
             return None
-        with self._database.reading() as connection:
-            row = connection.execute(_FIND, (request_id,)).fetchone()
-            return None if row is None else _request_of(row)
+        row = self._database.row(_FIND, (request_id,))
+        return None if row is None else _request_of(row)
 
     def add(self, request: KnownRequest) -> None:
         """Record a request that wrote no line."""

@@ -66,9 +66,8 @@ class Routing:
         """Return whether this message of a provider was in a conversation that was deleted."""
         if key not in self._names:
             return False
-        with self._database.reading(settled=False) as connection:
-            query = "SELECT EXISTS(SELECT 1 FROM forgotten WHERE key = ?)"
-            return bool(connection.execute(query, (key,)).get)
+        query = "SELECT EXISTS(SELECT 1 FROM forgotten WHERE key = ?)"
+        return bool(self._database.value(query, (key,), settled=False))
 
     def forget_deliveries(self, keys: Iterable[str], size: int) -> None:
         """Record messages whose conversation is deleted; the ledger has `size` bytes now."""
@@ -86,10 +85,9 @@ class Routing:
 
     def forgotten_bytes(self) -> int:
         """Return the number of bytes known of the ledger."""
-        with self._database.reading() as connection:
-            return int(
-                connection.execute("SELECT value FROM identity WHERE name = ?", (_LEDGER,)).get or 0
-            )
+        return int(
+            self._database.value("SELECT value FROM identity WHERE name = ?", (_LEDGER,)) or 0
+        )
 
     def note_limited(self, channel: str, sender: str, refused: int, time: int) -> None:
         """Count messages of a sender that came too fast. The newest senders are kept."""

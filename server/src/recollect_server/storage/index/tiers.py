@@ -64,25 +64,23 @@ class TierLog:
         where, values = "id < ?", [before or 1 << 62]
         if conversation_id:
             where, values = f"{where} AND conversation_id = ?", [*values, conversation_id]  # type: ignore[list-item]
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT conversation_id, from_tier, to_tier, reason, time, id FROM tier_transitions"
-                f" WHERE {where} ORDER BY id DESC LIMIT ?",
-                (*values, limit),
-            )
-            return [Transition(*row) for row in rows]
+        rows = self._database.rows(
+            "SELECT conversation_id, from_tier, to_tier, reason, time, id FROM tier_transitions"
+            f" WHERE {where} ORDER BY id DESC LIMIT ?",
+            (*values, limit),
+        )
+        return [Transition(*row) for row in rows]
 
     def last(self, limit: int) -> list[Transition]:
         """Return the last move of each conversation among the newest `limit` moves, oldest
         first.
         """
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT conversation_id, from_tier, to_tier, reason, time, max(id) FROM"
-                " (SELECT * FROM tier_transitions ORDER BY id DESC LIMIT ?) GROUP BY conversation_id ORDER BY 6",
-                (limit,),
-            )
-            return [Transition(*row) for row in rows]
+        rows = self._database.rows(
+            "SELECT conversation_id, from_tier, to_tier, reason, time, max(id) FROM"
+            " (SELECT * FROM tier_transitions ORDER BY id DESC LIMIT ?) GROUP BY conversation_id ORDER BY 6",
+            (limit,),
+        )
+        return [Transition(*row) for row in rows]
 
     def forget(self, conversation_id: str) -> int:
         """Remove a conversation's moves, and return their number."""

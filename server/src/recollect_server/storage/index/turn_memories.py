@@ -26,9 +26,8 @@ class TurnMemoryTable:
             "SELECT turn, tier, summary FROM turn_memories"
             f" WHERE number = ? AND turn > ? AND {_RECORDED} ORDER BY turn LIMIT ?"
         )
-        with self._database.reading() as connection:
-            rows = connection.execute(query, (number, after, limit))
-            return [TurnMemory(*row) for row in rows]
+        rows = self._database.rows(query, (number, after, limit))
+        return [TurnMemory(*row) for row in rows]
 
     def marks(self, number: int) -> list[tuple[int, int, bool]]:
         """Return the turns of which anything is recorded: each with its tier, and whether it has a
@@ -48,6 +47,5 @@ class TurnMemoryTable:
             "SELECT number, turn, summary FROM json_each(?) JOIN turn_memories"
             " ON number = value ->> 0 AND turn = value ->> 1 WHERE summary <> ''"
         )
-        with self._database.reading() as connection:
-            rows = connection.execute(query, (orjson.dumps(list(names)).decode(),))
-            return {(row[0], row[1]): row[2] for row in rows}
+        rows = self._database.rows(query, (orjson.dumps(list(names)).decode(),))
+        return {(row[0], row[1]): row[2] for row in rows}

@@ -27,16 +27,15 @@ class Wordless:
 
     def due(self) -> list[str]:
         """Return the conversations whose words are to go or to come back."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT c.id FROM conversations c WHERE c.unindexed = 1 AND (EXISTS (SELECT 1 FROM messages WHERE"
-                f" id > (c.number << {SEQUENCE_BITS}) + coalesce((SELECT line FROM wordless w WHERE w.number = c.number), 0)"
-                f" AND id <= (c.number << {SEQUENCE_BITS}) + {MAX_LINES})"
-                " OR EXISTS (SELECT 1 FROM identity WHERE name = 'words_to_purge ' || c.number))"
-                " UNION SELECT c.id FROM wordless w JOIN conversations c ON c.number = w.number"
-                " WHERE c.unindexed = 0"
-            )
-            return [str(row[0]) for row in rows]
+        rows = self._database.rows(
+            "SELECT c.id FROM conversations c WHERE c.unindexed = 1 AND (EXISTS (SELECT 1 FROM messages WHERE"
+            f" id > (c.number << {SEQUENCE_BITS}) + coalesce((SELECT line FROM wordless w WHERE w.number = c.number), 0)"
+            f" AND id <= (c.number << {SEQUENCE_BITS}) + {MAX_LINES})"
+            " OR EXISTS (SELECT 1 FROM identity WHERE name = 'words_to_purge ' || c.number))"
+            " UNION SELECT c.id FROM wordless w JOIN conversations c ON c.number = w.number"
+            " WHERE c.unindexed = 0"
+        )
+        return [str(row[0]) for row in rows]
 
     def take_out(self, number: int, messages: list[Spoken], line: int, *, mark: bool) -> None:
         """Take out the words of messages, the next ones up to `line`. With `mark` they are only
