@@ -5,7 +5,7 @@ that is slow to send, or sends nothing, holds it, and a few such callers hold al
 receives the request by grpcio's own private functions, and the call waits for it without a thread.
 The server's package pins grpcio below the next minor version, and a test fails when the pinned one
 lacks what is used here; without it (somebody overrode the pin) calls get threads the way grpcio
-asks for them.
+asks for them. docs/decisions/threads.md has the price of the public ways.
 
 `caller_of` names the caller by the metadata of the call: a token, or a connection. Callers
 take turns, one call each, and so do those whose requests are not asked for yet. The threads are
