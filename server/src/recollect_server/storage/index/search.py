@@ -115,100 +115,9 @@ class Messages:
         return Messages(*(column[chosen] for column in columns))
 
 
-def sections(connection: apsw.Connection, number: int, lines: NDArray[np.int64]) -> Sections:
-    """Return the sections of a conversation that these lines are in, which ascend.
-
-    A section ends where the conversation was quiet for an hour, and before every line that
-    `SECTION` divides. So the lines around a message alone say where its section begins, however
-    long the conversation is.
-    """
-    blocks = lines // SECTION
-    rows = connection.execute(
-        "SELECT group_concat(m.id), group_concat(m.time), group_concat(m.tokens) FROM json_each(?) j"
-        f" CROSS JOIN messages m ON m.id BETWEEN j.value AND j.value + {SECTION - 1}",
-        (
-            orjson.dumps(
-                (number << SEQUENCE_BITS) + SECTION * blocks[starts(blocks)],
-                option=orjson.OPT_SERIALIZE_NUMPY,
-            ).decode(),
-        ),
-    ).fetchone()
-    assert rows is not None  # an aggregate answers with one row
-    ids, times, tokens = (np.array(orjson.loads(f"[{text or ''}]"), np.int64) for text in rows)
-    if not len(ids):
-        none = np.zeros(0, np.int64)
-        return Sections(none, none, none.astype(np.float64), none, 0)
-    of_lines = ids & MAX_LINES
-    first = np.flatnonzero(
-        (np.diff(times, prepend=times[0] - _QUIET) >= _QUIET)
-        | (np.diff(of_lines // SECTION, prepend=-1) != 0)
-    )
-    last = SECTION * (of_lines[first] // SECTION + 1) - 1
-    last[:-1] = np.minimum(last[:-1], of_lines[first[1:]] - 1)
-    return Sections(
-        of_lines[first],
-        last,
-        times[first].astype(np.float64),
-        BYTES_PER_TOKEN * np.add.reduceat(tokens, first),
-        len(ids),
-    )
-
-
-def numbers_of(connection: apsw.Connection, chosen: Filter) -> NDArray[np.int64] | None:
-    """Return the numbers of the conversations that match, ascending; None for all."""
-    where, values = condition_of(chosen)
-    if where == "1":
-        return None
-    query = f"SELECT group_concat(number) FROM (SELECT c.number FROM conversations c WHERE {where})"
-    return _numbers(connection.execute(query, values).get)
-
-
-def numbers_within(
-    connection: apsw.Connection, start: int | None, end: int | None
-) -> NDArray[np.int64]:
-    """Return the numbers, ascending, of the conversations that began at `start` or later and ended
-    before `end`.
-    """
-    query = (
-        "SELECT group_concat(number) FROM conversations"
-        " WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2)"
-    )
-    return _numbers(connection.execute(query, (start, end)).get)
-
-
 def _numbers(text: object) -> NDArray[np.int64]:
     """Return the numbers of a text that has them separated by commas, ascending."""
     return np.sort(np.array(orjson.loads(f"[{text or ''}]"), np.int64))
-
-
-def said_in(connection: apsw.Connection, scope: SearchScope, limit: int) -> NDArray[np.int64]:
-    """Return the ids of messages of the scope, which has both times: those of the conversations
-    that were updated last. A bounded number of messages is looked at.
-    """
-    where, values = condition_of(scope.conversations)
-    rows: list[tuple[int, int]] = connection.execute(
-        "SELECT c.number, c.message_count FROM conversations c"
-        f" WHERE c.update_time >= ? AND c.create_time < ? AND c.unindexed = 0 AND ({where})"
-        " ORDER BY c.update_time DESC, c.number DESC LIMIT ?",
-        (scope.start, scope.end, *values, _LOOKED_INTO),
-    ).fetchall()  # type: ignore[assignment]  # the table's types
-    query = (
-        "SELECT id FROM (SELECT id, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?)"
-        " WHERE time >= ? AND time < ? LIMIT ?"
-    )
-    ids: list[int] = []
-    left = _VISITED
-    for number, count in rows:
-        if len(ids) >= limit or left <= 0:
-            break
-        first, last = id_range(number)
-        if count > _VISITED_OF_ONE:
-            first = _first_since(connection, first, last, scope.start or 0)
-        most = min(_VISITED_OF_ONE, left)
-        left -= min(count, most)
-        period = (first, last, most, scope.start, scope.end, limit - len(ids))
-        ids += [row[0] for row in connection.execute(query, period)]
-    return np.array(ids, np.int64)
 
 
 def _first_since(connection: apsw.Connection, first: int, last: int, time: int) -> int:
@@ -226,39 +135,6 @@ def _first_since(connection: apsw.Connection, first: int, last: int, time: int) 
         else:
             last = middle
     return first
-
-
-def showable(connection: apsw.Connection, ids: NDArray[np.int64], scope: SearchScope) -> Messages:
-    """Return those of the messages, each of which stands once, that exist and lie in the scope's
-    period. Their conversations may be in deletion.
-    """
-    times, values = _times(scope)
-    names = "id", "turn_number", "time", "offset", "length", "tokens"
-    # As one text for each column: a row for each message took ten times as long, and Python's
-    # global lock with it. In the order of the ids, which is that of the table.
-    texts = connection.execute(
-        f"SELECT {', '.join(f'group_concat(m.{name})' for name in names)} FROM json_each(?) j"
-        f" CROSS JOIN messages m ON m.id = j.value{_and(times)}",
-        (orjson.dumps(np.sort(ids), option=orjson.OPT_SERIALIZE_NUMPY).decode(), *values),
-    ).get
-    columns = orjson.loads(f"[[{'],['.join(text or '' for text in texts)}]]")
-    return Messages(*np.array(columns, np.int64))
-
-
-def _and(conditions: list[str]) -> str:
-    return "".join(f" AND {condition}" for condition in conditions)
-
-
-def _times(scope: SearchScope) -> tuple[list[str], list[Any]]:
-    parts: list[str] = []
-    values: list[Any] = []
-    if scope.start is not None:
-        parts.append("m.time >= ?")
-        values.append(scope.start)
-    if scope.end is not None:
-        parts.append("m.time < ?")
-        values.append(scope.end)
-    return parts, values
 
 
 class Search:
@@ -296,10 +172,35 @@ class Search:
 
     def said_in(self, scope: SearchScope, limit: int) -> NDArray[np.int64]:
         """Return the ids of messages of the scope, which has both times: those of the conversations
-        that were updated last.
+        that were updated last. A bounded number of messages is looked at.
         """
+        where, values = condition_of(scope.conversations)
+        choose = (
+            "SELECT c.number, c.message_count FROM conversations c"
+            f" WHERE c.update_time >= ? AND c.create_time < ? AND c.unindexed = 0 AND ({where})"
+            " ORDER BY c.update_time DESC, c.number DESC LIMIT ?"
+        )
+        query = (
+            "SELECT id FROM (SELECT id, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?)"
+            " WHERE time >= ? AND time < ? LIMIT ?"
+        )
+        ids: list[int] = []
+        left = _VISITED
         with self._database.reading() as connection:
-            return said_in(connection, scope, limit)
+            chosen: Any = connection.execute(
+                choose, (scope.start, scope.end, *values, _LOOKED_INTO)
+            ).fetchall()
+            for number, count in chosen:
+                if len(ids) >= limit or left <= 0:
+                    break
+                first, last = id_range(number)
+                if count > _VISITED_OF_ONE:
+                    first = _first_since(connection, first, last, scope.start or 0)
+                most = min(_VISITED_OF_ONE, left)
+                left -= min(count, most)
+                period = (first, last, most, scope.start, scope.end, limit - len(ids))
+                ids += [row[0] for row in connection.execute(query, period)]
+        return np.array(ids, np.int64)
 
     def notes_scores(
         self, terms: list[Term], limit: int
@@ -311,9 +212,41 @@ class Search:
             return words.scores_of_notes(connection, terms, self._lengths.read()[1], limit)
 
     def sections(self, number: int, lines: NDArray[np.int64]) -> Sections:
-        """Return the sections of a conversation that these lines are in."""
-        with self._database.reading() as connection:
-            return sections(connection, number, lines)
+        """Return the sections of a conversation that these lines are in, which ascend.
+
+        A section ends where the conversation was quiet for an hour, and before every line that
+        `SECTION` divides. So the lines around a message alone say where its section begins, however
+        long the conversation is.
+        """
+        blocks = lines // SECTION
+        rows = self._database.row(
+            "SELECT group_concat(m.id), group_concat(m.time), group_concat(m.tokens) FROM json_each(?) j"
+            f" CROSS JOIN messages m ON m.id BETWEEN j.value AND j.value + {SECTION - 1}",
+            (
+                orjson.dumps(
+                    (number << SEQUENCE_BITS) + SECTION * blocks[starts(blocks)],
+                    option=orjson.OPT_SERIALIZE_NUMPY,
+                ).decode(),
+            ),
+        )
+        ids, times, tokens = (np.array(orjson.loads(f"[{text or ''}]"), np.int64) for text in rows)
+        if not len(ids):
+            none = np.zeros(0, np.int64)
+            return Sections(none, none, none.astype(np.float64), none, 0)
+        of_lines = ids & MAX_LINES
+        first = np.flatnonzero(
+            (np.diff(times, prepend=times[0] - _QUIET) >= _QUIET)
+            | (np.diff(of_lines // SECTION, prepend=-1) != 0)
+        )
+        last = SECTION * (of_lines[first] // SECTION + 1) - 1
+        last[:-1] = np.minimum(last[:-1], of_lines[first[1:]] - 1)
+        return Sections(
+            of_lines[first],
+            last,
+            times[first].astype(np.float64),
+            BYTES_PER_TOKEN * np.add.reduceat(tokens, first),
+            len(ids),
+        )
 
     def lengths(self) -> tuple[NDArray[np.int64], int, float]:
         """Return the bytes of text by conversation number, the number of conversations, and their
@@ -322,16 +255,41 @@ class Search:
         return self._lengths.read()
 
     def numbers_of(self, chosen: Filter) -> NDArray[np.int64] | None:
-        """Return the conversations that match; None for all."""
-        with self._database.reading() as connection:
-            return numbers_of(connection, chosen)
+        """Return the numbers of the conversations that match, ascending; None for all."""
+        where, values = condition_of(chosen)
+        if where == "1":
+            return None
+        query = (
+            f"SELECT group_concat(number) FROM (SELECT c.number FROM conversations c WHERE {where})"
+        )
+        return _numbers(self._database.value(query, values))
 
     def numbers_within(self, start: int | None, end: int | None) -> NDArray[np.int64]:
-        """Return the conversations that lie wholly within a period."""
-        with self._database.reading() as connection:
-            return numbers_within(connection, start, end)
+        """Return the numbers, ascending, of the conversations that began at `start` or later and
+        ended before `end`.
+        """
+        query = (
+            "SELECT group_concat(number) FROM conversations"
+            " WHERE (?1 IS NULL OR create_time >= ?1) AND (?2 IS NULL OR update_time < ?2)"
+        )
+        return _numbers(self._database.value(query, (start, end)))
 
     def showable(self, ids: NDArray[np.int64], scope: SearchScope) -> Messages:
-        """Return those of the messages that exist and lie in the scope."""
-        with self._database.reading() as connection:
-            return showable(connection, ids, scope)
+        """Return those of the messages, each of which stands once, that exist and lie in the
+        scope's period. Their conversations may be in deletion.
+        """
+        names = "id", "turn_number", "time", "offset", "length", "tokens"
+        # As one text for each column: a row for each message took ten times as long, and Python's
+        # global lock with it. In the order of the ids, which is that of the table.
+        texts = self._database.value(
+            f"SELECT {', '.join(f'group_concat(m.{name})' for name in names)} FROM json_each(?1) j"
+            " CROSS JOIN messages m ON m.id = j.value"
+            " AND (?2 IS NULL OR m.time >= ?2) AND (?3 IS NULL OR m.time < ?3)",
+            (
+                orjson.dumps(np.sort(ids), option=orjson.OPT_SERIALIZE_NUMPY).decode(),
+                scope.start,
+                scope.end,
+            ),
+        )
+        columns = orjson.loads(f"[[{'],['.join(text or '' for text in texts)}]]")
+        return Messages(*np.array(columns, np.int64))
