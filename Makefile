@@ -64,9 +64,14 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Recollect needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}. Name another: make serve PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment: on Debian, apt-get install python3-venv"; exit 1; }
 
+# The blocking client, which an installation generates first.
+SYNC := client/src/recollect/_sync/__init__.py
+$(SYNC): client/unasync.py $(wildcard client/src/recollect/_async/*.py)
+	@$(PYTHON) client/unasync.py && touch $@
+
 # COMPILE=--no-compile leaves to the first import what pip compiles otherwise: most modules are never imported.
 COMPILE ?=
-$(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt
+$(VENV)/.served: $(VENV)/bin/python client/pyproject.toml server/pyproject.toml constraints.txt | $(SYNC)
 	@echo "Installing Recollect into $(VENV), once ..."
 	@$(VENV)/bin/python scripts/install.py $(COMPILE) --constraint constraints.txt --editable "client[web]" --editable server
 	@touch $@
@@ -104,7 +109,6 @@ release-check: $(RELEASE)/.made
 lint: $(VENV)/.tested
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/python scripts/unasync.py --check
 	$(VENV)/bin/python scripts/client_types.py --check
 	$(VENV)/bin/python scripts/client_methods.py --check
 	$(VENV)/bin/mypy
@@ -123,7 +127,7 @@ format: $(VENV)/.tested
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/python scripts/client_types.py
 	$(VENV)/bin/python scripts/client_methods.py
-	$(VENV)/bin/python scripts/unasync.py
+	$(VENV)/bin/python client/unasync.py
 	$(VENV)/bin/buf format --write
 
 # The generator has an environment of its own: it holds protobuf below the version that the server runs on.

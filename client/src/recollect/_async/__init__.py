@@ -1,4 +1,4 @@
-"""The client for asyncio. `scripts/unasync.py` generates `_sync` from `_async`.
+"""The client for asyncio. `client/unasync.py` generates `_sync` from `_async`.
 
 `recollect` exports its client alone; no other package imports it.
 """

@@ -5,7 +5,8 @@ from types import TracebackType
 from typing import Self
 
 from recollect._async.invoker import Invoker
-from recollect._backends.tasks import Done, Stream
+from recollect._backends import tasks  # async only
+from recollect._backends.tasks import Stream
 from recollect._shared.channel import DEFAULT_TIMEOUT
 from recollect._shared.rpc import Call
 from recollect._shared.watching import Element, Item, Watching
@@ -48,7 +49,7 @@ class Watch(AsyncIterator[Item]):
         self._closed = True
         if self._stream is not None:
             self._stream.cancel()
-        return Done()  # async only
+        return tasks.Done()  # async only
 
     def __aiter__(self) -> Self:
         return self
