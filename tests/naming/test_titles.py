@@ -196,7 +196,7 @@ def test_a_sentence_that_leans_on_another_is_told_only_with_it(talk: Talk) -> No
 
 
 def test_a_title_is_no_word_to_one_of_those_who_speak() -> None:
-    said = (
+    talk = (
         ("Caroline", "I signed up for pottery."),
         ("Melanie", "Glad the pottery relaxes your mind, Caroline."),
         ("Caroline", "Pottery calms me and the kids."),
@@ -205,6 +205,6 @@ def test_a_title_is_no_word_to_one_of_those_who_speak() -> None:
     roles = (Role.USER, Role.ASSISTANT)
     messages = [
         Message(roles[at % 2], text, sequence=at + 2, turn_number=at // 2 + 1, sender=speaker)
-        for at, (speaker, text) in enumerate(said)
+        for at, (speaker, text) in enumerate(talk)
     ]
     assert Extractive().write_notes(messages, "").title == "I Signed Up for Pottery"

@@ -67,8 +67,8 @@ def title_in(
             score *= 1 + (_FIRST_IN_CHAT if named else _FIRST) / (1 + abs(sentence.message - first))
             score *= _LEANING if LEANING.match(text) or _POINTS.search(title) else 1
             score *= _LEANING if _CLAUSE.match(text) else 1
-            addressed = {name.lower() for it in _ADDRESS.finditer(text) for name in it.groups("")}
-            score *= 1 if speakers.isdisjoint(addressed) else _ADDRESSING
+            edges = {name.lower() for it in _ADDRESS.finditer(text) for name in it.groups("")}
+            score *= 1 if speakers.isdisjoint(edges) else _ADDRESSING
             score *= 1 if sentence.whole else 0.6
             score *= 1 if named or sentence.role is Role.USER else _ANSWER
             if score > best_score:

@@ -238,9 +238,9 @@ def turn_summaries(space: Space, head: ConversationState, turns: Iterable[int]) 
     if head.indexed and head.number is not None:
         with suppress(IndexUnavailable):
             names = [(head.number, turn) for turn in wanted]
-            found = space.index.turn_memories.summaries(names)
+            summaries = space.index.turn_memories.summaries(names)
             _check_taken_in(space, head)
-            return {turn: summary for (_, turn), summary in found.items()}
+            return {turn: summary for (_, turn), summary in summaries.items()}
     return {it.turn: it.summary for it in turn_memories(space, head) if it.turn in wanted}
 
 

@@ -103,7 +103,7 @@ def earlier(
     max_bytes: int,
     window: Window,
     tiers: Mapping[int, int],
-    summarised: AbstractSet[int],
+    with_summary: AbstractSet[int],
     hot: Container[int],
 ) -> tuple[Turns, Preference]:
     """Return turns that no summary covers and what each is worth: the last ones before those that
@@ -128,7 +128,7 @@ def earlier(
         since = messages[0].turn_number + 1
         messages = [it for it in messages if it.turn_number >= since]
     callers = frozenset(turn for turn, tier in tiers.items() if tier in (Tier.HOT, Tier.WARM))
-    short = sorted(turn for turn in summarised if first <= turn < since)
+    short = sorted(turn for turn in with_summary if first <= turn < since)
     others = sorted({it for it in (first, *spaced, *callers, *short[-most:]) if it < since})
     if others:
         read = turns_among(space, head, others, lines, max_bytes)

@@ -67,7 +67,7 @@ class NewestMessages:
     """Why they cannot be read."""
     tiers: Mapping[int, int] = field(default_factory=dict)
     """Tiers that callers recorded, by turn."""
-    summarised: AbstractSet[int] = frozenset()
+    with_summary: AbstractSet[int] = frozenset()
     """Turns of which callers recorded a summary."""
     summaries: Mapping[int, str] = field(default_factory=dict)
     """Those of the turns here."""
@@ -191,11 +191,11 @@ class OwnTiers:
                 )
             marks = turn_marks(self._space, head)
             tiers = {turn: tier for turn, tier, _ in marks if tier}
-            summarised = {turn for turn, _, has_summary in marks if has_summary}
+            with_summary = {turn for turn, _, has_summary in marks if has_summary}
             there = {it.turn_number for it in turns.messages}
             hot = [turn for turn, tier in tiers.items() if tier == Tier.HOT and turn not in there]
             others = turns_among(self._space, head, hot, [], self._max_bytes) if hot else Turns([])
-            summaries = turn_summaries(self._space, head, summarised & there.union(hot))
+            summaries = turn_summaries(self._space, head, with_summary & there.union(hot))
         except StorageUnavailable as error:
             degraded["hot"] = str(error)
             return NewestMessages(head, trouble=f"it cannot be read: {error}")
@@ -205,7 +205,7 @@ class OwnTiers:
             turns.messages,
             in_memory,
             tiers=tiers,
-            summarised=summarised,
+            with_summary=with_summary,
             summaries=summaries,
             hot_messages=others.messages,
         )
@@ -312,11 +312,11 @@ class OwnTiers:
                 self._max_bytes,
                 self._choosing.now.window,
                 newest.tiers,
-                newest.summarised,
+                newest.with_summary,
                 hot_turns,
             )
             there = {it.turn_number for it in turns.messages}
-            summaries = turn_summaries(self._space, head, newest.summarised & there)
+            summaries = turn_summaries(self._space, head, newest.with_summary & there)
         except StorageUnavailable as error:
             degraded["warm"] = str(error)
             return Earlier(summary, weighing.form, trouble=f"it cannot be read: {error}")
