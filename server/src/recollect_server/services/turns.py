@@ -233,15 +233,15 @@ def turn_marks(space: Space, head: ConversationState) -> list[tuple[int, int, bo
 @_of_conversation
 def turn_summaries(space: Space, head: ConversationState, turns: Iterable[int]) -> dict[int, str]:
     """Return the summaries of those of the turns that have one. Raises StorageUnavailable."""
-    if not (wanted := set(turns)):
+    if not (numbers := set(turns)):
         return {}
     if head.indexed and head.number is not None:
         with suppress(IndexUnavailable):
-            names = [(head.number, turn) for turn in wanted]
+            names = [(head.number, turn) for turn in numbers]
             summaries = space.index.turn_memories.summaries(names)
             _check_taken_in(space, head)
             return {turn: summary for (_, turn), summary in summaries.items()}
-    return {it.turn: it.summary for it in turn_memories(space, head) if it.turn in wanted}
+    return {it.turn: it.summary for it in turn_memories(space, head) if it.turn in numbers}
 
 
 @_of_conversation
