@@ -110,6 +110,16 @@ def test_a_rare_word_leaves_its_share_to_common_ones(connection: apsw.Connection
     assert np.bincount(part.terms).tolist() == [rare.frequency, 2_000 - rare.frequency]
 
 
+def test_nouns_of_a_german_question_are_no_names(tmp_path: Path) -> None:
+    write_conversation(
+        tmp_path, Made(1, ["Die Waschmaschine hat geleckt, und der Boden war nass."])
+    )
+    index = opened(tmp_path / "default" / "conversations").index
+    questions = "Wann hat die Waschmaschine geleckt?", "When did the Waschmaschine break?"
+    assert [index.search.terms(it).words.named > 0 for it in questions] == [False, True]
+    index.close()
+
+
 def test_a_message_counts_once_however_many_of_its_words_begin_so(
     connection: apsw.Connection,
 ) -> None:

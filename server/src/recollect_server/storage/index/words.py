@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import apsw
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.languages import (
+    ENGLISH,
     EVERYDAY_WORDS,
     guess_language,
     question_stop_words,
@@ -46,6 +47,7 @@ _MAX_FINDING = 5_000  # messages that one query may find and score, whatever the
 MAX_POSTINGS = 100_000
 """Entries of the index that one query may read."""
 _LEAST_TERMS = 2
+_GERMAN = "de"
 MAX_TEXT = 16_384
 """Characters of a query that are read for its words."""
 MAX_WORDS = 512
@@ -123,7 +125,7 @@ class QuestionWords:
     """
     named: float = 0.0
     """Share of its weight, stop words apart, in words that were said and begin with a capital in
-    it, behind the first one: most are names.
+    it, behind the first one: most are names, but in German.
     """
 
     @property
@@ -248,13 +250,22 @@ def choose_terms(
         chosen.append(replace(term, only_ranks=spare and common, frequency=frequency))
     as_written = [it for it in chosen if not it.is_near]
     weighed, rarities = _weighed(words, as_written, occurring, total_messages, is_whole)
-    names = {it.lower() for it in re.findall(r"\w+", query[:MAX_TEXT])[1:] if it.istitle()} & there
+    names = _names(query[:MAX_TEXT], languages) & there
     weighed = replace(
         weighed,
         telling=weighed.telling + len({it.word for it in near}),
         named=sum(rarities.get(it, 0.0) for it in names) / (sum(rarities.values()) or 1.0),
     )
     return QueryTerms(chosen, weighed, rarities, only_english=not languages)
+
+
+def _names(question: str, languages: Sequence[str]) -> set[str]:
+    """Return the words of a question, lowered, that begin with a capital behind the first one; none
+    of a question that may be German, where all nouns do.
+    """
+    if _GERMAN in languages and guess_language(question) != ENGLISH:
+        return set()
+    return {it.lower() for it in re.findall(r"\w+", question)[1:] if it.istitle()}
 
 
 def _near_spellings(
