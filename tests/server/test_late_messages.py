@@ -7,7 +7,6 @@ from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
-import apsw
 import orjson
 import pytest
 from recollect.v1 import context_pb2
@@ -245,27 +244,6 @@ def test_the_last_256_unanswered_calls_can_be_answered_and_all_of_a_turn_that_is
         "messages[0].tool_call_id",
     )
     assert service.append(conversation_id, tool("0-43"), in_reply_to_turn=1).turn_number == 1
-
-
-def test_calls_that_an_earlier_version_indexed_are_answered_late_too(
-    service: Service, server: RunningServer, start_server: Start, connect: Connect
-) -> None:
-    conversation_id = service.create().id
-    service.append(conversation_id, user("one"), calling("c1", "c2"), tool("c1", "result"))
-    service.append(conversation_id, user("two"))
-    server.stop()
-    with apsw.Connection(str(server.folder / "conversations.db")) as connection:
-        connection.execute("UPDATE conversations SET open_calls = NULL")
-    connection.close()
-    sound(server)
-    again = start_server()
-    late = connect(again)
-    assert failure_of(lambda: late.append(conversation_id, tool("c1"))).fields == (
-        "messages[0].tool_call_id",
-    )
-    assert late.append(conversation_id, tool("c2")).turn_number == 1
-    again.stop()
-    sound(again)
 
 
 def test_what_joins_a_turn_that_a_summary_covers_is_in_the_history(service: Service) -> None:
