@@ -164,6 +164,19 @@ def test_a_message_that_looks_like_a_line_of_a_summary_stays_in_its_own_turn() -
     assert turns_in(summary) == [4]
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(("sender", "most"), [("", 100), ("Bartholomew Featherstone", 200)])
+def test_short_lines_that_all_stand_alone_make_a_summary_that_fits(sender: str, most: int) -> None:
+    """No line can go without a gap, and none gets shorter: it took for ever."""
+    messages = [
+        Message(Role.USER, f"Disk {at} is full now", sequence=at, turn_number=at, sender=sender)
+        for at in range(1, 20)
+    ]
+    summary = Extractive().condense(messages, "", most)
+    assert estimate_tokens(summary) <= most
+    assert len(turns_in(summary)) >= most // 14
+
+
 def test_the_tools_are_named_after_the_lines() -> None:
     calls = [
         Message(Role.ASSISTANT, "", sequence=9, turn_number=2, tool_calls=(ToolCall("1", "df"),))
