@@ -140,11 +140,13 @@ def test_a_day_of_a_question_begins_and_ends_as_in_its_time_zone(
         "UTC; /=UTC": "'/' is not the name of a space",
         "tom=UTC; UTC; tom=Asia/Tokyo": "names two time zones for tom",
         "UTC; UTC": "names two time zones for other spaces",
+        "UTC; tom=": "'' is not the name of a time zone",
+        "UTC; =Asia/Tokyo": "'' is not the name of a space",
     }.items():
         with pytest.raises(InvalidArgument, match=f"value: {why}"):
             client.admin.set_setting("time_zone", wrong)
     client.admin.create_space("tom")
-    client.admin.set_setting("time_zone", "UTC; tom=Asia/Tokyo")
+    client.admin.set_setting("time_zone", "UTC; tom=Asia/Tokyo;")
     with Client(server.target, space="tom") as tom:
         theirs = tom.conversations.create("web", messages=[Message.user("Hello")]).id
         assert "T08:00, Saturday, Asia/Tokyo" in tom.recall.build_context(theirs).rendered

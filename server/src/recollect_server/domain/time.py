@@ -51,11 +51,11 @@ class TimeZones:
 def parse_zones(text: str) -> TimeZones:
     """Return the time zones of a text as `Europe/Berlin; tom=Asia/Tokyo`. Raises ValueError."""
     by_space: dict[str, str] = {}
-    for part in text.split(";"):
-        space, _, zone = part.strip().rpartition("=")
-        if zone_of(zone) is None:
+    for part in filter(None, map(str.strip, text.split(";"))):
+        space, is_of_space, zone = part.rpartition("=")
+        if not zone or zone_of(zone) is None:
             raise ValueError(f"{zone!r} is not the name of a time zone, such as Europe/Berlin")
-        if space and not is_space_name(space):
+        if is_of_space and not is_space_name(space):
             raise ValueError(f"{space!r} is not the name of a space")
         if space in by_space:
             raise ValueError(f"names two time zones for {space or 'other spaces'}")
