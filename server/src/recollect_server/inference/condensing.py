@@ -213,9 +213,10 @@ def _chosen(
                 losses.append((hole > gap or place == 0, loss, place))
             is_needed, _, place = min(losses)
             longest = max(chosen, key=lambda it: it.tokens)
-            shorter = _shortened(longest, max(room // _COVERING, longest.tokens * 4 // 5))
-            # one that is short already, or whose speaker's name fills it, gets no shorter
-            if is_needed and shorter.tokens < longest.tokens:
+            shorter = longest
+            if is_needed and longest.tokens > room // _COVERING:
+                shorter = _shortened(longest, longest.tokens * 4 // 5)
+            if shorter.tokens < longest.tokens:  # a long name stays as long as it is
                 chosen[chosen.index(longest)] = shorter
             else:
                 del chosen[place]
