@@ -25,7 +25,8 @@ from recollect_server.services.space.states import States
 from recollect_server.services.upkeep.live_verification import Interrupted
 from recollect_server.services.upkeep.recovery import no_progress, recover
 from recollect_server.storage.index import file
-from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.checking import Contents, Words
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogUnavailable
 
@@ -251,7 +252,9 @@ def test_a_large_folder_is_served_after_a_kill_before_what_third_parties_said_is
     clock: MovableClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only calls about third parties wait, so that no delivery is taken twice."""
+    """Only calls about third parties wait, so that no delivery is taken twice; not for the words of
+    all, which would take minutes.
+    """
     name, first = fill(service, 3), meet(server).write(delivered="one")
     server.stop()
     (server.folder / "conversations.db.seal").unlink()
@@ -263,6 +266,13 @@ def test_a_large_folder_is_served_after_a_kill_before_what_third_parties_said_is
         return read(store, log, *places, **more)
 
     monkeypatch.setattr(FolderStore, "read", read_later)
+    digests, take = list[int](), Words.take
+
+    def counted_take(words: Words, identity: int) -> int:
+        digests.append(identity)
+        return take(words, identity)
+
+    monkeypatch.setattr(Words, "take", counted_take)
     again = started_large(server, clock)
     later, outside = connect(again), meet(again)
     calls: list[Callable[[], Any]] = [
@@ -278,6 +288,7 @@ def test_a_large_folder_is_served_after_a_kill_before_what_third_parties_said_is
         again_one = calls[0]()
         assert (again_one.duplicate, again_one.communication.id) == (True, first.communication.id)
         assert not outside.write(delivered="three").duplicate
+        assert not digests
     finally:
         may_read.set()
         again.stop()
@@ -357,7 +368,7 @@ def test_a_stop_ends_the_look_at_all_pages_of_an_index(
     """It takes minutes where the index is large, and is one query for SQLite."""
     fill(service, 12)
     server.stop()
-    monkeypatch.setattr(file, "_STEPS", 100)
+    monkeypatch.setattr(file, "_STEPS_OF_CHECKS", 100)
     logs = FolderStore(server.folder)
     index = recover(logs, server.clock, no_progress).index
     space = Space(logs, index, server.clock, unverified={})
@@ -374,6 +385,19 @@ def test_a_stop_ends_the_look_at_all_pages_of_an_index(
         assert not space.doubt
     finally:
         space.close()
+
+
+def test_sqlite_asks_often_whether_to_stop_within_a_table_of_words(tmp_path: Path) -> None:
+    index = Index(tmp_path)
+    rows = [(at, " ".join(f"word{at + number}" for number in range(200))) for at in range(500)]
+    insert = "INSERT INTO turns_fts(rowid, text) VALUES(?, ?)"
+    asked: list[None] = []
+    try:
+        index.write(lambda connection, _: connection.executemany(insert, rows))
+        assert Contents(index).problems(lambda: asked.append(None)) == []
+    finally:
+        index.close()
+    assert len(asked) > 10
 
 
 def test_a_comparison_that_a_stop_interrupts_is_continued_by_the_next_start(

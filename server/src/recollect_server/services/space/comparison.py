@@ -29,9 +29,12 @@ class Comparison(Generic[State]):
         self._logs = logs
         self._contents = contents
 
-    def read(self, name: str, stored: Indexed[State]) -> Reading[State]:
-        """Read a log to its end, to be compared with what the index has of it."""
-        reading = self._logs.reading(self._contents, stored.number)
+    def read(self, name: str, stored: Indexed[State], *, words: bool = True) -> Reading[State]:
+        """Read a log to its end, to be compared with what the index has of it; `words` as in
+        `differences`.
+        """
+        of = (self._contents, stored.number) if words else (None, None)
+        reading = self._logs.reading(*of)
         # Another process may have written behind it since.
         until = None if self._logs.store.sharing is None else stored.bytes
         for line in self._logs.store.read(name, until=until):

@@ -28,6 +28,8 @@ SEAL = ".seal"  # behind the name: the checksum of the file as a server closed i
 # of SQLite's virtual machine between two looks at the deadline: some 10 ms, up to 100 for many
 # words
 _STEPS = 50_000
+# likewise, within SQLite's look at all pages, which counts hardly any for a table of words
+_STEPS_OF_CHECKS = 200
 _PATIENCE = 5000  # milliseconds that a connection of the server waits for another one
 _PATIENCE_OUTSIDE = 2000
 
@@ -270,7 +272,7 @@ def checked(connection: apsw.Connection, check: Callable[[], None]) -> Iterator[
         check()
         return False
 
-    connection.set_progress_handler(look, _STEPS)
+    connection.set_progress_handler(look, _STEPS_OF_CHECKS)
     try:
         yield
     finally:
