@@ -7,7 +7,9 @@ import pytest
 from recollect import Client
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.channel_service_pb2 import AddOwnerIdentityRequest
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.audit import read_audit
+from recollect_server.storage.index.external import ExternalIndex
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch, answers
@@ -200,19 +202,31 @@ def test_rules_of_retention_delete_what_third_parties_wrote_long_ago(
     assert outside.write(WORD, party="1555000", delivered="40@example.org").duplicate
 
 
-def test_a_party_that_writes_meanwhile_keeps_its_communication(
+def test_a_party_that_writes_or_is_blocked_meanwhile_keeps_its_communication(
     outside: Outside, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = server.clock.now - 40 * 86_400_000
-    name = outside.write(WORD, time=old).communication.id
+    names = [
+        outside.write(WORD, party=f"155500{number}", time=old).communication.id
+        for number in range(3)
+    ]
     with server.app.spaces.use("default") as space, Client(server.target) as client:
         due = space.retention.due
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise IndexUnavailable("its disk is full")
 
         def be_overtaken(*rules: Any) -> Any:
             decided = list(due(*rules))
             if decided:
                 monkeypatch.undo()
-                outside.write("Still here", delivered="late")
+                outside.write("Still here", party="1555000", delivered="late")
+                outside.trust(names[1], BLOCKED)
+                with monkeypatch.context() as refusing:
+                    refusing.setattr(ExternalIndex, "add", refuse)
+                    assert (
+                        code_of(lambda: outside.write("Me too", party="1555002")) == "UNAVAILABLE"
+                    )
             return iter(decided)
 
         monkeypatch.setattr(space.retention, "due", be_overtaken)
@@ -220,7 +234,9 @@ def test_a_party_that_writes_meanwhile_keeps_its_communication(
         client.admin.set_setting("retention", "delete communications idle=30d")
         assert space.retention.carry_out(10) == 0
         assert list(client.admin.list_retention_receipts()) == []
-    assert outside.texts(name) == [WORD, "Still here"]
+    assert outside.texts(names[0]) == [WORD, "Still here"]
+    assert outside.texts(names[2]) == [WORD, "Me too"]
+    assert {it.id for it in outside.listed()} == set(names)
 
 
 @pytest.mark.files

@@ -167,11 +167,14 @@ class Retention:
 
             def confirm(
                 it: Conversation | Communication,
+                rule: RetentionRule = rule,
                 retired: Retired = retired,
                 decided: list[Retired] = decided,
             ) -> bool:
                 if it.update_time != retired.update_time:
                     return False  # somebody wrote to it
+                if isinstance(it, Communication) and not _is_about(rule, it.trust):
+                    return False  # its party is blocked since
                 decided.append(retired)
                 self._receipts.add(RetentionReceipt(retired, self._space.clock()))
                 return True
@@ -301,6 +304,10 @@ def receipts(
         if len(page) == limit:
             return page, at or None
     return page, None
+
+
+def _is_about(rule: RetentionRule, trust: Trust) -> bool:
+    return trust is rule.trust if rule.trust else trust is not Trust.BLOCKED
 
 
 def _is_there(store: LogStore, name: str) -> bool:

@@ -332,7 +332,9 @@ class Deletions:
             stored = self._projection.index.external.find(name)
             if stored is None or name in self._unfinished:
                 raise CommunicationNotFound(name)
-            if confirm is not None and not confirm(stored.communication):
+            if confirm is not None and not (
+                self._is_known(name, stored) and confirm(stored.communication)
+            ):
                 raise NotConfirmed
             return stored.number, stored.bytes
         state = self._states.get(name)
@@ -342,6 +344,15 @@ class Deletions:
             raise NotConfirmed
         self._settle_anchors(name, state.number, anchors)
         return state.number, state.size
+
+    def _is_known(self, name: str, stored: StoredCommunication) -> bool:
+        """Return whether the index is right about a communication and has all of it, so far as this
+        process can know.
+        """
+        if self._projection.suspects.has(name):
+            return False
+        # of a shared one the store itself compares the length, when the delete begins
+        return self._store.sharing is not None or self._store.length(name) == stored.bytes
 
     def _settle_anchors(self, conversation_id: str, number: int | None, anchors: int) -> None:
         settle_anchors(
