@@ -268,6 +268,7 @@ def test_a_profile_names_a_server_with_its_token_and_no_other_gets_that(
     file.write_text(f'[work]\n{work}token_file = "work.token"\n[open]\n{work}[else]\ntoken = 7\n')
 
     other = {"RECOLLECT_TOKEN": "of-another"}
+    certificate = {"RECOLLECT_CLIENT_CERT": "gone", "RECOLLECT_CLIENT_KEY": "gone"}
     own = {"XDG_CONFIG_HOME": str(tmp_path), **other}
 
     def called(*arguments: str, **env: str) -> Ran:
@@ -276,7 +277,7 @@ def test_a_profile_names_a_server_with_its_token_and_no_other_gets_that(
         return ran
 
     for ran in (
-        called("--profile", "work", "list"),
+        called("--profile", "work", "list", **certificate),
         called("list", RECOLLECT_PROFILE="work"),
         called("--profile", "work", "list", RECOLLECT_PROFILE="else"),
     ):
@@ -291,6 +292,13 @@ def test_a_profile_names_a_server_with_its_token_and_no_other_gets_that(
     ]:
         wrong = called("list", RECOLLECT_PROFILE=name)
         assert (wrong.code, sentence in wrong.err) == (2, True), wrong.err
+    # the server is the profile's: its token goes nowhere else, nor while a shell completes
+    elsewhere = ("--address", NOBODY)
+    wrong = called("--profile", "work", "list", *elsewhere)
+    assert (wrong.code, "--address: the profile work names the server" in wrong.err) == (2, True)
+    typed = {"COMP_WORDS": f"recollect --profile work show --address {NOBODY} ", "COMP_CWORD": "6"}
+    completed = called(**typed, _RECOLLECT_COMPLETE="bash_complete")
+    assert "conv-" in completed.out
 
 
 @pytest.mark.parametrize("command", ["import", "export"])

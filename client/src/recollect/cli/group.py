@@ -111,7 +111,7 @@ def _discard_output() -> None:
     envvar=PROFILE,
     show_envvar=True,
     expose_value=False,
-    callback=lambda _ctx, _param, name: None if name is None else use_profile(name),
+    callback=use_profile,
     help="Call the server that has this name in your profiles.toml.",
 )
 @click.version_option(package_name="recollect-client", prog_name="recollect")

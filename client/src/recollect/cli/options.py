@@ -21,6 +21,7 @@ from recollect._shared.endpoint import CA, SPACE, SYSTEM, checked_space
 from recollect._shared.moments import moment, zone_of
 from recollect._shared.retry import MAX_TIMEOUT
 from recollect.cli import exits
+from recollect.cli.profiles import refuse_beside_profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -207,6 +208,7 @@ def _with_shell(command: F, default_timeout: float, retry: RetryPolicy) -> F:
         click.option(
             "--address",
             type=Address(),
+            callback=refuse_beside_profile,
             envvar=ADDRESS,
             default=DEFAULT_TARGET,
             metavar="ADDRESS",
@@ -259,7 +261,7 @@ class ConversationId(_Text):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return ids of the newest conversations, with their names."""
-        address = ctx.params.get("address") or ctx.lookup_default("address") or DEFAULT_TARGET
+        address = ctx.params.get("address")  # None: a wrong one; that of the environment then
         access: dict[str, Any] = {name: ctx.params.get(name) for name in ("space", "ca")}
         insecure = bool(ctx.params.get("insecure"))
         try:

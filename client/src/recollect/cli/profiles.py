@@ -6,19 +6,29 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from recollect._shared.channel import ADDRESS
-from recollect._shared.endpoint import CA, SPACE, TOKEN
+from recollect._shared.endpoint import CA, CLIENT_CERT, CLIENT_KEY, SPACE, TOKEN
 
 PROFILE = "RECOLLECT_PROFILE"
-_VARIABLES = {"address": ADDRESS, "token": TOKEN, "space": SPACE, "ca": CA}
-_FIELDS = ("address", "token", "token_file", "space", "ca")
+_VARIABLES = {
+    "address": ADDRESS,
+    "token": TOKEN,
+    "space": SPACE,
+    "ca": CA,
+    "client_cert": CLIENT_CERT,
+    "client_key": CLIENT_KEY,
+}
+_FIELDS = (*_VARIABLES, "token_file")
 
 
-def use_profile(name: str) -> None:
+def use_profile(context: click.Context, _: click.Parameter, name: str | None) -> None:
     """Put what a profile says into the environment, in place of all of it that is there: a token is
     sent to its own server alone. Raises click.UsageError.
     """
+    if name is None:
+        return
     path = Path(click.get_app_dir("recollect")) / "profiles.toml"
     fields = _fields_of(_profiles(path), name, path)
     if file := fields.pop("token_file", ""):
@@ -31,6 +41,20 @@ def use_profile(name: str) -> None:
         os.environ.pop(variable, None)
         if field in fields:
             os.environ[variable] = fields[field]
+    context.meta[PROFILE] = name
+
+
+def refuse_beside_profile(context: click.Context, param: click.Parameter, address: str) -> str:
+    """Return the address of a server, unless it is typed beside a profile: its token would go
+    there. Raises click.UsageError.
+    """
+    name = context.meta.get(PROFILE)
+    if name and context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            f"--address: the profile {name} names the server, and its token is for no other: leave"
+            " out one of them"
+        )
+    return address
 
 
 def _profiles(path: Path) -> dict[str, Any]:
