@@ -145,6 +145,7 @@ def test_errors_are_those_of_the_contract(way: Way) -> None:
         (b'{"query": "a", "minScore": "\\ud800"}', "minScore"),
         (b'{"query": "a", "query": "b"}', "duplicate key query"),
         (b'{"query": "a", "limt": 1}', 'no field named "limt"'),
+        (b'{"query": "a", "SystemError": 1}', 'no field named "SystemError"'),
         (b'{"query": "a", "limit": 1e99}', "limit"),
         (b'{"query": "a", "limit": ' + b"9" * 5000 + b"}", "digits"),
         (b'{"query": "a", "minScore": NaN}', "minScore"),

@@ -296,6 +296,20 @@ def test_a_wrong_configuration_starts_nothing(
     assert (status, complaint in errors) == (2, True), errors
 
 
+def test_no_token_of_a_person_crosses_a_network_in_plain_text(setup: Setup) -> None:
+    # Refused at the start: a browser with a session of before asks for no new one.
+    given = ["--address", "192.0.2.1:50051", "--listen", f"unix:{setup.folder / 'plain.sock'}"]
+    given += ["--url", f"https://{HOST}", "--people", str(setup.people(name="plain.toml"))]
+    status, _, errors = ran(PAGE, [*given, "--until-input-ends"])
+    assert (status, "--people: the tokens would go" in errors) == (2, True), errors
+
+
+def test_a_path_that_takes_no_socket_is_named(setup: Setup) -> None:
+    path = setup.folder / ("x" * 120)
+    status, _, errors = ran(PAGE, ["--listen", f"unix:{path}", "--url", f"https://{HOST}"])
+    assert (status, "path too long" in errors) == (1, True), errors
+
+
 @each("arguments", [["--url", "tools.example"], ["--url", "https://Tools.example"], ["--url", "https://x/../y"],
      ["--url", "https://x/a?b"], ["--listen", "unix:/tmp/x.sock"]])  # fmt: skip
 def test_a_wrong_address_is_refused(arguments: list[str]) -> None:

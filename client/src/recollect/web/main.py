@@ -89,6 +89,12 @@ def main() -> None:
             ca=arguments.ca,
             insecure=arguments.insecure,
         )
+        if people and not endpoint.keeps_secrets:
+            raise ValueError(
+                "--people: the tokens would go to the server over the network in plain text: name the"
+                " authority of its certificate with --ca, or give --insecure where the network itself"
+                " is trusted"
+            )
     except (ValueError, InvalidArgument) as error:
         parser.error(str(error))
     try:
@@ -102,7 +108,7 @@ def main() -> None:
     except KeyboardInterrupt:
         pass
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        reason = os.strerror(error.errno) if error.errno else str(error)
         sys.exit(
             f"recollect-web: cannot listen on {arguments.listen}: {reason}: choose another address"
             f" with --listen or {LISTEN}, or port 0 for a free one"
@@ -120,9 +126,11 @@ def _listening(at: Path | tuple[str, int]) -> Iterator[socket.socket]:
             yield listening
         return
     with socket.socket(socket.AF_UNIX) as probe, suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(at.lstat().st_mode) or not probe.connect_ex(str(at)):
+        # What refuses is of one that has ended; what may not be asked can be another user's.
+        is_socket = stat.S_ISSOCK(at.lstat().st_mode)
+        if not is_socket or probe.connect_ex(str(at)) != errno.ECONNREFUSED:
             raise OSError(errno.EADDRINUSE, "in use")
-        at.unlink()  # of one that has ended
+        at.unlink()
     with socket.socket(socket.AF_UNIX) as listening:
         before = os.umask(0o117)
         try:

@@ -230,7 +230,8 @@ class Protocol:
         except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
             # Texts with half of a surrogate pair are not encoded in an answer, either.
             reason = " ".join(str(error).split()).encode(errors="backslashreplace").decode()
-            if "SystemError" in reason:  # all that protobuf says of a name that has no UTF-8
+            # all that protobuf says of a name that has no UTF-8
+            if "returned a result with an exception set" in reason:
                 reason = "a name in it has half of a surrogate pair"
             raise RequestRefused(
                 None,
