@@ -94,6 +94,11 @@ def test_a_backup_is_copied_to_the_bucket_and_restored_from_it_on_another_machin
 
     assert on_other("backups", "list").stdout.endswith(f"{store}/backups/own/{name}\n")
     assert "good" in on_other("backups", "verify", "--in-bucket").stdout
+    for odd in (f"own/{name}", f"../{name}", f"{tmp_path}/{name}", "."):
+        refused = operate(
+            "backups", "fetch", odd, url=f"{store}/backups", folder=elsewhere, **secret
+        )
+        assert (refused.exit_code, "is no name of a backup" in refused.output) == (2, True)
     assert list(elsewhere.iterdir()) == []
     assert on_other("backups", "fetch", name).exit_code == 0
     assert on_other("backups", "fetch", name).exit_code == 2  # it is there

@@ -105,6 +105,8 @@ def fetch(_: BackupFolder, settings: Settings, keys: Keyring | None, name: str) 
     `recollect-server restore` takes it as any other.
     """
     assert settings.backup_dir is not None
+    if backup_time(name) is None:
+        raise click.UsageError(f"{name} is no name of a backup: `backups list` lists them")
     target = settings.backup_dir / name
     if target.exists():
         raise click.UsageError(f"{target} is there already: remove it, or restore it")
