@@ -391,13 +391,13 @@ def test_sqlite_asks_often_whether_to_stop_within_a_table_of_words(tmp_path: Pat
     index = Index(tmp_path)
     rows = [(at, " ".join(f"word{at + number}" for number in range(200))) for at in range(500)]
     insert = "INSERT INTO turns_fts(rowid, text) VALUES(?, ?)"
-    asked: list[None] = []
+    calls: list[None] = []
     try:
         index.write(lambda connection, _: connection.executemany(insert, rows))
-        assert Contents(index).problems(lambda: asked.append(None)) == []
+        assert Contents(index).problems(lambda: calls.append(None)) == []
     finally:
         index.close()
-    assert len(asked) > 10
+    assert len(calls) > 10
 
 
 def test_a_comparison_that_a_stop_interrupts_is_continued_by_the_next_start(
