@@ -77,9 +77,9 @@ threshold in the half that is learned from; the half kept aside has about twice 
 """
 UNEMBEDDED = "unembedded"
 OWN_BY_COMPARING = 4 / 7
+"""Share of own questions where words were compared."""
 NAMES = ("few_named", "few_missing")
 """Features of questions that name somebody, in small stores."""
-"""Share of own questions where words were compared."""
 BEHIND = 0.05
 """Weight of the distance to the best there. Learned it is 0; so equal texts keep their order."""
 # of those: messages of a question, the weight of one that is not among the first three, and of one

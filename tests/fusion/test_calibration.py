@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recollect_server.services.recall.calibration import Signals, answering, in_order, probabilities
+from recollect_server.services.recall.calibration import (
+    Signals,
+    answering,
+    in_order,
+    probabilities,
+    with_dates,
+)
 from recollect_server.services.recall.calibration_weights import CONVERSATIONS, MESSAGES
 from recollect_server.storage.index.words import LEAST_MESSAGES, QuestionWords
+
+from tests.fusion.conftest import made
 
 WORDS = QuestionWords(weight=12.0, missing=0.0, only_stops=False, everyday=0.0)
 WEIGHTS = [pytest.param(weights, id=f"{name} {way}") for name, of in (("messages", MESSAGES), ("conversations", CONVERSATIONS))
@@ -104,3 +112,8 @@ def test_in_a_small_store_a_shared_name_says_little_and_what_nobody_said_says_mo
     assert score(0.05, 0.5, 0.0) < score(0.05, 0.2, 0.0) < score(0.05, 0.0, 0.0)
     assert score(0.05, 0.5, 0.5) / score(0.05, 0.5, 0.0) < score(0.05, 0, 0.5) / score(0.05, 0, 0)
     assert score(1.0, 0.5, 0.2) == score(1.0, 0.0, 0.2), "a large store is judged as before"
+
+
+def test_a_date_leaves_the_names_of_a_question_less_of_its_weight() -> None:
+    words, _ = with_dates(replace(WORDS, named=0.5), *made(2), np.zeros(8))
+    assert words.named / 0.5 == pytest.approx(WORDS.weight / words.weight)

@@ -188,6 +188,7 @@ def with_dates(
             missing=words.missing * rest,
             only_stops=False,
             everyday=words.everyday * rest,
+            named=words.named * rest,
         ),
         (
             replace(messages, keyword=messages.keyword + bonus),
