@@ -126,33 +126,42 @@ def nearness(
     """Return for each message the weighted mean of the highest cosines, in its best passage or in
     the messages right before and behind it, and how even these are (`Matches`). `ids` ascend.
     """
-    best = np.full((len(ids), len(question.words)), _NOTHING)
-    passages: list[NDArray[np.float32]] = []
     counts = np.array([len(it) // WIDTH for it in codes], np.int64)
     cosines = question.cosines(np.frombuffer(b"".join(codes), np.uint8).reshape(-1, WIDTH))
-    ends = np.cumsum(counts)
-    for at, (start, end) in enumerate(zip((ends - counts).tolist(), ends.tolist(), strict=True)):
-        passages.append(_passages(cosines[start:end]))
-        if start < end:
-            best[at] = passages[-1].max(axis=0)
+    of, passages = _passages(cosines, counts)  # ascending indices of their messages
+    best = np.full((len(ids), len(question.words)), _NOTHING)
+    first = np.flatnonzero(np.diff(of, prepend=-1))
+    if len(of):
+        best[of[first]] = np.maximum.reduceat(passages, first)
     beside = np.full_like(best, -1.0)
     follows = np.flatnonzero(ids[1:] == ids[:-1] + 1)
     beside[follows + 1] = best[follows]
     beside[follows] = np.maximum(beside[follows], best[follows + 1])
-    beside *= NEIGHBOUR
+    highest = np.maximum(passages, NEIGHBOUR * beside[of])
+    means = highest @ piece_weights
+    evens = -np.log(np.exp(-_EVENLY * highest) @ piece_weights) / _EVENLY
     near, even = np.full((2, len(ids)), np.nan)
-    for at, (of, other) in enumerate(zip(passages, beside, strict=True)):
-        if len(of):
-            cosines = np.maximum(of, other)
-            means = cosines @ piece_weights
-            near[at] = means.max()
-            even[at] = -np.log(np.exp(-_EVENLY * cosines[means.argmax()]) @ piece_weights) / _EVENLY
+    order = np.lexsort((-np.arange(len(of)), means))  # what is assigned last stays: the best
+    near[of[order]], even[of[order]] = means[order], evens[order]
     return np.round(near, _DIGITS), np.round(even, _DIGITS)
 
 
-def _passages(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the highest cosines of each passage: [passages, pieces of the question]."""
-    if len(cosines) <= PASSAGE:
-        return cosines.max(axis=0, keepdims=True) if len(cosines) else cosines
-    starts = [*range(0, len(cosines) - PASSAGE, STEP), len(cosines) - PASSAGE]
-    return np.stack([cosines[start : start + PASSAGE].max(axis=0) for start in starts])
+def _passages(
+    cosines: NDArray[np.float32], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the highest cosines in each passage of messages of so many pieces, [passages, pieces
+    of the question], and the index of the message of each.
+    """
+    of: list[int] = []
+    bounds: list[int] = []
+    end = 0
+    for at, count in enumerate(counts.tolist()):
+        start, end = end, end + count
+        starts = [*range(start, end - PASSAGE, STEP), max(start, end - PASSAGE)] if count else []
+        of += [at] * len(starts)
+        for it in starts:
+            bounds += it, min(it + PASSAGE, end)
+    # a row more, for no passage may end behind the last one
+    padded = np.vstack([cosines, np.zeros((1, cosines.shape[1]), np.float32)])
+    highest = np.maximum.reduceat(padded, bounds)[::2] if bounds else cosines[:0]
+    return np.array(of, np.int64), highest
