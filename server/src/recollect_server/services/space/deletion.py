@@ -96,7 +96,6 @@ class Deletions:
         self._projection = parts.projection
         self._pending = parts.pending
         self._states = parts.states
-        self._routes = parts.routes
         self._requests = parts.answered
         self._anchors = parts.anchors
         self._locks = parts.locks
@@ -162,8 +161,7 @@ class Deletions:
                     number = self._unfinished.get(conversation_id)
                 self._states.forget(conversation_id)
                 self._pending.release(conversation_id)
-                self._projection.overlay.caught_up(conversation_id)
-                self._routes.forget(conversation_id)
+                self._projection.overlay.forget(conversation_id)
                 self._under_way[conversation_id] = threading.Event()
             # Without the locks, which other conversations share: the rest may take seconds.
             if (receipt := self._complete(conversation_id, number, request)) is not None:
@@ -181,9 +179,8 @@ class Deletions:
             projection = self._projection
             self._states.forget(conversation_id)
             self._pending.release(conversation_id)
-            projection.overlay.caught_up(conversation_id)
+            projection.overlay.forget(conversation_id)
             projection.suspects.clear(conversation_id)
-            self._routes.forget(conversation_id)
             self._unfinished[conversation_id] = None
             stored = projection.index.indexed(conversation_id)
             if stored is not None:

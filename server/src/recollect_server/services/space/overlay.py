@@ -46,10 +46,6 @@ class Overlay:
         self._pending: dict[str, KnownRequest] = {}
         self._facts: dict[Key, _Fact] = {}
         self._room = _PRUNE
-        self.age = 0
-        """Grows when facts leave because the index has them: an answer that it gave before lacks
-        them.
-        """
 
     # Conversations ------------------------------------------------------------------------------
 
@@ -127,7 +123,7 @@ class Overlay:
         _, puts = index.taken()
         with self._guard:
             for key, conversation_id in facts.items():
-                others = self._conversations_of(key) if isinstance(key, int) else ()
+                others = self.conversations_of(key) if isinstance(key, int) else ()
                 if conversation_id not in others:
                     self._facts[key] = _Fact((*others, conversation_id), index, puts)
             if len(self._facts) > self._room:
@@ -135,11 +131,12 @@ class Overlay:
 
     def conversations_of(self, key: Key) -> tuple[str, ...]:
         """Return the conversations that a key leads to, as far as the index may not know."""
-        with self._guard:
-            return self._conversations_of(key)
+        fact = self._facts.get(key)
+        return fact.conversations if fact else ()
 
     def forget(self, conversation_id: str) -> None:
-        """Drop every fact about a conversation, which is deleted."""
+        """Drop a conversation, which is deleted, and every fact about it."""
+        self.caught_up(conversation_id)
         with self._guard:
             for key, fact in list(self._facts.items()):
                 left = tuple(it for it in fact.conversations if it != conversation_id)
@@ -148,15 +145,10 @@ class Overlay:
                 elif left != fact.conversations:
                     self._facts[key] = _Fact(left, fact.index, fact.puts)
 
-    def _conversations_of(self, key: Key) -> tuple[str, ...]:
-        fact = self._facts.get(key)
-        return fact.conversations if fact else ()
-
     def _prune(self, index: Index) -> None:
         """Drop the facts that the index has taken in. One put into an index that was replaced waits
         once more.
         """
-        self.age += 1
         taken, puts = index.taken()  # before the look at what was refused, which it tells first
         for key, fact in list(self._facts.items()):
             if any(it in self._lagging for it in fact.conversations):

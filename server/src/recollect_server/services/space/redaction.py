@@ -86,7 +86,6 @@ class Redactions:
         self._pending = parts.pending
         self._states = parts.states
         self._writes = parts.writes
-        self._routes = parts.routes
         self._requests = parts.requests
         self._answered = parts.answered
         self._anchors = parts.anchors
@@ -227,7 +226,6 @@ class Redactions:
             raise
         finally:
             self._states.forget(conversation_id)
-            self._routes.changed()
         conversation, cursor = done
         self._states.keep(
             ConversationState(conversation, event.end, event.sequence, state.number, indexed=True)
@@ -271,7 +269,6 @@ class Redactions:
             raise
         finally:
             self._states.forget(conversation_id)
-            self._routes.changed()
         if stored.lines <= old[-1].sequence:
             end = Position(old[-1].sequence, old[-1].end)
             event = next(self._store.read(conversation_id, end))

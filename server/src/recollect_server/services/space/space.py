@@ -185,7 +185,6 @@ class Space:
         if self._following and isinstance(event, IndexReplaced):
             self._following.compare_all()
         self.anchors.changed()
-        self.routes.changed()
 
     # Other processes ----------------------------------------------------------------------------
 
@@ -467,7 +466,6 @@ class Space:
         """
         self._states.shrink()
         self.requests.shrink()
-        self.routes.changed()
         self.publish(Suspended())
         self.index.suspend()
 

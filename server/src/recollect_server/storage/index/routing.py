@@ -39,19 +39,17 @@ class Routing:
             )
             return [row[0] for row in rows]
 
-    def mail(self, names: Iterable[int], *, settled: bool) -> list[tuple[int, str]]:
-        """Return the conversations of these Message-IDs (see `domain.routing.mail_number`), each
-        behind the id.
-        """
+    def mail(self, names: Iterable[int], *, settled: bool) -> list[str]:
+        """Return the conversations of these Message-IDs (see `domain.routing.mail_number`)."""
         possible = [name for name in names if name in self._names]
         if not possible:
             return []
         with self._database.reading(settled=settled) as connection:
             rows = connection.execute(
-                "SELECT m.name, c.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value JOIN conversations c USING (number)",
+                "SELECT c.id FROM json_each(?) j CROSS JOIN mail m ON m.name = j.value JOIN conversations c USING (number)",
                 (orjson.dumps(possible).decode(),),
             )
-            return [(row[0], row[1]) for row in rows]
+            return [row[0] for row in rows]
 
     def continued(self, conversation_id: str, *, settled: bool) -> str | None:
         """Return the conversation that receives this one's messages; None if it is the same."""
