@@ -133,4 +133,4 @@ def write(space: Space, name: str) -> str:
     """Append a message, and return the cursor of the answer."""
     with space.writing(name) as state:
         message = Message(Role.USER, "x", 1, turn_number=1, sequence=state.lines + 1)
-        return space.cursor_of(space.append(state, [message]))
+        return space.append(state, [message]).cursor

@@ -5,6 +5,7 @@ and a rebuild from the files use the same function, so they cannot come to diffe
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -372,10 +373,11 @@ class Capacity:
     messages: int = 0
     bytes: int = 0
 
-    def exceeded(self, count: int, size: int, added: int) -> str:
-        """Return the name of the setting that refuses so many more messages to a conversation;
-        empty if none does.
+    def exceeded(self, count: int, size: int, contents: Sequence[object]) -> str:
+        """Return the name of the setting that refuses the messages among these contents to a
+        conversation of so many messages and bytes; empty if none does.
         """
+        added = [*map(type, contents)].count(Message)
         if self.messages and added and count + added > self.messages:
             return "max_conversation_messages"
         if self.bytes and added and size >= self.bytes:

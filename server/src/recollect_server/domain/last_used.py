@@ -18,7 +18,8 @@ class LastUsed(OrderedDict[K, V]):
         """Set an entry, and drop the oldest one beyond the bound."""
         self[key] = value
         self.move_to_end(key)
-        self.shrink(self._most)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
     def shrink(self, most: int) -> None:
         """Drop all but so many of those that were used last."""

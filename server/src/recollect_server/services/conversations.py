@@ -282,7 +282,7 @@ class Conversations:
         return AppendResult(
             done.state.conversation,
             messages_of(done.lines),
-            self._space.cursor_of(done),
+            done.cursor,
             duplicate=False,
         )
 

@@ -72,6 +72,14 @@ class LockOrder:
                 held.pop()
 
 
+class _Stripes(dict[int, threading.Lock]):
+    """Locks by their numbers, made when first held: most names never come."""
+
+    def __missing__(self, stripe: int) -> threading.Lock:
+        # `setdefault` is atomic: all callers get the same one.
+        return self.setdefault(stripe, threading.Lock())
+
+
 class StripedLocks:
     """The locks of one rank: a fixed number that share all names between them."""
 
@@ -79,11 +87,11 @@ class StripedLocks:
         """`order` checks every lock that is taken."""
         self._rank = rank
         self._order = order
-        self._locks: dict[int, threading.Lock] = {}  # made when first held: most names never come
+        self._locks = _Stripes()
 
     def hold(self, name: str) -> Lock:
         """Return the lock that a name falls to, for a `with`."""
-        lock = self._lock(hash(name) % _STRIPES)
+        lock = self._locks[hash(name) % _STRIPES]
         return self._order.checked(self._rank, lock) if self._order else lock
 
     def hold_each(self, names: Iterable[str]) -> Lock:
@@ -95,12 +103,8 @@ class StripedLocks:
         return self._together(range(_STRIPES))
 
     def _together(self, stripes: Iterable[int]) -> Lock:
-        locks = _Several([self._lock(stripe) for stripe in stripes])
+        locks = _Several([self._locks[stripe] for stripe in stripes])
         return self._order.checked(self._rank, locks) if self._order else locks
-
-    def _lock(self, stripe: int) -> threading.Lock:
-        # `setdefault` is atomic: all callers get the same one.
-        return self._locks.get(stripe) or self._locks.setdefault(stripe, threading.Lock())
 
 
 class _Several:

@@ -226,7 +226,8 @@ class Logs(ABC, Generic[State]):
     def behind(self, before: State | None, lines: list[Line], name: str) -> State:
         """Return the state behind lines that are all whole."""
         for line in lines:
-            before = self.folded(before, line, name)
+            assert line.entry is not None
+            before = self.fold(before, line.entry.content, name)
         assert before is not None
         return before
 

@@ -42,16 +42,14 @@ class Overlay:
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
         self._lagging: dict[str, None] = {}
+        self.is_lagging = self._lagging.__contains__
+        """Returns True if the index lacks lines of a conversation."""
         self._refused: dict[str, KnownRequest] = {}
         self._pending: dict[str, KnownRequest] = {}
         self._facts: dict[Key, _Fact] = {}
         self._room = _PRUNE
 
     # Conversations ------------------------------------------------------------------------------
-
-    def is_lagging(self, conversation_id: str) -> bool:
-        """Return True if the index lacks lines of a conversation."""
-        return conversation_id in self._lagging
 
     def lagging(self) -> list[str]:
         """Return the conversations that the index lacks lines of."""

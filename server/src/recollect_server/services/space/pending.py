@@ -57,13 +57,11 @@ class PendingWrites:
         """Make the requests of what is pending known to the overlay."""
         self._overlay = overlay
         self._stuck: dict[str, Stuck] = {}
+        self.of = self._stuck.get
+        """Returns a conversation that is stuck, or None."""
         self._guard = threading.Lock()  # guards the totals; only arithmetic happens under it
         self.messages = 0
         self.bytes = 0
-
-    def of(self, conversation_id: str) -> Stuck | None:
-        """Return a conversation that is stuck, or None."""
-        return self._stuck.get(conversation_id)
 
     def all(self) -> list[Stuck]:
         """Return every conversation that is stuck."""

@@ -140,50 +140,52 @@ class RecentRequests:
     follow its appends. What concerns one conversation is called under its lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store: LogStore, state: Callable[[str], ConversationState]) -> None:
+        """`state` returns that of a conversation."""
+        self._store = store
+        self._state = state
         self._guard = threading.Lock()  # guards `_requests`; nothing slow happens under it
         # hash, first and last line by id
         self._requests: LastUsed[str, LastUsed[str, tuple[str, int, int]]] = LastUsed(_MOST)
 
-    def has(self, conversation_id: str) -> bool:
-        """Return True if a conversation's are kept."""
-        return conversation_id in self._requests
-
-    def read(self, logs: LogStore, conversation_id: str, end: Position) -> None:
-        """Keep the last requests of a transcript that ends there, unless it cannot be read."""
-        try:
-            lines = logs.read_last(conversation_id, end, _TAIL)
-        except LogUnavailable as error:
-            log.warning("last_requests_not_read", conversation=conversation_id, reason=error.reason)
-            return
-        self._begin(conversation_id)
-        self._add(conversation_id, lines)
-
-    def _begin(self, conversation_id: str) -> None:
-        """Keep the requests of a conversation from here on."""
-        with self._guard:
-            self._requests.keep(conversation_id, LastUsed(_EACH))
-
     def find(self, conversation_id: str, request_id: str) -> KnownRequest | None:
-        """Return one of the requests that are kept of a conversation, or None."""
+        """Return one of the last requests of a conversation; None if it is none of them, or its
+        transcript cannot be read. Raises ConversationNotFound, StorageUnavailable.
+        """
         requests = self._requests.get(conversation_id)
-        if requests is None or request_id not in requests:
+        if requests is None:
+            state = self._state(conversation_id)
+            try:
+                lines = self._store.read_last(
+                    conversation_id, Position(state.lines, state.size), _TAIL
+                )
+            except LogUnavailable as error:
+                reason = error.reason
+                log.warning("last_requests_not_read", conversation=conversation_id, reason=reason)
+                return None
+            requests = self._begin(conversation_id)
+            self.follow(conversation_id, lines)
+        if request_id not in requests:
             return None
         value, first, last = requests[request_id]
         return KnownRequest(request_id, value, conversation_id, first, last)
+
+    def _begin(self, conversation_id: str) -> LastUsed[str, tuple[str, int, int]]:
+        """Keep the requests of a conversation from here on."""
+        requests: LastUsed[str, tuple[str, int, int]] = LastUsed(_EACH)
+        with self._guard:
+            self._requests.keep(conversation_id, requests)
+        return requests
 
     def follow(self, conversation_id: str, lines: list[Line]) -> None:
         """Add the requests of lines that were appended. One look into a dictionary where none are
         kept.
         """
-        if lines[0].sequence == 1:
-            self._begin(conversation_id)
-        self._add(conversation_id, lines)
-
-    def _add(self, conversation_id: str, lines: list[Line]) -> None:
         requests = self._requests.get(conversation_id)
         if requests is None:
-            return
+            if lines[0].sequence > 1:
+                return
+            requests = self._begin(conversation_id)
         for line in lines:
             if line.entry is None or not line.entry.stamp.request_id:
                 continue
@@ -226,7 +228,7 @@ class Requests:
         self._projection = projection
         self._states = states
         self._anchors = anchors
-        self.recent = RecentRequests()
+        self.recent = RecentRequests(transcripts.store, states.get)
         self.replays = Replays(transcripts)
         self._elsewhere: list[Callable[[str], RequestKey | None]] = []
 
@@ -272,7 +274,8 @@ class Requests:
         if earlier := overlay.request(request_id):
             return earlier
         suspects = self._projection.suspects
-        reason = suspects.reason_of_requests  # asked first: another index may take the place
+        # asked first: another index may take the place
+        reason = suspects.reason and suspects.reason_of_requests
         earlier = self._projection.index.requests.find(request_id)
         # A named one was compared when its state was loaded, unless the index failed.
         if reason and (conversation_id is None or suspects.has(conversation_id)):
@@ -289,7 +292,14 @@ class Requests:
         # the index may have refused its lines only now, before it answered
         if earlier := overlay.request(request_id):
             return earlier
-        return self._recent_request(request_id, conversation_id) if conversation_id else None
+        if conversation_id is None:
+            return None
+        earlier = self.recent.find(conversation_id, request_id)
+        if earlier and not overlay.is_lagging(conversation_id):
+            self._states.distrust(
+                f"{conversation_id}: the index does not know the request {request_id}"
+            )
+        return earlier
 
     def _is_written(self, request: KnownRequest) -> bool:
         """Return True if the transcript has a request as the index says, or is known to be indexed
@@ -301,19 +311,6 @@ class Requests:
         lines = self._transcripts.store.read(conversation_id)
         wrote = request_among(lines, request.request_id, conversation_id)
         return wrote is not None and wrote.hash == request.hash
-
-    def _recent_request(self, request_id: str, conversation_id: str) -> KnownRequest | None:
-        if not self.recent.has(conversation_id):
-            state = self._states.get(conversation_id)
-            self.recent.read(
-                self._transcripts.store, conversation_id, Position(state.lines, state.size)
-            )
-        earlier = self.recent.find(conversation_id, request_id)
-        if earlier and not self._projection.overlay.is_lagging(conversation_id):
-            self._states.distrust(
-                f"{conversation_id}: the index does not know the request {request_id}"
-            )
-        return earlier
 
     def replay(
         self, request: KnownRequest, state: ConversationState | None

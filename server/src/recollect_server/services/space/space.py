@@ -34,6 +34,7 @@ from recollect_server.services.space.events import (
 )
 from recollect_server.services.space.following import Following
 from recollect_server.services.space.locks import LockOrder
+from recollect_server.services.space.logs import check_unanswered
 from recollect_server.services.space.parts import build_parts
 from recollect_server.services.space.redaction import Redactions
 from recollect_server.services.space.shared_work import SharedWork
@@ -45,7 +46,6 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.order import IndexOrder
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import contents_of
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
@@ -177,8 +177,9 @@ class Space:
         self._subscribers.add(kind, handler)
 
     def _appended(self, event: Appended) -> None:
-        if AnchorSet in map(type, contents_of(event.lines)):
-            self.anchors.changed()
+        for line in event.lines:
+            if line.entry and isinstance(line.entry.content, AnchorSet):
+                self.anchors.changed()
         self.requests.recent.follow(event.conversation_id, event.lines)
 
     def _index_changed(self, event: CaughtUp | IndexReplaced) -> None:
@@ -282,10 +283,6 @@ class Space:
             with self.writing(pending.conversation_id):
                 pass
 
-    def cursor_of(self, done: Committed) -> str:
-        """Return the position of a write in the live updates; empty if it is not known yet."""
-        return done.place or self.index.log.cursor_text(done.cursor)
-
     def cursor_of_request(self, request: KnownRequest) -> str:
         """Return the position of what a request wrote in the live updates; empty if it is not known
         any more. Raises StorageUnavailable.
@@ -316,7 +313,8 @@ class Space:
             if is_named:
                 self._free_name(conversation_id)
             self._admit_conversation()
-            self._check_capacity(conversation_id, 0, 0, contents)
+            if limit := self._capacity.now.exceeded(0, 0, contents):
+                raise ConversationFull(conversation_id, limit)
             return self._writes.begin(conversation_id, contents, request, claim)
 
     def copy(
@@ -375,16 +373,10 @@ class Space:
         StorageUnavailable: then messages are pending and may be written later, and an event is not
         written. An index that fails does not fail this: the lines are indexed later.
         """
-        count = state.conversation.message_count
-        self._check_capacity(state.conversation.id, count, state.size, contents)
+        conversation = state.conversation
+        if limit := self._capacity.now.exceeded(conversation.message_count, state.size, contents):
+            raise ConversationFull(conversation.id, limit)
         return self._writes.append(state, contents, request, draft_id)
-
-    def _check_capacity(
-        self, conversation_id: str, count: int, size: int, contents: Sequence[Content]
-    ) -> None:
-        added = [*map(type, contents)].count(Message)
-        if limit := self._capacity.now.exceeded(count, size, added):
-            raise ConversationFull(conversation_id, limit)
 
     def record(
         self,
@@ -402,7 +394,7 @@ class Space:
                 return self.requests.replay(earlier, state)[1]
             events = decide(state)
             if not events:
-                self.answered_requests.check_unanswered(request)
+                check_unanswered(self.store, request)
                 return state.conversation
             hit("event.begun")
             done = self.append(state, events, request)

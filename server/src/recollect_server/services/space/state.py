@@ -29,10 +29,8 @@ class Committed:
 
     state: ConversationState
     lines: list[Line]
-    cursor: int
-    """Of its last update in this index; 0 if the index could not take it yet."""
-    place: str = ""
-    """Position of the write in the order of all processes; empty if there is one process."""
+    cursor: str
+    """Position of the write in the live updates; empty if it is not known yet."""
 
 
 @frozen

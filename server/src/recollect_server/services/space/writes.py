@@ -43,6 +43,7 @@ from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import Line, contents_of, encoded
 from recollect_server.storage.logs.redaction import ANY_HASH
 from recollect_server.storage.logs.store import (
+    NO_CLAIM,
     START,
     Claim,
     LogConflict,
@@ -86,12 +87,7 @@ class Writes:
         claim: Claim,
     ) -> Committed:
         """Write the first lines of a new conversation. Raises StorageUnavailable."""
-        with self._telemetry.step(Step.WRITE):
-            lines, place = self._transcripts.append(
-                conversation_id, START, contents, request, claim=claim
-            )
-        with self._telemetry.step(Step.INDEX):
-            return self.take_in(conversation_id, None, lines, place)
+        return self._write(conversation_id, None, contents, request, claim=claim)
 
     def append(
         self,
@@ -112,7 +108,7 @@ class Writes:
                 state, contents, request, draft_id, "it still refuses what came before"
             )
         try:
-            done = self._write(state, contents, request, draft_id)
+            done = self._write(conversation_id, state, contents, request, draft_id)
         except (LogConflict, LogNotFound):
             self._states.forget(conversation_id)
             self._pending.release(conversation_id)
@@ -170,15 +166,17 @@ class Writes:
 
     def _write(
         self,
-        state: ConversationState,
+        conversation_id: str,
+        state: ConversationState | None,
         contents: Sequence[Content],
         request: RequestKey | None,
-        draft_id: str,
+        draft_id: str = "",
+        claim: Claim = NO_CLAIM,
     ) -> Committed:
-        conversation_id, end = state.conversation.id, Position(state.lines, state.size)
+        end = Position(state.lines, state.size) if state else START
         with self._telemetry.step(Step.WRITE):
             lines, place = self._transcripts.append(
-                conversation_id, end, contents, request, draft_id
+                conversation_id, end, contents, request, draft_id, claim
             )
         with self._telemetry.step(Step.INDEX):
             return self.take_in(conversation_id, state, lines, place)
@@ -191,7 +189,9 @@ class Writes:
                 *placed_again(stuck.written, batch.messages, batch.turn_count)
             ]
             try:
-                done = self._write(stuck.written, messages, batch.request, batch.draft_id)
+                done = self._write(
+                    conversation_id, stuck.written, messages, batch.request, batch.draft_id
+                )
             except RequestIdReused:
                 self._lose_first(stuck)
                 continue
@@ -292,7 +292,7 @@ class Writes:
         done = ConversationState(after, lines[-1].end, lines[-1].sequence, number, indexed=indexed)
         self._states.keep(done)
         self._publish(Appended(after.id, lines))
-        return Committed(done, lines, cursor, place)
+        return Committed(done, lines, place or index.log.cursor_text(cursor))
 
 
 def _is_same(request: RequestKey, earlier: KnownRequest, conversation_id: str) -> bool:

@@ -44,38 +44,37 @@ class SeenNames:
             if newest.names >= newest.room:
                 newest = _Filter(_GROWTH * newest.room)
                 self._filters += (newest,)
-            newest.add(value)
+            first, second = _places(value, newest.size)
+            newest.bits[first >> 3] |= 1 << (first & 7)
+            newest.bits[second >> 3] |= 1 << (second & 7)
+            newest.names += 1
 
     def __contains__(self, name: str | int) -> bool:
         value = hash(name)
-        return any(value in it for it in self._filters)
+        for it in self._filters:
+            first, second = _places(value, it.size)
+            if it.bits[first >> 3] >> (first & 7) & it.bits[second >> 3] >> (second & 7) & 1:
+                return True
+        return False
 
 
 class _Filter:
-    """A Bloom filter of hashes. The places of one are the two halves of Python's hash: that of a
-    text is keyed anew in every process, a number is part of a hash already.
-    """
+    """A Bloom filter of hashes."""
 
-    __slots__ = ("_bits", "_size", "names", "room")
+    __slots__ = ("bits", "names", "room", "size")
 
     def __init__(self, room: int) -> None:
         self.room = room
         self.names = 0
-        self._size = room * _BITS
-        self._bits = mmap.mmap(-1, self._size // 8 + 1)  # takes memory as it fills
+        self.size = room * _BITS
+        self.bits = mmap.mmap(-1, self.size // 8 + 1)  # takes memory as it fills
 
-    def add(self, value: int) -> None:
-        """Add a hash."""
-        first, second = (value & 0xFFFFFFFF) % self._size, (value >> 32 & 0xFFFFFFFF) % self._size
-        self._bits[first >> 3] |= 1 << (first & 7)
-        self._bits[second >> 3] |= 1 << (second & 7)
-        self.names += 1
 
-    def __contains__(self, value: int) -> bool:
-        first, second = (value & 0xFFFFFFFF) % self._size, (value >> 32 & 0xFFFFFFFF) % self._size
-        return bool(
-            self._bits[first >> 3] >> (first & 7) & self._bits[second >> 3] >> (second & 7) & 1
-        )
+def _places(value: int, size: int) -> tuple[int, int]:
+    """Return the places of a hash in a filter: the two halves of Python's hash, as that of a text
+    is keyed anew in every process, and a number is part of a hash already.
+    """
+    return (value & 0xFFFFFFFF) % size, (value >> 32 & 0xFFFFFFFF) % size
 
 
 def all_names(connection: apsw.Connection) -> SeenNames:
