@@ -3,19 +3,39 @@ encoded once for all who watch.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    Began,
+    Conversation,
+    MessagesRedacted,
+    MetaUpdated,
+    Split,
+    SplitSuggested,
+    TitleAssigned,
+    TurnMemory,
+    fold,
+)
 from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
-from recollect_server.domain.update import ConversationDeleted, TextRedacted, Update, Updated
+from recollect_server.domain.message import Message, Redaction
+from recollect_server.domain.update import (
+    ConversationDeleted,
+    Created,
+    NotesWritten,
+    Renamed,
+    TextRedacted,
+    Update,
+    Updated,
+)
+from recollect_server.domain.update import Kind as KindOfUpdate
 from recollect_server.services.space import events
 from recollect_server.services.space.events import Appended, Suspended
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts, Growth
 from recollect_server.services.streaming.followed import FollowedLog, Placed
-from recollect_server.services.streaming.reading import kind_of
 from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.ring import Entry, Ring
 from recollect_server.services.streaming.watching import (
@@ -26,8 +46,8 @@ from recollect_server.services.streaming.watching import (
     NewUpdates,
     Renewed,
 )
-from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.incoming import updates_of
+from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.order import (
     Following,
@@ -38,6 +58,7 @@ from recollect_server.storage.logs.order import (
     OrderedChanges,
     Part,
 )
+from recollect_server.storage.logs.record import Entry as LogEntry
 from recollect_server.storage.logs.store import Position
 
 
@@ -225,10 +246,11 @@ class UpdateLog(FollowedLog[Conversation, Update]):
         placed, mark = self._updates(following.mark, changes.rows)
         entries = [self._entry(it) for it in placed]
         self._add(changes.parts, changes.ceiling)
+        horizon = changes.complete_before
         with self._guard:
-            self._inbox.append(_Incoming(placed, entries, mark, changes.complete_before))
-            self._reached = changes.complete_before
-            self._release(changes.complete_before)
+            self._inbox.append(_Incoming(placed, entries, mark, horizon))
+            self._reached = horizon
+            self._release(horizon)
             if not self._is_collecting:
                 self._signal()
 
@@ -259,19 +281,28 @@ class UpdateLog(FollowedLog[Conversation, Update]):
             count = 0
             for incoming in taken:
                 count += len(incoming.entries)
-                about.update(entry.about for entry in incoming.entries)
+                deleted: dict[str, Key] = {}
+                is_redacted = False
                 for it in incoming.placed:
-                    end_drafts(self.drafts, it.update)
-                deleted = {
-                    it.update.conversation_id: it.mark.key
-                    for it in incoming.placed
-                    if isinstance(it.update.kind, ConversationDeleted)
-                }
+                    conversation_id = it.update.conversation_id
+                    about.add((conversation_id, it.channel))
+                    # Drafts that an update completes end before it can be read, so that no stream
+                    # sends more of them after it.
+                    match it.update.kind:
+                        case Updated(draft_id=draft_id) if draft_id:
+                            self.drafts.land(conversation_id, draft_id)
+                        case ConversationDeleted():
+                            self.drafts.forget(conversation_id)
+                            deleted[conversation_id] = it.mark.key
+                        case TextRedacted():
+                            is_redacted = True
+                        case _:
+                            pass
                 if deleted:
                     self._answered = None
                 self._latest, self._horizon = incoming.latest, incoming.horizon
                 self._ring.extend(incoming.entries, deleted, incoming.latest.key)
-                if any(isinstance(it.update.kind, TextRedacted) for it in incoming.placed):
+                if is_redacted:
                     # The ring may have the text. Watchers that are behind read the log.
                     self._shrink()
             if taken:
@@ -348,14 +379,13 @@ class UpdateLog(FollowedLog[Conversation, Update]):
             mark = end
             if last < change.lines[-1].sequence:
                 mark = replace(end, key=Key(change.transaction, change.number, last))
-            row = UpdateRow(0, 0, kind, at_time, first, last, "")
-            update = Update(str(mark), change.log, at_time, kind_of(row, state, entries))
+            of_update = _kind_of(kind, range(first, last + 1), state, entries)
+            update = Update(str(mark), change.log, at_time, of_update)
             placed.append(Placed(mark, update, state.channel))
         return placed
 
     def _entry(self, placed: Placed[Update]) -> Entry:
         return Entry(
-            placed.mark.key,
             (placed.update.conversation_id, placed.channel),
             self.encode(placed.update),
             placed.mark,
@@ -377,14 +407,31 @@ class UpdateLog(FollowedLog[Conversation, Update]):
         return self._latest.key.transaction >= end or super()._has(end) or self._renewed
 
 
-def end_drafts(drafts: Drafts, update: Update) -> None:
-    """Land the drafts that an update completes before it can be read, so that no stream sends more
-    of them after it.
-    """
-    match update.kind:
-        case Updated(draft_id=draft_id) if draft_id:
-            drafts.land(update.conversation_id, draft_id)
-        case ConversationDeleted():
-            drafts.forget(update.conversation_id)
-        case _:
-            pass
+def _kind_of(
+    kind: UpdateKind, written: range, conversation: Conversation, entries: Mapping[int, LogEntry]
+) -> KindOfUpdate:
+    """Return the change that lines of a transcript make, by what they say and the conversation."""
+    first = entries.get(written[0])
+    if kind == UpdateKind.MESSAGES:
+        lines = [entries[sequence] for sequence in written if sequence in entries]
+        messages = [line.content for line in lines if isinstance(line.content, Message)]
+        return Updated(conversation, tuple(messages), lines[0].stamp.draft_id if lines else "")
+    match first.content if first else None:
+        case Began() as began:
+            return Created(fold(None, replace(began, id=conversation.id)) or conversation)
+        case TitleAssigned(title=title, topics=topics) if not conversation.manually_named:
+            return Renamed(title, manually_named=False, topics=topics or conversation.topics)
+        case TitleAssigned():  # it came too late: a person had named it
+            return Renamed(conversation.title, manually_named=True, topics=conversation.topics)
+        case MetaUpdated(title=str() as title, manually_named=manually_named):
+            return Renamed(title, manually_named=bool(manually_named), topics=conversation.topics)
+        case Abbreviated(text=text, topics=topics):
+            return NotesWritten(text, conversation.topics if topics is None else topics)
+        case MessagesRedacted(sequences=sequences, time=time, by=by):
+            return TextRedacted(conversation, sequences, Redaction(by, time))
+        case SplitSuggested(reason=reason, titles=titles):
+            return Split(reason, titles)
+        case TurnMemory() as memory:
+            return Updated(conversation, memory=memory)
+        case _:  # a model, a pin, a summary; or a line that cannot be read any more
+            return Updated(conversation)

@@ -15,11 +15,10 @@ _RING_ENTRIES = 50_000
 class Entry:
     """An update as it is sent."""
 
-    cursor: Key
     about: About
     data: bytes
     mark: Mark
-    """The cursor, with what was missing at it."""
+    """Its place, with what was missing at it."""
 
 
 class Ring:
@@ -38,9 +37,9 @@ class Ring:
         """
         if cursor < self.after:
             return None
-        start = bisect_right(self._entries, cursor, key=attrgetter("cursor"))
+        start = bisect_right(self._entries, cursor, key=attrgetter("mark.key"))
         run = self._entries[start : start + most]
-        return run, run[-1].cursor if start + most < len(self._entries) else self.latest
+        return run, run[-1].mark.key if start + most < len(self._entries) else self.latest
 
     def extend(self, new: list[Entry], deleted: dict[str, Key], latest: Key) -> None:
         """Append new entries up to a cursor. `deleted`: the cursor of the deletion of each deleted
@@ -53,7 +52,7 @@ class Ring:
             self._entries = [
                 entry
                 for entry in self._entries
-                if entry.about[0] not in deleted or entry.cursor >= deleted[entry.about[0]]
+                if entry.about[0] not in deleted or entry.mark.key >= deleted[entry.about[0]]
             ]
             self._bytes = sum(len(entry.data) for entry in self._entries)
         while self._bytes > _RING_BYTES or len(self._entries) > _RING_ENTRIES:
@@ -61,7 +60,7 @@ class Ring:
             half = self._entries[: len(self._entries) // 2 + 1]
             del self._entries[: len(half)]
             self._bytes -= sum(len(entry.data) for entry in half)
-            self.after = half[-1].cursor
+            self.after = half[-1].mark.key
 
     def clear(self, latest: Key) -> None:
         """Keep nothing, and go on behind a cursor."""

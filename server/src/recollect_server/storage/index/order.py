@@ -117,7 +117,7 @@ class IndexOrder:
                 rows.append(_deleted(row))
             elif (conversation := changes.conversations.get(row.number)) is not None:
                 own = [it for it in lines[row.number] if row.first <= it.sequence <= row.last]
-                rows.append(_change(row, conversation, own))
+                rows.append(_change(row.cursor, row.time, conversation, own))
         end = changes.last + 1
         if changes.more and changes.rows:
             end = changes.rows[-1].cursor + 1
@@ -270,22 +270,21 @@ def _changes(cursor: int, notice: object) -> list[OrderedChange]:
     """Return the changes that an index has just taken in behind a cursor."""
     if isinstance(notice, UpdateRow):
         return [_deleted(notice)]
-    changes: list[OrderedChange] = []
     if not isinstance(notice, Added):
-        return changes
-    for at, (kind, time, first, last) in enumerate(notice.updates, start=cursor + 1):
-        row = UpdateRow(at, notice.number, kind, time, first, last, "")
+        return []
+    changes: list[OrderedChange] = []
+    for at, (_, time, first, last) in enumerate(notice.updates, start=cursor + 1):
         lines = [line for line in notice.lines if first <= line.sequence <= last]
-        changes.append(_change(row, notice.conversation, lines))
+        changes.append(_change(at, time, notice.conversation, lines))
     return changes
 
 
-def _change(row: UpdateRow, conversation: Conversation, lines: list[Line]) -> OrderedChange:
+def _change(number: int, time: int, conversation: Conversation, lines: list[Line]) -> OrderedChange:
     return _ordered(
-        row.cursor,
+        number,
         conversation.id,
         Kind.CONVERSATION,
-        row.time,
+        time,
         channel=conversation.channel,
         lines=lines,
         state=conversation,
