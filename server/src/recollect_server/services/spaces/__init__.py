@@ -1,3 +1,1 @@
-"""The open spaces of a server: `spaces` opens and closes them, a `lease` is a use of one, and
-`activity` says when nobody calls.
-"""
+"""The open spaces of a server: `spaces` opens and closes them, a `lease` is a use of one."""

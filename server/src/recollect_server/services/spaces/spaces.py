@@ -24,7 +24,6 @@ from recollect_server.domain.errors import (
     Stopping,
     TooManySpaces,
 )
-from recollect_server.services.spaces.activity import Activity
 from recollect_server.services.spaces.lease import Lease, S
 
 log = structlog.get_logger("recollect.spaces")
@@ -32,6 +31,7 @@ log = structlog.get_logger("recollect.spaces")
 EMPTY = ""
 """Name of the space that stands for those that nobody wrote to."""
 
+_QUIET = 5.0  # seconds without a call after which background work rests
 _EARLY = 2.0  # seconds that a search waits for a space that is being read
 _EARLY_AGAIN = 0.25  # seconds until it asks again for a part of it
 _PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
@@ -40,6 +40,49 @@ _DRAIN = 5.0  # seconds that a stop takes for the indexes of suspended spaces; t
 
 
 R = TypeVar("R")
+
+
+class _Activity:
+    """Calls that are under way, and the time of the last one. `Spaces` guards it."""
+
+    def __init__(self) -> None:
+        self._calls = 0  # streams apart, which may last for hours
+        self._used = time.monotonic()  # beginning or end of the last of them
+        self._is_resting = False  # whether somebody who is to be woken rests
+        self._wakes: list[Callable[[], None]] = []
+
+    def begin_call(self) -> float:
+        """Note a call that begins, and return the time."""
+        self._calls += 1
+        return self.note()
+
+    def end_call(self) -> None:
+        self._calls -= 1
+        self._used = time.monotonic()
+
+    def note(self) -> float:
+        """Note something that gives background work to do, wake it, and return the time."""
+        self._used = time.monotonic()
+        if self._is_resting:
+            self._is_resting = False
+            for wake in self._wakes:
+                wake()
+        return self._used
+
+    def wake_by(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever something is noted after `is_quiet` was True. It may wait for
+        nothing.
+        """
+        self._wakes.append(wake)
+
+    def is_quiet(self) -> bool:
+        """Return whether no call came for some seconds and none is under way: then background work
+        rests until it is woken.
+        """
+        if self._calls or time.monotonic() - self._used < _QUIET:
+            return False
+        self._is_resting = True
+        return True
 
 
 class _Opening:
@@ -99,7 +142,7 @@ class Spaces(Generic[S]):
         self._barred: set[str] = set()  # names of those that are being removed
         self._stopping = False
         self._waiting = 0  # how many wait for the end of a lease
-        self._activity = Activity()
+        self._activity = _Activity()
 
     def use(
         self,
