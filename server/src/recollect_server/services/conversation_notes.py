@@ -25,6 +25,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.notes import notes_due
+from recollect_server.services.space.answered_requests import share
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
@@ -80,7 +81,7 @@ class ConversationNotes:
                 if record or not dry_run:
                     self._space.index.notes.want_anew([] if dry_run else there.numbers, record)
                 if record:
-                    self._space.answered_requests.share(record)
+                    share(self._space.store, record)
                 return counts
 
     def assign_title(
@@ -220,7 +221,7 @@ class ConversationNotes:
                 elif record:
                     self._space.index.requests.add(record)
                 if record:
-                    self._space.answered_requests.share(record)
+                    share(self._space.store, record)
 
 
 def _payload_of(by: NoteRecord) -> dict[str, str]:

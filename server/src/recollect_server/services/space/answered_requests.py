@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 import orjson
 
 from recollect_server.domain.errors import IndexUnavailable, RequestIdReused, StorageUnavailable
-from recollect_server.services.space.logs import check_unanswered
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.requests import Requests, check_same
 from recollect_server.services.space.state import RequestKey
@@ -37,7 +36,8 @@ class AnsweredRequests:
             if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
                 raise RequestIdReused(request.id)
             return earlier
-        if not (answer := self._shared_answer(request)):
+        sharing = self._store.sharing
+        if not (answer := sharing.answer(request.id) if sharing else None):
             return None
         earlier = KnownRequest(**orjson.loads(answer))
         check_same(request, earlier)
@@ -89,12 +89,6 @@ class AnsweredRequests:
         sharing = self._store.sharing
         return sharing is not None and sharing.answer(request_id) is not None
 
-    def check_unanswered(self, request: RequestKey | None) -> None:
-        """Raise RequestIdReused if any process carried out such a request with the id of one that
-        writes lines. Raises StorageUnavailable.
-        """
-        check_unanswered(self._store, request)
-
     def begin_delete(self, request: RequestKey, conversation_id: str) -> None:
         """Note that a request begins to delete a conversation, for the other processes and for the
         one that finishes what a kill interrupts. Raises RequestIdReused, StorageUnavailable.
@@ -107,17 +101,11 @@ class AnsweredRequests:
         with suppress(IndexUnavailable):  # its answers are lost too
             self._projection.index.requests.begin_delete(conversation_id, note)
 
-    def share(self, record: KnownRequest) -> KnownRequest:
-        """Let other processes have the answer of such a request. Return the first one, which
-        another process may have given. Raises StorageUnavailable.
-        """
-        return share(self._store, record)
-
     def end_delete(self, record: KnownRequest) -> KnownRequest:
         """Keep the answer of a request that deleted a conversation, as `remember` does. Raises
         IndexUnavailable, StorageUnavailable.
         """
-        record = self.share(record)
+        record = share(self._store, record)
         self._projection.index.requests.end_delete(record)
         return record
 
@@ -125,18 +113,14 @@ class AnsweredRequests:
         """Keep the answer of such a request, for every process, and return the first one. Raises
         IndexUnavailable, StorageUnavailable.
         """
-        record = self.share(record)
+        record = share(self._store, record)
         self._projection.index.requests.add(record)
         return record
 
-    def _shared_answer(self, request: RequestKey) -> str | None:
-        sharing = self._store.sharing
-        return sharing.answer(request.id) if sharing else None
-
 
 def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
-    """Let other processes have the answer of a request that writes no line (see
-    `AnsweredRequests.share`).
+    """Let other processes have the answer of a request that writes no line. Return the first one,
+    which another process may have given. Raises StorageUnavailable.
     """
     if logs.sharing is None:
         return record

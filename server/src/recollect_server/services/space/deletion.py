@@ -33,7 +33,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.external import Communication
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
-from recollect_server.services.space.answered_requests import request_of_delete
+from recollect_server.services.space.answered_requests import request_of_delete, share
 from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
     KEEP_ANCHORS,
@@ -411,9 +411,9 @@ class Deletions:
                 # its begin was lost with a part of the store.
                 index = self._projection.index
                 if index.removal_of(conversation_id).find(conversation_id) is not None:
-                    reason = f"it has words of {conversation_id}, which another server deleted"
-                    index.condemn(reason)
-                    index.want_rebuild(reason)
+                    index.condemn(
+                        f"it has words of {conversation_id}, which another server deleted"
+                    )
                 receipt = None
             self._unfinished.pop(conversation_id, None)
             self._requested.pop(conversation_id, None)
@@ -446,7 +446,7 @@ class Deletions:
 
         def ending(removed: Removed) -> None:
             if request:
-                self._requests.share(receipt_of(removed).known_as(request))
+                share(self._store, receipt_of(removed).known_as(request))
 
         removed = finish_delete(
             self._store,

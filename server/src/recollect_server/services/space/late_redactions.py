@@ -8,7 +8,6 @@ gone, nobody has any more. Then only a new index is without the words.
 from collections.abc import Iterable
 from contextlib import suppress
 
-from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.space.logs import RedactedElsewhere, check_redaction
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
@@ -56,12 +55,5 @@ def check_behind(index: Index, conversation_id: str, behind: Iterable[Line], ind
         for line in behind:
             check_redaction(line, indexed, conversation_id)
     except RedactedElsewhere as error:
-        condemn(index, str(error))
+        index.condemn(str(error))
         raise
-
-
-def condemn(index: Index, reason: str) -> None:
-    """Let the index be made anew: it may have words that nobody can name any more."""
-    index.condemn(reason)
-    with suppress(IndexUnavailable):
-        index.want_rebuild(reason)

@@ -40,8 +40,8 @@ from recollect_server.domain.message import Message, Redaction
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import Appended, Redacted
-from recollect_server.services.space.late_redactions import check_behind, condemn
-from recollect_server.services.space.logs import entries_of
+from recollect_server.services.space.late_redactions import check_behind
+from recollect_server.services.space.logs import check_unanswered, entries_of
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.storage.failpoints import hit
@@ -87,7 +87,6 @@ class Redactions:
         self._states = parts.states
         self._writes = parts.writes
         self._requests = parts.requests
-        self._answered = parts.answered
         self._anchors = parts.anchors
         self._locks = parts.locks
         self._clock = parts.clock
@@ -150,7 +149,7 @@ class Redactions:
                 raise LogConflict(conversation_id, "read", reason)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
-                self._answered.check_unanswered(request)
+                check_unanswered(self._store, request)
                 return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
             if state.lines == MAX_LINES:
                 raise InvalidField.of(
@@ -199,7 +198,7 @@ class Redactions:
         except (LogNotFound, LogConflict) as error:
             self._doubtful.discard(conversation_id)
             if isinstance(error, LogTaken):
-                self._answered.check_unanswered(request)
+                check_unanswered(self._store, request)
             raise
         self._doubtful.discard(conversation_id)
 
@@ -222,7 +221,7 @@ class Redactions:
             if isinstance(error, LogNotFound) and self._store.sharing is not None:
                 raise  # deleted by another process: to follow that removes all that is here of it
             # The index may have the text, and nothing in it says so.
-            condemn(index, f"a redaction of {conversation_id} was interrupted: {error}")
+            index.condemn(f"a redaction of {conversation_id} was interrupted: {error}")
             raise
         finally:
             self._states.forget(conversation_id)
@@ -265,7 +264,7 @@ class Redactions:
                 self._publish,
             )
         except IndexUnavailable as error:
-            condemn(index, f"a redaction of {conversation_id} was not followed: {error}")
+            index.condemn(f"a redaction of {conversation_id} was not followed: {error}")
             raise
         finally:
             self._states.forget(conversation_id)

@@ -128,8 +128,6 @@ class States:
                 # The file may grow past what is indexed, and the next start would take that for its
                 # own.
                 index.condemn(str(error))
-                with suppress(IndexUnavailable):
-                    index.want_rebuild(str(error))
             return self._read(conversation_id)
 
     def _will_follow(self, error: IndexAhead, conversation_id: str) -> bool:

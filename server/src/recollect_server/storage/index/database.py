@@ -22,14 +22,12 @@ T = TypeVar("T")
 
 
 class Database:
-    """An open index file. Safe to call from any thread; errors of SQLite become IndexUnavailable
-    here.
+    """An open index file. Safe to call from any thread. What reads or writes it raises
+    IndexUnavailable: errors of SQLite become that here.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open or make `conversations.db` in the folder. Raise IndexUnavailable with the reason,
-        OSError.
-        """
+        """Open or make `conversations.db` in the folder. Raise OSError."""
         self.folder = folder
         self.path = folder / NAME
         try:
@@ -45,8 +43,7 @@ class Database:
         """Yield this thread's reader. It sees everything queued before, or, where `settled` is
         False, what is taken in now.
 
-        Within a `moment` of this thread it is that moment's. Raise IndexUnavailable,
-        IndexSuspended.
+        Within a `moment` of this thread it is that moment's. Raise IndexSuspended.
         """
         self.check()
         if self.writer.is_suspended:
@@ -66,19 +63,17 @@ class Database:
             raise IndexUnavailable(f"the index cannot answer: {error}") from error
 
     def rows(self, query: str, values: Any = (), *, settled: bool = True) -> list[Any]:
-        """Return the rows of a query. Raise IndexUnavailable (see `reading`)."""
+        """Return the rows of a query."""
         with self.reading(settled=settled) as connection:
             return connection.execute(query, values).fetchall()
 
     def row(self, query: str, values: Any = (), *, settled: bool = True) -> Any:
-        """Return the first row of a query, or None. Raise IndexUnavailable (see `reading`)."""
+        """Return the first row of a query, or None."""
         with self.reading(settled=settled) as connection:
             return connection.execute(query, values).fetchone()
 
     def value(self, query: str, values: Any = (), *, settled: bool = True) -> Any:
-        """Return the value that a query returns; a row or a list of several; None without a row.
-        Raise IndexUnavailable (see `reading`).
-        """
+        """Return the value that a query returns; a row or a list of several; None without a row."""
         with self.reading(settled=settled) as connection:
             return connection.execute(query, values).get
 
@@ -86,8 +81,6 @@ class Database:
     def moment(self, *, settled: bool = False) -> Iterator[apsw.Connection]:
         """Yield this thread's reader for several queries of one state of the index: what is taken
         in now, or, where `settled` is True, with everything queued before.
-
-        Raise IndexUnavailable.
         """
         with self.reading(settled=settled) as connection:
             connection.execute("BEGIN")
@@ -97,17 +90,13 @@ class Database:
                 connection.execute("COMMIT")
 
     def write(self, work: Callable[[apsw.Connection, int], T]) -> T:
-        """Run the work in a transaction of its own and return its result (see `Writer.write`).
-        Raise IndexUnavailable.
-        """
+        """Run the work in a transaction of its own and return its result (see `Writer.write`)."""
         return self.writer.write(work)
 
     @contextmanager
     def until(self, deadline: Deadline) -> Iterator[None]:
         """Let the reads of this thread raise CallerGone or DeadlineExceeded once the deadline is
         over.
-
-        Raise IndexUnavailable.
         """
         with self.reading(settled=False):
             pass  # opens the reader, which may fail
@@ -119,10 +108,6 @@ class Database:
         or replaced.
         """
         return self._given_up or self.writer.damage or self.writer.moved()
-
-    def condemn(self, reason: str) -> None:
-        """Mark the index as lost: its content is wrong. It goes on until it is given up."""
-        self.writer.damage = reason
 
     def give_up(self, reason: str) -> bool:
         """Refuse every further read and addition. Return False if that was done before."""
@@ -139,7 +124,7 @@ class Database:
         self.writer.suspend(self._readers)
 
     def resume(self) -> None:
-        """Open the file again. Raise IndexUnavailable; then it is still suspended."""
+        """Open the file again. Where that raises, it is still suspended."""
         try:
             self.writer.resume()
         except apsw.Error as error:

@@ -39,15 +39,15 @@ from recollect_server.storage.logs.lines import Line
 
 
 class Index(Database):
-    """The index of one space. Safe to call from any thread.
+    """The index of one space. Safe to call from any thread. What reads or writes its file raises
+    IndexUnavailable.
 
     Its parts answer queries and write what no transcript says; lines of transcripts come in by
     `add` and `external.add`.
     """
 
     def __init__(self, folder: Path, numbers_after: int = 0) -> None:
-        """Open or make `conversations.db` in the folder. Raise IndexUnavailable with the reason,
-        OSError.
+        """Open or make `conversations.db` in the folder. Raise OSError.
 
         The numbers of new conversations come behind `numbers_after`, and behind all that were used.
         """
@@ -85,7 +85,7 @@ class Index(Database):
         return self.external.removal if is_communication_id(name) else self.removal
 
     def indexed(self, name: str) -> Stored | StoredCommunication | None:
-        """Return what there is of a conversation or a communication. Raise IndexUnavailable."""
+        """Return what there is of a conversation or a communication."""
         if is_communication_id(name):
             return self.external.find(name)
         return self.conversations.find(name)
@@ -122,7 +122,7 @@ class Index(Database):
         `domain.routing.mail_ids_of`). `time` is now, for the update log; `log` False leaves that
         out (a rebuild: nobody's cursor reaches there). `failed` is called with the reason, from
         another thread, if they cannot be taken in. Return the conversation's number and the cursor
-        of its last update (0: none). Raise IndexUnavailable if nothing is taken in any more.
+        of its last update (0: none).
         """
         self.check()
         own = next(self._numbers) if number is None else number
@@ -160,8 +160,7 @@ class Index(Database):
         """Take the text of messages out, durably, and take in the line that says so. Return its
         cursor.
 
-        `before` is the conversation as it is indexed, `after` as its transcript is now. Raise
-        IndexUnavailable.
+        `before` is the conversation as it is indexed, `after` as its transcript is now.
         """
         entries: list[words.Entry] | None = None
         if words.have_notes_changed(before, after):
@@ -236,8 +235,16 @@ class Index(Database):
                 return f"{table} has {rows} rows for {expected} messages"
         return ""
 
+    def condemn(self, reason: str) -> None:
+        """Mark the index as lost, here and for the next start: its content is wrong, and may have
+        words that nobody can name any more. It goes on until it is given up.
+        """
+        self.writer.damage = reason
+        with suppress(IndexUnavailable):
+            self.want_rebuild(reason)
+
     def want_rebuild(self, reason: str) -> None:
-        """Let the next start make the index anew. Raise IndexUnavailable."""
+        """Let the next start make the index anew."""
         self.write(
             lambda connection, _: connection.execute(
                 "INSERT OR REPLACE INTO identity VALUES('rebuild_wanted', ?)", (reason,)
@@ -246,12 +253,12 @@ class Index(Database):
 
     def timeline(self) -> str:
         """Return the history of a shared store that the index follows (see `Sharing.timeline`);
-        empty if that was never noted. Raise IndexUnavailable.
+        empty if that was never noted.
         """
         return str(self.value("SELECT value FROM identity WHERE name = 'timeline'") or "")
 
     def note_timeline(self, timeline: str) -> None:
-        """Note that the index has nothing that is not in this history. Raise IndexUnavailable."""
+        """Note that the index has nothing that is not in this history."""
         if timeline != self.timeline():
             self.write(
                 lambda connection, _: connection.execute(
@@ -280,8 +287,8 @@ class Index(Database):
         seal(self.folder, suspects)
 
     def resume(self) -> None:
-        """Open the file again and take in what was queued. Raise IndexUnavailable if it is not the
-        file that was closed, OSError.
+        """Open the file again and take in what was queued. Raise IndexUnavailable also if it is not
+        the file that was closed, OSError.
         """
         if not self.path.exists() or identity(self.path) != self._suspended_file:
             raise IndexUnavailable("its file is not as this server closed it")

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -34,52 +35,35 @@ _LINGER = 0.02  # seconds that documents wait for company, unless somebody reads
 _LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for its document
 
 
+@dataclass(slots=True)
 class _Document:
     """Document of an append, and the callback for when it cannot be taken in."""
 
-    __slots__ = ("build", "cursor", "failed", "notice", "since", "size", "updates")
-
-    def __init__(
-        self,
-        build: Callable[[int], str],
-        size: int,
-        cursor: int,
-        updates: int,
-        failed: Callable[[str], None],
-        notice: object,
-    ) -> None:
-        self.build = build
-        self.size = size
-        self.cursor = cursor
-        self.updates = updates
-        self.failed = failed
-        self.notice = notice
-        self.since = time.monotonic()
+    build: Callable[[int], str]
+    size: int
+    cursor: int
+    updates: int
+    failed: Callable[[str], None]
+    notice: object
+    since: float = field(default_factory=time.monotonic)
 
 
+@dataclass(slots=True)
 class _Job:
     """A change that its caller waits for."""
 
-    __slots__ = ("alone", "cursor", "error", "notice", "result", "work")
-
-    def __init__(
-        self,
-        work: Callable[[apsw.Connection, int], Any],
-        cursor: int,
-        notice: Callable[[], object] | None,
-        *,
-        alone: bool,
-    ) -> None:
-        self.work = work
-        self.cursor = cursor
-        self.notice = notice
-        self.alone = alone
-        self.result: Any = None
-        self.error: Exception | None = apsw.Error("the writer stopped")
+    work: Callable[[apsw.Connection, int], Any]
+    cursor: int
+    notice: Callable[[], object] | None
+    alone: bool
+    result: Any = None
+    error: Exception | None = field(default_factory=lambda: apsw.Error("the writer stopped"))
 
 
 class Writer:
-    """The only connection that changes the index file. Safe to call from any thread."""
+    """The only connection that changes the index file. Safe to call from any thread. Who queues
+    something or waits for it gets IndexUnavailable if it is refused or the writer has stopped.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open or create the file. Raises apsw.Error if it is not a database, ValueError if it is
@@ -132,7 +116,7 @@ class Writer:
         `build` makes its text, given the cursor before its own, in the writer's thread: many at
         once cost less. `failed` is called there too, with the reason, if it cannot be written;
         `notice` is passed on (see `listeners`) if it is. Returns the cursor of the last of its rows
-        (0: none). Raises IndexUnavailable if the writer has stopped.
+        (0: none).
         """
         while True:
             with self._changed:
@@ -160,12 +144,12 @@ class Writer:
 
         It may add `updates` rows to the update logs, and is given the cursor before theirs;
         `notice` then returns the notice (see `listeners`). `alone` runs it outside of any
-        transaction. Raises IndexUnavailable.
+        transaction.
         """
         with self._changed:
             if self.is_suspended:
                 raise IndexSuspended
-            job = _Job(work, self._cursor, notice, alone=alone)
+            job = _Job(work, self._cursor, notice, alone)
             self._cursor += updates
             self._enqueue(job)
             done = self._expect()
@@ -217,8 +201,8 @@ class Writer:
         self.write(lambda connection, _: update_log.skip(connection, begin, end))
 
     def note_refused_cursors(self) -> bool:
-        """Write down the cursors that were given out for what was refused. False if there are none.
-        Raises IndexUnavailable.
+        """Write down the cursors that were given out for what was refused. False if there are
+        none.
         """
         if not self._refused_cursors:
             return False
@@ -238,7 +222,7 @@ class Writer:
             return self._cursor
 
     def settle(self) -> None:
-        """Wait until everything queued before is written. Raises IndexUnavailable."""
+        """Wait until everything queued before is written."""
         # both only grow, and `_taken` is read first: if they are equal, they were
         if self._taken == self._put:
             return
