@@ -503,7 +503,7 @@ def _flush(spaces: Spaces[OpenSpace]) -> None:
 
 
 def _open_space(shared: Shared, name: str) -> OpenSpace:
-    """Open a space. Raises StorageUnavailable, IndexUnavailable, which name it."""
+    """Open a space. Raises DataUnavailable, which names it."""
     try:
         shared.stores.check_name(name)
         return OpenSpace(name, shared)

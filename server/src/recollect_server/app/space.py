@@ -143,7 +143,7 @@ class OpenSpace:
     def __init__(self, name: str, shared: Shared) -> None:
         """Open the space of a name, and make it if there is none.
 
-        Raises OSError, StorageUnavailable, IndexUnavailable; then nothing is left open.
+        Raises OSError, DataUnavailable; then nothing is left open.
         """
         self.name = name
         self._shared = shared

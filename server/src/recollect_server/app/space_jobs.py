@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from recollect_server.app.models import NotesWriter
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import DataUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.abbreviator import SpaceNotes
@@ -97,7 +97,7 @@ class SpaceJobs:
                 self._retention.due_at(),
                 self.notes.due_at() if self._writer else None,
             ]
-        except (IndexUnavailable, StorageUnavailable):
+        except DataUnavailable:
             return now
         if not self._space.is_verified or self._is_embedding or self._space.is_removing:
             times.append(now)
@@ -143,7 +143,7 @@ class SpaceJobs:
         notes, now = self.notes, self._space.clock()
         try:
             due = notes.due_at() if self._writer else None
-        except (IndexUnavailable, StorageUnavailable):
+        except DataUnavailable:
             due = None
         return JobReport(
             name="notes",

@@ -29,8 +29,9 @@ RecollectError
 ├── CallerGone              the caller cancelled the call, or its connection broke
 ├── DeadlineExceeded        the call took longer than its caller or the server allows
 └── TryAgain                the same request may succeed later
-    ├── StorageUnavailable  the disk refused
-    ├── IndexUnavailable    the index cannot answer
+    ├── DataUnavailable     what is stored cannot be used now
+    │   ├── StorageUnavailable  the disk refused
+    │   └── IndexUnavailable    the index cannot answer
     ├── RateLimited         a sender writes faster than allowed
     ├── TooManySubscribers  as many as the server takes are connected
     ├── TooManyAnswers      as many large answers are on their way as memory is allowed for
@@ -304,11 +305,15 @@ class TryAgain(RecollectError):
         self.retry_after_ms = retry_after_ms
 
 
-class StorageUnavailable(TryAgain):
+class DataUnavailable(TryAgain):
+    """The logs of a space or their index cannot be used now."""
+
+
+class StorageUnavailable(DataUnavailable):
     """The disk refused a write or a read."""
 
 
-class IndexUnavailable(TryAgain):
+class IndexUnavailable(DataUnavailable):
     """The index cannot answer. The transcripts are whole."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import DataUnavailable, IndexUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import UNMEASURED, Count, Step, Telemetry
 from recollect_server.domain.time import Clock
@@ -313,7 +313,7 @@ class Abbreviator:
                 outcome = work.task.write(work.waiting, self._stopping.is_set)
         except CannotWrite as error:
             self._fail(at_work, str(error), alone=True)
-        except (ModelUnavailable, StorageUnavailable, IndexUnavailable) as error:
+        except (ModelUnavailable, DataUnavailable) as error:
             self._fail(at_work, str(error), alone=False)
         else:
             self._telemetry.count(Count.NOTES, label=outcome.value)

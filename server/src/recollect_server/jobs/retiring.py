@@ -4,7 +4,7 @@ import threading
 
 import structlog
 
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import DataUnavailable
 from recollect_server.jobs.rounds import Job
 from recollect_server.services.retention import Retention
 
@@ -36,7 +36,7 @@ class RetentionKeeper(Job):
             with self._retention.alone() as may:
                 is_left = bool(may and self._retention.carry_out(_SLICE)) or is_left
             wait = _PAUSE if is_left else _SECONDS
-        except (IndexUnavailable, StorageUnavailable) as error:
+        except DataUnavailable as error:
             self._reason = str(error)
             log.warning("retention_not_carried_out", reason=self._reason)
             return _SECONDS

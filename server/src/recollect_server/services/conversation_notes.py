@@ -19,9 +19,9 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.errors import (
     ConversationNotFound,
+    DataUnavailable,
     IndexUnavailable,
     InvalidField,
-    StorageUnavailable,
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.notes import notes_due
@@ -189,7 +189,7 @@ class ConversationNotes:
         One that is gone, or an index that refuses, is passed over: notes that are not queued are
         written once the conversation has been idle for a while.
         """
-        with suppress(ConversationNotFound, StorageUnavailable, IndexUnavailable):
+        with suppress(ConversationNotFound, DataUnavailable):
             state = self._space.read(conversation_id)
             if state.number is not None and notes_due(state.conversation):
                 self._space.index.notes.want(state.number, None)

@@ -23,6 +23,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.errors import (
     ConversationNotFound,
     ConversationReadOnly,
+    DataUnavailable,
     IndexUnavailable,
     InvalidField,
     RequestIdReused,
@@ -234,7 +235,7 @@ class Conversations:
                     self._space.append(state, [Continued(conversation_id, self._space.clock())])
                 if state.number is not None:
                     self._space.index.notes.want(state.number, None)
-            except (ConversationNotFound, StorageUnavailable, IndexUnavailable) as error:
+            except (ConversationNotFound, DataUnavailable) as error:
                 log.warning("conversation_still_pinned", conversation=other, reason=str(error))
 
     def append(

@@ -112,9 +112,7 @@ def _uptime() -> int:
 
 
 class Retention:
-    """The rules of a space, carried out. Raises IndexUnavailable, StorageUnavailable. Safe to call
-    from any thread.
-    """
+    """The rules of a space, carried out. Raises DataUnavailable. Safe to call from any thread."""
 
     def __init__(
         self,

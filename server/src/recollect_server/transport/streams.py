@@ -18,10 +18,9 @@ from typing import Any, TypeVar, cast
 import structlog
 
 from recollect_server.domain.errors import (
-    IndexUnavailable,
+    DataUnavailable,
     SpaceMade,
     SpaceNotFound,
-    StorageUnavailable,
 )
 from recollect_server.domain.telemetry import UNMEASURED, Count, Telemetry
 from recollect_server.services.streaming.followed import FollowedLog, Watcher
@@ -136,7 +135,7 @@ class Stream(HeldStream):
                 self.due_since = 0.0
                 self._telemetry.deliver(time.monotonic() - due_since)
             return more
-        except (IndexUnavailable, StorageUnavailable) as error:
+        except DataUnavailable as error:
             if not self.pause:
                 log.warning("stream_waits", reason=str(error))
             self.pause = min(2 * self.pause or self._limits.tick, _LONGEST_PAUSE)

@@ -173,7 +173,7 @@ class Commands:
         """Finish the command's work on the conversation before, if it is still to be done. Hold no
         lock.
 
-        Raises StorageUnavailable, IndexUnavailable: then repeating the command completes it.
+        Raises DataUnavailable: then repeating the command completes it.
         """
         if not run.before:
             return

@@ -18,7 +18,10 @@ from recollect_server.domain.context import (
 )
 from recollect_server.domain.conversation import NO_SPLIT
 from recollect_server.domain.deadline import UNLIMITED, Deadline
-from recollect_server.domain.errors import DeadlineExceeded, IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import (
+    DataUnavailable,
+    DeadlineExceeded,
+)
 from recollect_server.domain.live import Live
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
@@ -219,7 +222,7 @@ class ContextBuilder:
                 recalled = past.with_included(
                     recalled, self._space, task, self._choosing.now.excerpt_tokens
                 )
-            except (IndexUnavailable, StorageUnavailable) as error:
+            except DataUnavailable as error:
                 task.degraded["cold"] = str(error)
         cold = self._cold(task, recalled, last, room + lent, tiers.lines)
         # what fits the message is worth more than all of the earlier turns
@@ -264,7 +267,7 @@ class ContextBuilder:
             written = self._external.in_group(
                 head.conversation.channel, group, _GROUP_MESSAGES, _GROUP_TEXT
             )
-        except (IndexUnavailable, StorageUnavailable) as error:
+        except DataUnavailable as error:
             degraded["group"] = str(error)
             return []
         chosen: list[GroupMessage] = []
@@ -323,7 +326,7 @@ class ContextBuilder:
         except DeadlineExceeded as error:
             degraded["cold"] = f"recall timed out: it had {error.seconds:.3g} s"
             return past.Past(note=degraded["cold"]), last
-        except (IndexUnavailable, StorageUnavailable) as error:
+        except DataUnavailable as error:
             degraded["cold"] = str(error)
             return past.Past(note=f"it cannot be searched: {error}"), None
         degraded |= recalled.degraded

@@ -115,7 +115,7 @@ class RecalledTurns:
 
     def read(self) -> list[Turn]:
         """Return the turns, but for messages that are shown already and lines that are damaged.
-        Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
+        Raises DataUnavailable, CallerGone, DeadlineExceeded.
         """
         turns: list[Turn] = []
         conversations = self._conversations()
@@ -264,7 +264,7 @@ def included_turns(
     space: Space, task: ContextTask, excerpt_tokens: int
 ) -> tuple[list[Turn], dict[str, Conversation]]:
     """Return the turns that the caller chose, in the order of its parts, and their conversations,
-    by id. Raises IndexUnavailable, StorageUnavailable.
+    by id. Raises DataUnavailable.
     """
     index, parts, weighing = space.index, task.parts, task.weighing
     numbers = index.conversations.numbers([it.conversation_id for it in parts.include])

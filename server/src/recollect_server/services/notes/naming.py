@@ -170,7 +170,7 @@ class Naming:
         the model answered.
 
         Raises CannotWrite (this one failed), and what says that others would fail too:
-        ModelUnavailable, StorageUnavailable, IndexUnavailable.
+        ModelUnavailable, DataUnavailable.
         """
         try:
             material = read_material(self._space, waiting.conversation_id)

@@ -21,7 +21,7 @@ from itertools import islice
 
 import structlog
 
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import DataUnavailable
 from recollect_server.inference.embedder import CannotEmbed
 from recollect_server.inference.weights import NoWeights, WrongWeights
 from recollect_server.inference.workers import Workers
@@ -140,7 +140,7 @@ class Embedding:
         except (NoWeights, WrongWeights, ImportError, CannotEmbed, VectorsUnavailable) as error:
             self._failed(str(error))
             return isinstance(error, VectorsDamaged) and self._start_over()
-        except (IndexUnavailable, StorageUnavailable) as error:
+        except DataUnavailable as error:
             self._failed(str(error))
             return False
         self._failure = self._meaning.failure = ""

@@ -10,7 +10,11 @@ from contextlib import contextmanager, suppress
 
 import orjson
 
-from recollect_server.domain.errors import IndexUnavailable, RequestIdReused, StorageUnavailable
+from recollect_server.domain.errors import (
+    IndexUnavailable,
+    RequestIdReused,
+    StorageUnavailable,
+)
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.requests import Requests, check_same
 from recollect_server.services.space.state import RequestKey
@@ -30,7 +34,7 @@ class AnsweredRequests:
 
     def find(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request, one that writes no line, if it was carried out before by any
-        process. Hold its lock. Raises RequestIdReused, IndexUnavailable, StorageUnavailable.
+        process. Hold its lock. Raises RequestIdReused, DataUnavailable.
         """
         if earlier := self._requests.find(request):
             if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
@@ -82,7 +86,7 @@ class AnsweredRequests:
 
     def is_used(self, request_id: str) -> bool:
         """Return True if any process carried out a request of this id, or began one that writes no
-        line. Raises IndexUnavailable, StorageUnavailable.
+        line. Raises DataUnavailable.
         """
         if self._requests.known(request_id) is not None:
             return True
@@ -103,7 +107,7 @@ class AnsweredRequests:
 
     def end_delete(self, record: KnownRequest) -> KnownRequest:
         """Keep the answer of a request that deleted a conversation, as `remember` does. Raises
-        IndexUnavailable, StorageUnavailable.
+        DataUnavailable.
         """
         record = share(self._store, record)
         self._projection.index.requests.end_delete(record)
@@ -111,7 +115,7 @@ class AnsweredRequests:
 
     def remember(self, record: KnownRequest) -> KnownRequest:
         """Keep the answer of such a request, for every process, and return the first one. Raises
-        IndexUnavailable, StorageUnavailable.
+        DataUnavailable.
         """
         record = share(self._store, record)
         self._projection.index.requests.add(record)
@@ -134,7 +138,7 @@ def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
 
 def request_of_delete(logs: LogStore, index: Index, conversation_id: str) -> RequestKey | None:
     """Return the request that began a delete which has not ended; None if none did, or if it has
-    its answer. Raises IndexUnavailable, StorageUnavailable.
+    its answer. Raises DataUnavailable.
     """
     notes = logs.sharing or index.requests
     if (note := notes.delete_note(conversation_id)) is None:

@@ -11,7 +11,7 @@ from recollect_server.domain.errors import (
     CommunicationNotFound,
     ConversationNotFound,
     ConversationPinned,
-    IndexUnavailable,
+    DataUnavailable,
     StorageUnavailable,
 )
 from recollect_server.domain.ids import is_communication_id
@@ -107,7 +107,7 @@ class BulkRemoval:
                         left.append((name, type(error).__name__))
                 except (ConversationNotFound, CommunicationNotFound):
                     pass  # somebody else deleted it meanwhile
-                except (IndexUnavailable, StorageUnavailable) as error:
+                except DataUnavailable as error:
                     if _is_gone(self._space, name):
                         deleted.append(name)  # the rest of its delete is finished later
                     if not deleted or self._dry_run:

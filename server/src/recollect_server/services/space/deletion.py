@@ -26,9 +26,8 @@ from recollect_server.domain.errors import (
     CommunicationNotFound,
     ConversationNotFound,
     ConversationPinned,
-    IndexUnavailable,
+    DataUnavailable,
     RecollectError,
-    StorageUnavailable,
 )
 from recollect_server.domain.external import Communication
 from recollect_server.domain.frozen import frozen
@@ -132,7 +131,7 @@ class Deletions:
         conversation's lock: NotConfirmed is raised if it returns False. `deleting` is called with
         the id right before anything goes, when nothing refuses it any more. Raises
         ConversationPinned for a pinned one without `force`; ConversationNotFound, AnchorsPresent,
-        StorageUnavailable, IndexUnavailable. Hold no lock.
+        DataUnavailable. Hold no lock.
         """
         while True:
             if (under_way := self._under_way.get(conversation_id)) is not None:
@@ -169,8 +168,7 @@ class Deletions:
 
     def follow(self, conversation_id: str) -> None:
         """Let nobody find a conversation or a communication that another process deleted.
-        `finish_interrupted` removes the rest of it. Raises IndexUnavailable, StorageUnavailable.
-        Hold no lock.
+        `finish_interrupted` removes the rest of it. Raises DataUnavailable. Hold no lock.
         """
         with self._locks.conversations.hold(conversation_id):
             self._doubtful.discard(conversation_id)
@@ -203,7 +201,7 @@ class Deletions:
 
     def hide_unfinished(self) -> None:
         """Let nobody find what is deleted and was not removed here, because the store refused a
-        step. Raises IndexUnavailable, StorageUnavailable. Hold no lock.
+        step. Raises DataUnavailable. Hold no lock.
         """
         for conversation_id in list(self._unfinished):
             is_under_way = conversation_id in self._under_way
@@ -227,8 +225,8 @@ class Deletions:
 
     def free(self, conversation_id: str) -> None:
         """Let an id that no log has begin anew: a repeat of the request that deleted what had it
-        before is answered, and does not delete what begins now. Raises IndexUnavailable,
-        StorageUnavailable. Hold the conversation's lock.
+        before is answered, and does not delete what begins now. Raises DataUnavailable. Hold the
+        conversation's lock.
         """
         if (request := self._cut_short(conversation_id)) is not None:
             self._end_without_log(conversation_id, request)
@@ -256,7 +254,7 @@ class Deletions:
                 self._under_way[conversation_id] = threading.Event()
             try:
                 self._complete(conversation_id, number, None)
-            except (IndexUnavailable, StorageUnavailable) as error:
+            except DataUnavailable as error:
                 log.warning("delete_not_finished", conversation=conversation_id, reason=str(error))
                 return False
             log.warning("interrupted_delete_finished", conversation=conversation_id)

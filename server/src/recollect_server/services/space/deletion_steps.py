@@ -131,8 +131,7 @@ def finish_delete(
     `progress` is called with the number of bytes of the transcript that are done with. `old` are
     the lines that the index has (see `lines_as_indexed`); None: those of the log. `ending` is
     called with what is removed then, before a shared store removes the log. No lock is needed: the
-    conversation is gone. Raises IndexUnavailable, StorageUnavailable: then the next start finishes
-    it.
+    conversation is gone. Raises DataUnavailable: then the next start finishes it.
     """
     removed: Removed = {}
     forget_received(logs, index, name)

@@ -26,6 +26,7 @@ import structlog
 
 from recollect_server.domain.errors import (
     ConversationNotFound,
+    DataUnavailable,
     IndexUnavailable,
     RecollectError,
     StorageUnavailable,
@@ -183,7 +184,7 @@ class Following:
             self._deletions.hide_unfinished()
             self.failure = ""
             self._followed_at = time.monotonic()
-        except (IndexUnavailable, StorageUnavailable) as error:
+        except DataUnavailable as error:
             if not self.failure:
                 log.warning("changes_not_followed", reason=str(error))
             self.failure = f"what other servers wrote is not known: {error}"

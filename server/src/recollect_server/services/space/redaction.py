@@ -29,6 +29,7 @@ from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Conversation, MessagesRedacted
 from recollect_server.domain.errors import (
     ConversationNotFound,
+    DataUnavailable,
     IndexUnavailable,
     InvalidField,
     RequestIdReused,
@@ -119,8 +120,8 @@ class Redactions:
         """Remove the text of the message of a line, or, where that is 0, of all messages of a turn,
         for good; tombstones stay.
 
-        Raises InvalidField where there is no such message; ConversationNotFound,
-        StorageUnavailable, IndexUnavailable. Hold no lock.
+        Raises InvalidField where there is no such message; ConversationNotFound, DataUnavailable.
+        Hold no lock.
         """
         # Decoded before the lock is held, which takes most of the time: writers of a long
         # conversation must not wait for it.
@@ -217,7 +218,7 @@ class Redactions:
                 self._publish,
                 lines,
             )
-        except (IndexUnavailable, StorageUnavailable) as error:
+        except DataUnavailable as error:
             if isinstance(error, LogNotFound) and self._store.sharing is not None:
                 raise  # deleted by another process: to follow that removes all that is here of it
             # The index may have the text, and nothing in it says so.
@@ -235,7 +236,7 @@ class Redactions:
 
     def follow(self, conversation_id: str) -> None:
         """Take the text out of the index that another process redacted, with its line. Raises
-        IndexUnavailable, StorageUnavailable. Hold the conversation's lock.
+        DataUnavailable. Hold the conversation's lock.
         """
         self._doubtful.discard(conversation_id)
         index = self._projection.index
@@ -274,8 +275,8 @@ class Redactions:
             self._publish(Appended(conversation_id, [event]))
 
     def find_interrupted(self) -> None:
-        """Finish the redactions that a process began and did not end. Raises StorageUnavailable,
-        IndexUnavailable. Hold no lock.
+        """Finish the redactions that a process began and did not end. Raises DataUnavailable. Hold
+        no lock.
         """
         for conversation_id in self._store.redacting():
             with self._locks.conversations.hold(conversation_id):
@@ -325,8 +326,8 @@ def finish_redaction(
     """Take steps 2 to 5; to take them again after a crash is harmless. Return the conversation and
     the cursor of the redaction, 0 if the index had it.
 
-    `old` are the lines as they were; None: they are read. Raises IndexUnavailable,
-    StorageUnavailable: then the next start finishes it. Hold the conversation's lock.
+    `old` are the lines as they were; None: they are read. Raises DataUnavailable: then the next
+    start finishes it. Hold the conversation's lock.
     """
     store = transcripts.store
     raw = store.raw_redacting(conversation_id)

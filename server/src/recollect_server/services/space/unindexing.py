@@ -53,8 +53,7 @@ class Unindexing:
 
         `confirm` is asked under the conversation's lock: NotConfirmed is raised if it returns
         False, if the conversation is unindexed already, or if the index lacks lines of it. Raises
-        ConversationPinned, ConversationNotFound, StorageUnavailable, IndexUnavailable. Hold no
-        lock.
+        ConversationPinned, ConversationNotFound, DataUnavailable. Hold no lock.
         """
         with self._locks.conversations.hold(conversation_id):
             state = self._writes.end(conversation_id)
@@ -70,7 +69,7 @@ class Unindexing:
 
     def settle(self) -> bool:
         """Make the words in the index follow one conversation's state. Return False if nothing is
-        to do. Raises IndexUnavailable, StorageUnavailable.
+        to do. Raises DataUnavailable.
         """
         due = self._projection.index.wordless.due()
         for conversation_id in due[:1]:
@@ -108,8 +107,8 @@ class Unindexing:
 
 
 def settle_all(store: LogStore, index: Index) -> None:
-    """Take out what an index has of the words of conversations that are unindexed. Nobody may
-    write meanwhile. Raises IndexUnavailable, StorageUnavailable.
+    """Take out what an index has of the words of conversations that are unindexed. Nobody may write
+    meanwhile. Raises DataUnavailable.
     """
     for conversation_id in index.conversations.unindexed():
         if (stored := index.conversations.find(conversation_id)) is not None:

@@ -15,7 +15,7 @@ import structlog
 from recollect_server.domain.errors import (
     CallerGone,
     ConversationNotFound,
-    IndexUnavailable,
+    DataUnavailable,
     NothingNamed,
     StorageUnavailable,
 )
@@ -79,7 +79,7 @@ class Upkeep:
         """Look at times for what another process began to remove and did not end."""
         if (now := time.monotonic()) > self._looked + _LOOK:
             self._looked = now
-            with suppress(StorageUnavailable, IndexUnavailable):
+            with suppress(DataUnavailable):
                 self._deletions.find_interrupted()
                 self._redactions.find_interrupted()
 
@@ -94,7 +94,7 @@ class Upkeep:
             for conversation_id in projection.overlay.lagging():
                 if stopping() or not self._catch_up(conversation_id):
                     return False
-        except (IndexUnavailable, StorageUnavailable, OSError) as error:
+        except (DataUnavailable, OSError) as error:
             log.warning("index_not_repaired", reason=str(error))
             return False
         return not projection.overlay.lagging()
@@ -122,7 +122,7 @@ class Upkeep:
         """Compare an index that no server closed with the transcripts. Return False if it is
         damaged, or something is left to compare.
 
-        Raises IndexUnavailable, StorageUnavailable.
+        Raises DataUnavailable.
         """
         suspects, index = self._projection.suspects, self._projection.index
         contents = Contents(index)
@@ -260,7 +260,7 @@ class Upkeep:
     def _finish_redaction(self, conversation_id: str) -> None:
         """Finish a redaction that the index before interrupted: the new one has none of the text.
 
-        Raises IndexUnavailable, StorageUnavailable.
+        Raises DataUnavailable.
         """
         index = self._projection.index
         with self._locks.conversations.hold(conversation_id):

@@ -224,7 +224,7 @@ class FollowedLog(ABC, Generic[State, Value]):
 
     def position_of(self, cursor: str) -> Mark | None:
         """Return the position that a cursor names; None if the store does not reach back to it.
-        Raises InvalidField, IndexUnavailable, StorageUnavailable.
+        Raises InvalidField, DataUnavailable.
         """
         is_own = cursor.startswith(self.prefix)
         mark = Mark.of(cursor.removeprefix(self.prefix)) if is_own else None
@@ -251,7 +251,7 @@ class FollowedLog(ABC, Generic[State, Value]):
 
     def begin(self) -> Mark:
         """Return the position behind everything that is visible now, and let the index have that.
-        Raises StorageUnavailable, IndexUnavailable.
+        Raises DataUnavailable.
         """
         mark = self.order.now()
         self.space.follow()
@@ -268,7 +268,7 @@ class Watcher(ABC):
     def __init__(self, log: FollowedLog[Any, Any], cursor: str) -> None:
         """Begins with a snapshot, or behind a cursor.
 
-        Raises InvalidField, ConversationNotFound, IndexUnavailable, StorageUnavailable.
+        Raises InvalidField, ConversationNotFound, DataUnavailable.
         """
         self._log = log
         self._parts: tuple[bytes, ...] = ()
@@ -280,7 +280,7 @@ class Watcher(ABC):
 
     def take(self, most: int) -> tuple[Batch, bool]:
         """Return at most `most` updates that come next, and whether more wait. Raises
-        IndexUnavailable, StorageUnavailable.
+        DataUnavailable.
 
         The returned updates count as delivered.
         """

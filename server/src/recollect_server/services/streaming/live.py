@@ -45,7 +45,7 @@ class LiveUpdates(UpdateLog):
     ) -> "Subscription":
         """Begin a subscription; call `unsubscribe` once at its end.
 
-        Raises InvalidField, ConversationNotFound, IndexUnavailable, StorageUnavailable.
+        Raises InvalidField, ConversationNotFound, DataUnavailable.
         """
         # before the position is taken: from here on the newest updates are kept in memory
         return self.subscribed(

@@ -56,8 +56,8 @@ class Snapshots:
     def take(self, interest: Interest, choice: Choice, max_turns: int, *, reset: bool) -> Snapshot:
         """Take a snapshot as of now.
 
-        Raises IndexUnavailable, StorageUnavailable; and, but for a `reset`, ConversationNotFound if
-        the chosen conversation is not there, or not wanted.
+        Raises DataUnavailable; and, but for a `reset`, ConversationNotFound if the chosen
+        conversation is not there, or not wanted.
         """
         limits = self._limits.now  # which may change while the log stands still
         limits = replace(limits, max_turns=max_turns or limits.max_turns)

@@ -133,7 +133,7 @@ def recover(
     making: Making = _UNSEARCHED,
 ) -> Recovered:
     """Open the index and bring it up to the transcripts; `making` follows one that is rebuilt.
-    Raises StorageUnavailable, IndexUnavailable.
+    Raises DataUnavailable.
     """
     logs.create()
     with ThreadPoolExecutor(1, "seal") as pool:  # to make a checksum lets others have the lock
@@ -170,9 +170,7 @@ def recover(
 def rebuild(
     logs: LogStore, clock: Clock, progress: Progress, making: Making = _UNSEARCHED
 ) -> Recovered:
-    """Rebuild the index from the transcripts. Nobody may have it open. Raises StorageUnavailable,
-    IndexUnavailable.
-    """
+    """Rebuild the index from the transcripts. Nobody may have it open. Raises DataUnavailable."""
     remove_files(logs.root)
     hit("recover.index_removed")
     try:
