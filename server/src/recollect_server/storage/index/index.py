@@ -126,9 +126,11 @@ class Index(Database):
         """
         self.check()
         own = next(self._numbers) if number is None else number
+        request_id = ""  # the lines of one follow each other
         for line in lines:
-            if line.entry is not None and line.entry.stamp.request_id:
-                self._names.add(line.entry.stamp.request_id)
+            if line.entry is not None and line.entry.stamp.request_id not in ("", request_id):
+                request_id = line.entry.stamp.request_id
+                self._names.add(request_id)
         updates = updates_of(lines, time) if log else []
         for name in mail:
             self._names.add(name)
