@@ -3,15 +3,21 @@ served again by itself.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import (
+    Iterator,
+)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import psycopg
 import pytest
-from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.logs.store import (
+    LogUnavailable,
+    Version,
+)
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.conftest import Start
@@ -228,14 +234,14 @@ def test_a_delete_whose_begin_lost_its_answer_is_seen_at_once(
 ) -> None:
     service = connect(start_server(store=postgres.new_database()))
     conversation_id = service.conversation_of("zebra")
-    begin_delete = PostgresStore.begin_delete
+    swap = PostgresStore.swap
 
-    def unanswered(store: PostgresStore, log: str, before: int | None = None) -> None:
-        begin_delete(store, log, before)
+    def unanswered(store: PostgresStore, log: str, *values: Any) -> None:
+        swap(store, log, *values)
         raise LogUnavailable(log, "deleted", "the connection is lost")
 
     with monkeypatch.context() as lost:
-        lost.setattr(PostgresStore, "begin_delete", unanswered)
+        lost.setattr(PostgresStore, "swap", unanswered)
         refused = failure_of(lambda: service.delete(conversation_id, request_id="d1"))
     assert refused.code == "UNAVAILABLE"
     assert service.found("zebra") == []
@@ -254,21 +260,14 @@ def test_a_redaction_whose_begin_lost_its_answer_is_seen_at_once(
 ) -> None:
     service = connect(start_server(store=postgres.new_database()))
     conversation_id = service.conversation_of("zebra")
-    begin_redaction = PostgresStore.begin_redaction
+    swap = PostgresStore.swap
 
-    def unanswered(
-        store: PostgresStore,
-        log: str,
-        lines: Sequence[bytes],
-        before: int | None = None,
-        *,
-        request: str = "",
-    ) -> None:
-        begin_redaction(store, log, lines, before, request=request)
+    def unanswered(store: PostgresStore, log: str, *values: Any, **named: Any) -> None:
+        swap(store, log, *values, **named)
         raise LogUnavailable(log, "written", "the connection is lost")
 
     with monkeypatch.context() as lost:
-        lost.setattr(PostgresStore, "begin_redaction", unanswered)
+        lost.setattr(PostgresStore, "swap", unanswered)
         refused = failure_of(lambda: redact(service, conversation_id, sequence=2, request_id="r1"))
     assert refused.code == "UNAVAILABLE"
     assert service.found("zebra") == []
@@ -287,11 +286,15 @@ def test_a_delete_that_is_refused_behind_its_begin_is_seen_at_once(
     service = connect(start_server(store=postgres.new_database()))
     conversation_id = service.conversation_of("zebra")
 
-    def refuse(store: PostgresStore) -> list[str]:
-        raise LogUnavailable("conversations", "read", "the connection is lost")
+    raw = PostgresStore.raw
+
+    def refuse(store: PostgresStore, log: str, version: Version) -> Iterator[bytes]:
+        if version is Version.REPLACED:
+            raise LogUnavailable(log, "read", "the connection is lost")
+        return raw(store, log, version)
 
     with monkeypatch.context() as lost:
-        lost.setattr(PostgresStore, "redacting", refuse)
+        lost.setattr(PostgresStore, "raw", refuse)
         assert code_of(lambda: service.delete(conversation_id, request_id="d1")) == "UNAVAILABLE"
     assert service.found("zebra") == []
     assert list(service.listed().conversations) == []

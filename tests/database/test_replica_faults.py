@@ -22,6 +22,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect.v1.update_pb2 import Update
 from recollect_server.services.upkeep.recovery import no_progress, recover
+from recollect_server.storage.logs.store import Version
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.store import PostgresStore
 
@@ -214,9 +215,10 @@ class Overtaken(PostgresStore):
         super().__init__(database, space, folder)
         self._other = PostgresStore(database, space, folder)
 
-    def deleted_length(self, log: str) -> int:
-        size = super().deleted_length(log)
-        self._other.end_delete(log)
+    def length(self, log: str, version: Version = Version.PRESENT) -> int:
+        size = super().length(log, version)
+        if version is Version.DELETED:
+            self._other.drop(log, version)
         return size
 
 

@@ -178,7 +178,7 @@ def test_a_server_joins_while_others_change_what_is_being_redacted(
     one, two = replicas.one, replicas.two
     name, other = one.conversation_of("secretword", "hiddenword"), one.conversation_of("zebra")
     assert two.found("secretword") == [name]
-    is_redacted = PostgresStore.is_redacted
+    take_back = PostgresStore.take_back
 
     def be_overtaken(store: PostgresStore, log: str) -> bool:
         monkeypatch.undo()
@@ -188,11 +188,11 @@ def test_a_server_joins_while_others_change_what_is_being_redacted(
             end_without_the_second(postgres, replicas)
             one.append(name, user("lemon"))
             redact(one, name, sequence=3)
-        return is_redacted(store, log)
+        return take_back(store, log)
 
     with late_space(replicas).exclusive(conversation=name):
         redact(one, name, sequence=2)
-        monkeypatch.setattr(PostgresStore, "is_redacted", be_overtaken)
+        monkeypatch.setattr(PostgresStore, "take_back", be_overtaken)
         server = start_server(store=replicas.url, data_dir=tmp_path / "three")
     with Post(server.target) as three, Client(server.target) as client:
         assert three.found("secretword") == []

@@ -17,6 +17,7 @@ from recollect_server.services.removals import Removals
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.store import Version
 from recollect_server.storage.postgres.store import PostgresStore
 from ulid import ULID
 
@@ -158,25 +159,25 @@ def test_a_delete_that_is_repeated_elsewhere_in_any_moment_of_it_is_answered_wit
     first, second = one.conversation_of("apricot"), one.conversation_of("butter")
     answers: list[object] = []
     store, other = (it.app.spaces.open_now()[0]._space.store for it in replicas.servers)
-    end, begin = store.end_delete, other.begin_delete
+    end, begin = store.drop, other.swap
 
-    def repeat_behind(log: str) -> dict[str, int]:
-        removed = end(log)
+    def repeat_behind(log: str, version: Version) -> dict[str, int]:
+        removed = end(log, version)
         monkeypatch.undo()
         answers.append(two.delete(first, request_id="d1"))
         return removed
 
-    monkeypatch.setattr(store, "end_delete", repeat_behind)
+    monkeypatch.setattr(store, "drop", repeat_behind)
     receipt = one.delete(first, request_id="d1")
     until(lambda: answers)  # the other server may have been the one that removed the lines
     assert answers == [receipt]
 
-    def be_overtaken(log: str, before: int | None = None) -> None:
+    def be_overtaken(log: str, *values: Any) -> None:
         monkeypatch.undo()
         answers.append(one.delete(second, request_id="d2"))
-        begin(log, before)
+        begin(log, *values)
 
-    monkeypatch.setattr(other, "begin_delete", be_overtaken)
+    monkeypatch.setattr(other, "swap", be_overtaken)
     assert two.delete(second, request_id="d2") == answers[-1]
 
 
@@ -197,7 +198,7 @@ def test_a_conversation_that_another_server_kept_from_being_retired_has_no_recei
     with Post(one.target) as first, Post(two.target) as second, Client(one.target) as client:
         assert first.pages() == [[]]
         store = one.app.spaces.open_now()[0]._space.store
-        step = "begin_delete" if action == "delete" else "append"
+        step = "swap" if action == "delete" else "append"
         carry_out = getattr(store, step)
         names: list[str] = []
 
@@ -276,13 +277,14 @@ def test_a_redaction_that_a_delete_elsewhere_overtakes_finds_nothing_and_keeps_t
     made = index_files(replicas)
     sequence = one.load(name).messages[0].sequence
     store = replicas.servers[0].app.spaces.open_now()[0]._space.store
-    begin = store.begin_redaction
+    begin = store.swap
 
     def be_overtaken(*values: Any, **named: Any) -> None:
         begin(*values, **named)
+        monkeypatch.undo()
         two.delete(name)
 
-    monkeypatch.setattr(store, "begin_redaction", be_overtaken)
+    monkeypatch.setattr(store, "swap", be_overtaken)
     overtaken = failure_of(lambda: redact(one, name, sequence=sequence))
     assert (overtaken.code, overtaken.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
     for service in (one, two):
@@ -366,15 +368,17 @@ def test_a_redaction_that_another_server_was_faster_with_answers_as_it_is_now(
     assert two.get(name).title == "On secretword"
     sequence = two.load(name).messages[0].sequence
     store = replicas.servers[1].app.spaces.open_now()[0]._space.store
-    redacting = store.redacting
+    length = store.length
 
-    def be_overtaken() -> list[str]:
-        there = redacting()
-        monkeypatch.undo()
-        redact(one, name, sequence=sequence)
-        return there
+    def be_overtaken(log: str, version: Version = Version.PRESENT) -> int:
+        try:
+            return length(log, version)
+        finally:
+            if version is Version.REPLACED:
+                monkeypatch.undo()
+                redact(one, name, sequence=sequence)
 
-    monkeypatch.setattr(store, "redacting", be_overtaken)
+    monkeypatch.setattr(store, "length", be_overtaken)
     done = redact(two, name, sequence=sequence)
     assert (done.duplicate, done.conversation) == (True, one.get(name))
 

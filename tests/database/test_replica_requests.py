@@ -231,14 +231,14 @@ def test_an_anchor_that_another_server_forgets_at_the_same_moment_is_not_found_a
     name = one.conversation_of("apricot")
     _set_anchor(one, name, "r1")
     store = replicas.servers[1].app.spaces.open_now()[0]._space.store
-    replace = store.replace
+    swap = store.swap
 
     def be_overtaken(*values: Any, **named: Any) -> None:
         monkeypatch.undo()
         _set_anchor(one, name, "r2", "black")
-        replace(*values, **named)
+        swap(*values, **named)
 
-    monkeypatch.setattr(store, "replace", be_overtaken)
+    monkeypatch.setattr(store, "swap", be_overtaken)
     forgotten = two.recall.DeleteAnchor(recall_api.DeleteAnchorRequest(key="tea", request_id="r3"))
     assert len(forgotten.anchors) == 2
     for service in (one, two):

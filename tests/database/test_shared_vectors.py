@@ -78,14 +78,14 @@ def test_vectors_of_a_text_that_was_redacted_or_deleted_meanwhile_are_not_kept(
     sharing.keep_vectors("m", CONVERSATION, {b"1": b"one"}, before)
     assert sharing.vectors("m", texts) == {b"1": b"one"}
     assert sharing.vectors("another", texts) == {}
-    lines = [body + b"\n" for body in store.raw(CONVERSATION).split(b"\n")[:-1]]
-    store.begin_redaction(CONVERSATION, lines)
+    lines = [body + b"\n" for body in store.raw(CONVERSATION)]
+    store.swap(CONVERSATION, lines, keep=True)
     sharing.keep_vectors("m", CONVERSATION, {b"2": b"two"}, before)
     assert sharing.vectors("m", texts) == {}
     sharing.keep_vectors("m", CONVERSATION, {b"2": b"two"}, sharing.moment())
     assert sharing.vectors("m", texts) == {b"2": b"two"}
     assert end_of(list(store.read(CONVERSATION, START))).lines
-    store.begin_delete(CONVERSATION)
+    store.swap(CONVERSATION, None)
     sharing.keep_vectors("m", CONVERSATION, {b"1": b"one"}, sharing.moment())
     assert sharing.vectors("m", texts) == {}
     database.close()

@@ -10,7 +10,10 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import (
+    Callable,
+    Iterator,
+)
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +221,7 @@ def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
     sql("DELETE FROM requests WHERE request_id = 'lost'")(server.folder)
     may_read, raw = threading.Event(), FolderStore.raw
 
-    def raw_later(store: FolderStore, log: str) -> bytes:
+    def raw_later(store: FolderStore, log: str) -> Iterator[bytes]:
         assert not log.startswith("conv-") or may_read.wait(30)
         return raw(store, log)
 
@@ -414,7 +417,7 @@ def test_a_comparison_that_a_stop_interrupts_is_continued_by_the_next_start(
     compared: list[str] = []
     raw, compare = FolderStore.raw, States.compare
 
-    def counted_raw(store: FolderStore, log: str) -> bytes:
+    def counted_raw(store: FolderStore, log: str) -> Iterator[bytes]:
         read[log] += log.startswith("conv-")
         return raw(store, log)
 

@@ -13,8 +13,8 @@ from recollect_server.storage.logs.store import LogUnavailable
 
 @pytest.mark.parametrize(
     "listing",
-    [lambda store: list(store.logs(Kind.CONVERSATION)), lambda store: store.deleted()],
-    ids=["logs", "deleted"],
+    [lambda store: list(store.logs(Kind.CONVERSATION)), lambda store: store.strays()],
+    ids=["logs", "strays"],
 )
 def test_a_folder_that_cannot_be_listed_is_named(
     tmp_path: Path, listing: Callable[[FolderStore], object]

@@ -13,7 +13,13 @@ from recollect_server.domain.store_url import without_password
 from recollect_server.domain.time import system_clock
 from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogUnavailable
+from recollect_server.storage.logs.store import (
+    START,
+    LogConflict,
+    LogNotFound,
+    LogUnavailable,
+    Version,
+)
 from recollect_server.storage.postgres.connections import DatabaseRefused, DatabaseUnavailable
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.store import PostgresStore
@@ -104,7 +110,7 @@ def test_a_log_whose_begin_nobody_answered_is_not_there(
         assert status == "conflict"
         end = begin(store, messages=1)
         assert next(store.logs(Kind.CONVERSATION)) == (CONVERSATION, end.bytes)
-        assert store.deleted() == []
+        assert list(store.logs(Kind.CONVERSATION, Version.DELETED)) == []
 
 
 def test_a_begin_that_nobody_answered_stays_where_another_replica_may_have_answered_with_it(
@@ -217,8 +223,8 @@ def test_the_same_names_in_two_spaces_never_meet(
     one, two = (PostgresStore(database, name, tmp_path) for name in ("one", "two"))
     begin(one, messages=3)
     begin(two, messages=1)
-    one.begin_delete(CONVERSATION)
-    one.end_delete(CONVERSATION)
+    one.swap(CONVERSATION, None)
+    one.drop(CONVERSATION, Version.DELETED)
     assert not one.exists()
     assert texts(list(two.read(CONVERSATION))) == ["number 2 🦓"]
 

@@ -17,6 +17,8 @@ from recollect_server.storage.logs.store import (
     LogConflict,
     LogTaken,
     Position,
+    Version,
+    has_version,
     request_claim,
 )
 from recollect_server.storage.postgres.database import PostgresDatabase
@@ -73,11 +75,11 @@ def test_a_replica_is_given_each_change_of_the_other_once(
     ]
     assert {it.replica for it in first.changes} == {one.sharing.replica} != {two.sharing.replica}
     assert changed(two.sharing.changes(first.moment)) == []
-    one.replace("anchors", encoded([message(1)])[1])
-    lines = [body + b"\n" for body in one.raw(CONVERSATION).split(b"\n")[:-1]]
-    one.begin_redaction(CONVERSATION, [*lines, lines[-1]])
-    one.end_redaction(CONVERSATION)
-    one.begin_delete(CONVERSATION)
+    one.swap("anchors", encoded([message(1)])[1])
+    lines = [body + b"\n" for body in one.raw(CONVERSATION)]
+    one.swap(CONVERSATION, [*lines, lines[-1]], keep=True)
+    one.drop(CONVERSATION, Version.REPLACED)
+    one.swap(CONVERSATION, None)
     second = two.sharing.changes(first.moment)
     assert [it[:2] for it in changed(second)] == [
         ("anchors", Action.REPLACE),
@@ -207,10 +209,16 @@ def test_the_id_of_a_request_that_leaves_no_line_is_taken_until_it_is_given_up(
         two.append(CONVERSATION, START, lines, claim)
     end = begin(two, OTHER)
     with pytest.raises(LogTaken):
-        two.begin_redaction(OTHER, list(two.raw_lines(OTHER)), end.bytes, request=claim.request)
-    assert two.redacting() == []
+        two.swap(
+            OTHER,
+            [body + b"\n" for body in two.raw(OTHER)],
+            end.bytes,
+            request=claim.request,
+            keep=True,
+        )
+    assert not has_version(two, OTHER, Version.REPLACED)
     with pytest.raises(LogTaken):
-        two.replace("anchors", lines, request=claim.request)
+        two.swap("anchors", lines, request=claim.request)
     assert not two.is_taken("anchors")
     two.sharing.give_up_request("r1", OTHER_PAYLOAD)  # it is not this one's
     assert two.sharing.is_begun("r1", PAYLOAD)
@@ -218,7 +226,7 @@ def test_the_id_of_a_request_that_leaves_no_line_is_taken_until_it_is_given_up(
     assert two.sharing.answer("r1") is None
     two.append(CONVERSATION, START, lines, claim)
     assert not one.sharing.begin_request("r1", PAYLOAD)
-    two.begin_delete(CONVERSATION)
+    two.swap(CONVERSATION, None)
     assert one.sharing.begin_delete(OTHER, "r1", PAYLOAD, "note")
     assert two.sharing.delete_note(OTHER) == "note"
 
@@ -231,7 +239,7 @@ def test_the_claims_of_lines_that_are_left_out_are_free_and_those_of_others_stay
     lines = encoded([message(1)])[1]
     store.append("anchors", START, lines, Claim(request_claim("r1")))
     store.append(CONVERSATION, START, lines, Claim(request_claim("r2")))
-    store.replace(
+    store.swap(
         "anchors",
         lines,
         request=request_claim("r3"),
@@ -240,7 +248,7 @@ def test_the_claims_of_lines_that_are_left_out_are_free_and_those_of_others_stay
     assert [store.sharing.begin_request(it, PAYLOAD) for it in ("r1", "r2", "r3")] == [
         *(True, False, False),
     ]
-    store.replace("anchors", lines, request=request_claim("r3"))  # an answer was lost
+    store.swap("anchors", lines, request=request_claim("r3"))  # an answer was lost
 
 
 def test_answers_of_requests_end_after_a_month(
@@ -278,5 +286,5 @@ def test_of_two_that_claim_a_place_or_a_request_one_begins_a_log(
         one.append(third, START, lines, stale)
     with pytest.raises(LogTaken):
         one.append(third, START, lines, Claim("request"))
-    two.begin_delete(OTHER)
+    two.swap(OTHER, None)
     one.append(third, START, lines, Claim("request"))

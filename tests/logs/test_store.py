@@ -15,6 +15,7 @@ from recollect_server.storage.logs.store import (
     LogNotFound,
     LogStore,
     Position,
+    Version,
 )
 
 from tests.logs.conftest import Open
@@ -53,6 +54,11 @@ def texts(lines: list[Line]) -> list[str]:
     ]
 
 
+def whole(store: LogStore, log: str = CONVERSATION) -> bytes:
+    """Return all bytes of a log."""
+    return b"".join(line + b"\n" for line in store.raw(log))
+
+
 def test_what_was_appended_is_read_in_order_by_everybody(store: LogStore, open_store: Open) -> None:
     end = begin(store)
     end = add(store, CONVERSATION, end, message(5), message(6))
@@ -61,7 +67,7 @@ def test_what_was_appended_is_read_in_order_by_everybody(store: LogStore, open_s
         assert [line.sequence for line in lines] == [1, 2, 3, 4, 5, 6]
         assert texts(lines) == [f"number {sequence} 🦓" for sequence in range(2, 7)]
         assert end_of(lines) == end
-        assert reader.length(CONVERSATION) == end.bytes == len(reader.raw(CONVERSATION))
+        assert reader.length(CONVERSATION) == end.bytes == len(whole(reader))
 
 
 def test_a_log_is_read_from_any_position_up_to_another(store: LogStore) -> None:
@@ -84,7 +90,7 @@ def test_a_log_is_read_whole_however_long_its_lines_are(store: LogStore) -> None
     lines = list(store.read(CONVERSATION))
     assert [len(text) for text in texts(lines)] == sizes
     assert (end_of(lines), store.length(CONVERSATION)) == (end, end.bytes)
-    assert b"".join(store.raw_lines(CONVERSATION)) == store.raw(CONVERSATION)
+    assert [len(line) + 1 for line in store.raw(CONVERSATION)] == [it.length for it in lines]
     assert list(store.read(CONVERSATION, Position(2, lines[1].end), lines[4].end)) == lines[2:5]
     last = store.read_last(CONVERSATION, end, lines[-1].length + 100)
     assert [line.sequence for line in last] == [7]
@@ -137,11 +143,11 @@ def test_an_append_that_expects_another_end_adds_nothing_and_says_so(
     store: LogStore, open_store: Open
 ) -> None:
     end = begin(store)
-    before = store.raw(CONVERSATION)
+    before = whole(store)
     for wrong in (Position(3, end.bytes - 1), Position(9, end.bytes + 9), START):
         with pytest.raises(LogConflict):
             add(store, CONVERSATION, wrong, message(wrong.lines + 1))
-    assert store.raw(CONVERSATION) == before
+    assert whole(store) == before
     add(open_store(), CONVERSATION, end, message(5))
     with pytest.raises(LogConflict):
         add(store, CONVERSATION, end, message(5))
@@ -190,10 +196,10 @@ def test_a_replaced_log_has_the_new_lines_and_nothing_else(
         Entry(AnchorSet("town", "Bern", 1.0, 0, 1)),
     )
     lines, data = encoded([Entry(AnchorSet("town", "Bern", 1.0, 0, 1))])
-    store.replace(ANCHORS, data)
+    store.swap(ANCHORS, data)
     for reader in (store, open_store()):
         assert list(reader.read(ANCHORS)) == lines
-        assert b"Alex" not in reader.raw(ANCHORS)
+        assert b"Alex" not in whole(reader, ANCHORS)
     with pytest.raises(LogConflict):
         add(store, ANCHORS, before, Entry(AnchorSet("name", "Bo", 1.0, 0, 1)))
     add(store, ANCHORS, end_of(lines), Entry(AnchorSet("name", "Bo", 1.0, 0, 1)))
@@ -204,9 +210,9 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
 ) -> None:
     end = begin(store)
     begin(store, OTHER)
-    whole = store.raw(CONVERSATION).splitlines()
+    before = list(store.raw(CONVERSATION))
     (place,) = [(it.sequence, it.offset, it.length) for it in store.read(CONVERSATION)][1:2]
-    store.begin_delete(CONVERSATION)
+    store.swap(CONVERSATION, None)
     for reader in (store, open_store()):
         for read in (
             lambda it: it.read_at(CONVERSATION, [place]),
@@ -216,36 +222,40 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
             with pytest.raises(LogNotFound):
                 read(reader)
         assert [name for name, _ in reader.logs(Kind.CONVERSATION)] == [OTHER]
-        assert reader.deleted() == [CONVERSATION]
-        assert list(reader.raw_deleted(CONVERSATION)) == whole
+        assert list(reader.logs(Kind.CONVERSATION, Version.DELETED)) == [(CONVERSATION, end.bytes)]
+        assert reader.length(CONVERSATION, Version.DELETED) == end.bytes
+        assert list(reader.raw(CONVERSATION, Version.DELETED)) == before
         assert not reader.has(CONVERSATION)
         with pytest.raises(LogNotFound):
             add(reader, CONVERSATION, end, message(5))
-    assert store.end_delete(CONVERSATION) == {"transcript": end.bytes}
-    assert store.deleted() == store.deleted(Kind.COMMUNICATION) == []
+    assert store.drop(CONVERSATION, Version.DELETED) == {"transcript": end.bytes}
+    for kind in Kind:
+        assert list(store.logs(kind, Version.DELETED)) == []
     with pytest.raises(LogNotFound):
-        list(store.raw_deleted(CONVERSATION))
+        list(store.raw(CONVERSATION, Version.DELETED))
 
 
 def test_a_redacted_log_has_its_new_lines_and_is_readable_as_it_was_until_it_ends(
     store: LogStore, open_store: Open
 ) -> None:
     begin(store)
-    whole = store.raw(CONVERSATION).splitlines(keepends=True)
-    new = [*whole[:2], whole[2].replace(b"number 3", b"xxxxxxxx"), whole[3], b'{"more":1}\n']
-    assert store.redacting() == []
-    store.begin_redaction(CONVERSATION, new)
+    before = whole(store).splitlines(keepends=True)
+    new = [*before[:2], before[2].replace(b"number 3", b"xxxxxxxx"), before[3], b'{"more":1}\n']
+    size = sum(map(len, before))
+    assert list(store.logs(Kind.CONVERSATION, Version.REPLACED)) == []
+    store.swap(CONVERSATION, new, keep=True)
     for reader in (store, open_store()):
-        assert reader.redacting() == [CONVERSATION]
-        assert reader.is_redacted(CONVERSATION)
-        assert reader.raw(CONVERSATION) == b"".join(new)
-        assert reader.raw_redacting(CONVERSATION) == [line[:-1] for line in whole]
+        assert list(reader.logs(Kind.CONVERSATION, Version.REPLACED)) == [(CONVERSATION, size)]
+        assert not reader.take_back(CONVERSATION)
+        assert whole(reader) == b"".join(new)
+        assert reader.length(CONVERSATION, Version.REPLACED) == size
+        assert [*reader.raw(CONVERSATION, Version.REPLACED)] == [it[:-1] for it in before]
     end = Position(5, sum(map(len, new)))
     add(store, CONVERSATION, end, message(6))
-    store.end_redaction(CONVERSATION)
-    assert store.redacting() == []
+    assert store.drop(CONVERSATION, Version.REPLACED) == {"transcript": size}
+    assert list(store.logs(Kind.CONVERSATION, Version.REPLACED)) == []
     with pytest.raises(LogNotFound):
-        store.raw_redacting(CONVERSATION)
+        list(store.raw(CONVERSATION, Version.REPLACED))
     assert store.length(CONVERSATION) > end.bytes
 
 
@@ -255,4 +265,3 @@ def test_recovering_whole_lines_shows_them_and_cuts_nothing(store: LogStore) -> 
     assert store.recover(CONVERSATION, see=shown.append) is None
     assert shown == list(store.read(CONVERSATION))
     assert store.recover(CONVERSATION, end) is None
-    assert not store.remove_empty(CONVERSATION)

@@ -27,7 +27,14 @@ from recollect_server.storage.logs.belonging import misplacement
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, Place, encoded
 from recollect_server.storage.logs.record import Entry, Stamp
-from recollect_server.storage.logs.store import START, LogConflict, LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import (
+    START,
+    LogConflict,
+    LogNotFound,
+    LogStore,
+    Position,
+    Version,
+)
 
 log = structlog.get_logger("recollect.checkpoints")
 
@@ -115,8 +122,8 @@ class Checkpoints:
 
     def finish_deletes(self) -> None:
         """Remove what is left of threads whose delete a crash cut short. Raises LogUnavailable."""
-        for name in self._store.deleted(Kind.THREAD):
-            self._store.end_delete(name)
+        for name, _ in self._store.logs(Kind.THREAD, Version.DELETED):
+            self._store.drop(name, Version.DELETED)
 
     def stored_bytes(self) -> int:
         """Return the size of all threads' logs. Raises LogUnavailable."""
@@ -161,7 +168,7 @@ class Checkpoints:
                 return 0, 0
             before = self._store.length(name)
             self._forget(name)
-            self._store.replace(name, self._without(name, removed_keys))
+            self._store.swap(name, self._without(name, removed_keys))
             if state.damaged:
                 log.warning("damaged_lines_removed", thread=name, lines=state.damaged)
             hit("checkpoints.removed")
@@ -174,14 +181,12 @@ class Checkpoints:
         name = log_of(thread_id)
         with self._lock(name):
             self._forget(name)
-            if self._store.remove_empty(name):
-                return 0
             try:
                 self._check_own(name, thread_id)
-                self._store.begin_delete(name)
+                self._store.swap(name, None)
             except LogNotFound:
                 return 0
-            return sum(self._store.end_delete(name).values())
+            return sum(self._store.drop(name, Version.DELETED).values())
 
     # Read -----------------------------------------------------------------------------------------
 
@@ -337,22 +342,19 @@ class Checkpoints:
             if (state := self._states.get(name)) is not None:
                 self._states.move_to_end(name)
                 return state
-        if self._store.remove_empty(name):
-            return None
         state = ThreadState()
         try:
             torn = self._store.recover(name, see=state.add)
+            if torn is not None:
+                log.warning("torn_tail_cut", thread=name, bytes=torn.bytes_cut, reason=torn.reason)
+            if state.end.bytes != self._store.length(name):
+                # Lines that were cut off are in this state, or one that got its newline back is
+                # not.
+                state = ThreadState()
+                for line in self._store.read(name):
+                    state.add(line)
         except LogNotFound:
             return None
-        if torn is not None:
-            log.warning("torn_tail_cut", thread=name, bytes=torn.bytes_cut, reason=torn.reason)
-        if self._store.remove_empty(name):
-            return None
-        if state.end.bytes != self._store.length(name):
-            # Lines that were cut off are in this state, or one that got its newline back is not.
-            state = ThreadState()
-            for line in self._store.read(name):
-                state.add(line)
         if state.damaged:
             log.warning("damaged_lines", thread=name, lines=state.damaged)
         if state.began is None:

@@ -101,7 +101,7 @@ class Comparison(Generic[State]):
         those of a damaged line may be other ones.
         """
         requests: dict[str, str] = {}
-        for raw, value in _REQUEST.findall(self._logs.store.raw(name)):
+        for raw, value in _REQUEST.findall(b"\n".join(self._logs.store.raw(name))):
             request_id = raw.decode(errors="replace")
             if b"\\" in raw:
                 with suppress(ValueError):  # an escape that bits flipped in

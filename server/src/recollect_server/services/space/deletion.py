@@ -54,7 +54,7 @@ from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogConflict, LogNotFound
+from recollect_server.storage.logs.store import LogConflict, LogNotFound, Version
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -262,13 +262,12 @@ class Deletions:
 
     def find_interrupted(self) -> None:
         """Look for deletes that a process began and did not end. Raises StorageUnavailable."""
-        names = [*self._store.deleted(), *self._store.deleted(Kind.COMMUNICATION)]
-        for conversation_id in names:
-            # One without a line was begun, and cancelled: it keeps its begin from being made late.
-            if conversation_id not in self._under_way and self._store.deleted_length(
-                conversation_id
-            ):
-                self._unfinished.setdefault(conversation_id, None)
+        for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
+            for conversation_id, size in self._store.logs(kind, Version.DELETED):
+                # One without a line was begun, and cancelled: it keeps its begin from being made
+                # late.
+                if size and conversation_id not in self._under_way:
+                    self._unfinished.setdefault(conversation_id, None)
 
     def check(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""
@@ -303,7 +302,7 @@ class Deletions:
         deleting(conversation_id)
         self._doubtful.add(conversation_id)
         try:
-            self._store.begin_delete(conversation_id, size if confirm else None)
+            self._store.swap(conversation_id, None, size if confirm else None)
         except (LogNotFound, LogConflict) as error:
             self._doubtful.discard(conversation_id)
             if isinstance(error, LogConflict) or self._store.sharing is None:

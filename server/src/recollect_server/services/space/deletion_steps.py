@@ -22,7 +22,7 @@ from recollect_server.storage.logs.received import (
     forgotten_deliveries,
 )
 from recollect_server.storage.logs.record import Entry
-from recollect_server.storage.logs.store import LogNotFound, LogStore
+from recollect_server.storage.logs.store import LogNotFound, LogStore, Version
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -144,7 +144,7 @@ def finish_delete(
     if number is not None:
         removed |= removal.remove_history(number, name)
         hit("delete.history_removed")
-        lines = logs.raw_deleted(name) if old is None else iter(old)
+        lines = logs.raw(name, Version.DELETED) if old is None else iter(old)
         count = _remove_messages(lines, index, name, number, progress)
         removed |= {"messages": count, "search_terms": count}
         removal.purge_words(number)
@@ -154,8 +154,8 @@ def finish_delete(
         log.warning("log_not_emptied", conversation=name)
     if ending is not None and logs.sharing is not None:
         with suppress(LogNotFound):  # another replica was the last that had words of it
-            ending(removed | {"transcript": logs.deleted_length(name)})
-    return removed | logs.end_delete(name)
+            ending(removed | {"transcript": logs.length(name, Version.DELETED)})
+    return removed | logs.drop(name, Version.DELETED)
 
 
 def forget_received(logs: LogStore, index: Index, name: str) -> None:
@@ -173,7 +173,7 @@ def count_deleted(logs: LogStore, conversation_id: str) -> Removed:
     """Return what a delete of a conversation removes from the index, by its log. Raises
     LogNotFound, LogUnavailable.
     """
-    lines = spoken(logs.raw_deleted(conversation_id), lambda _: True)
+    lines = spoken(logs.raw(conversation_id, Version.DELETED), lambda _: True)
     count = sum(message is not None for _, _, message in lines)
     return {"messages": count, "search_terms": count}
 
@@ -182,7 +182,7 @@ def _new_deliveries(logs: LogStore, index: Index, name: str) -> list[str]:
     """Return the hashes of what was delivered into a deleted log, but for those that another
     process wrote to the ledger already, or whose ledger was deleted with the whole space.
     """
-    hashes = deliveries(logs.raw_deleted(name))
+    hashes = deliveries(logs.raw(name, Version.DELETED))
     if not hashes or logs.sharing is None:
         return hashes
     if logs.sharing.is_deleted_with_space(name):

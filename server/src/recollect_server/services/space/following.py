@@ -49,6 +49,8 @@ from recollect_server.storage.logs.store import (
     LogNotFound,
     Position,
     Sharing,
+    Version,
+    has_version,
 )
 
 R = TypeVar("R")
@@ -258,7 +260,7 @@ class Following:
                 lines = list(self._store.read(name, end, changes[-1].end))
                 is_whole = bool(lines) and all(line.entry for line in lines)
                 # Asked behind the read: lines of a redacted log are not to meet an index of before.
-                if name in self._store.redacting():
+                if has_version(self._store, name, Version.REPLACED):
                     self._redactions.follow(name)
                 elif is_whole and lines[-1].end == changes[-1].end:
                     self._writes.take_in(name, state, lines)
@@ -364,7 +366,7 @@ class Following:
                     )
             for name in indexed:
                 self._due[name] = [_change(name, logs.kind, Action.DELETE, 0)]
-        for name in self._store.redacting():
+        for name, _ in self._store.logs(Kind.CONVERSATION, Version.REPLACED):
             self._due.setdefault(name, []).append(
                 _change(name, Kind.CONVERSATION, Action.REDACT, 0)
             )

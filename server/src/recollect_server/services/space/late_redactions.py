@@ -13,7 +13,7 @@ from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.belonging import lines_of
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import LogNotFound, LogStore, Position, Version
 
 
 def lines_as_indexed(
@@ -29,9 +29,8 @@ def lines_as_indexed(
     if store.sharing is None:
         return None
     old: list[bytes] | None = None
-    if conversation_id in store.redacting():
-        with suppress(LogNotFound):  # every process has followed it
-            old = store.raw_redacting(conversation_id)
+    with suppress(LogNotFound):  # every process has followed it
+        old = list(store.raw(conversation_id, Version.REPLACED))
     if old is not None and stored.lines > len(old):
         return None
     behind: Iterable[Line] = ()
@@ -40,8 +39,8 @@ def lines_as_indexed(
             behind = lines_of(conversation_id, old)[stored.lines :]
         elif not is_deleted:
             behind = store.read(conversation_id, Position(stored.lines, stored.bytes))
-        elif store.deleted_length(conversation_id) != stored.bytes:
-            deleted = list(store.raw_deleted(conversation_id))
+        elif store.length(conversation_id, Version.DELETED) != stored.bytes:
+            deleted = list(store.raw(conversation_id, Version.DELETED))
             behind = lines_of(conversation_id, deleted)[stored.lines :]
         check_behind(index, conversation_id, behind, stored.lines)
     return old

@@ -50,6 +50,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.belonging import lines_of, over
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
 from recollect_server.storage.logs.store import (
@@ -58,6 +59,8 @@ from recollect_server.storage.logs.store import (
     LogStore,
     LogTaken,
     Position,
+    Version,
+    has_version,
     request_claim,
 )
 from recollect_server.storage.vectors.file import VectorsUnavailable
@@ -171,20 +174,20 @@ class Redactions:
         why under the lock.
         """
         try:
-            raw = self._store.raw(conversation_id).split(b"\n")[:-1]
+            raw = list(self._store.raw(conversation_id))
         except StorageUnavailable:
             return [], []
         return raw, lines_of(conversation_id, raw)
 
     def _raw(self, conversation_id: str) -> list[bytes]:
-        if conversation_id in self._store.redacting():
+        if has_version(self._store, conversation_id, Version.REPLACED):
             raise StorageUnavailable(
                 "an earlier redaction of it was interrupted, and ends with the next start"
                 if self._store.sharing is None
                 else "an earlier redaction of it has not reached every server: try again"
             )
         try:
-            return self._store.raw(conversation_id).split(b"\n")[:-1]
+            return list(self._store.raw(conversation_id))
         except LogNotFound:
             raise ConversationNotFound(conversation_id) from None
 
@@ -195,7 +198,7 @@ class Redactions:
         claim = request_claim(request.id) if request else ""
         self._doubtful.add(conversation_id)
         try:
-            self._store.begin_redaction(conversation_id, lines, size, request=claim)
+            self._store.swap(conversation_id, lines, size, request=claim, keep=True)
         except (LogNotFound, LogConflict) as error:
             self._doubtful.discard(conversation_id)
             if isinstance(error, LogTaken):
@@ -241,10 +244,12 @@ class Redactions:
         self._doubtful.discard(conversation_id)
         index = self._projection.index
         if (stored := index.conversations.find(conversation_id)) is None:
-            self._store.end_redaction(conversation_id)
+            self._store.drop(conversation_id, Version.REPLACED)
             return
         try:
-            old = lines_of(conversation_id, self._store.raw_redacting(conversation_id))
+            old = lines_of(
+                conversation_id, list(self._store.raw(conversation_id, Version.REPLACED))
+            )
         except LogNotFound:
             return  # to catch up with its line finds out whether the index has the text
         if behind := old[stored.lines :]:
@@ -278,7 +283,7 @@ class Redactions:
         """Finish the redactions that a process began and did not end. Raises DataUnavailable. Hold
         no lock.
         """
-        for conversation_id in self._store.redacting():
+        for conversation_id, _ in self._store.logs(Kind.CONVERSATION, Version.REPLACED):
             with self._locks.conversations.hold(conversation_id):
                 self.follow(conversation_id)
 
@@ -287,7 +292,7 @@ class Redactions:
     ) -> RedactionDone:
         content = event.entry.content if event.entry else None
         assert isinstance(content, MessagesRedacted)
-        raw = self._store.raw(conversation.id).split(b"\n")[:-1]
+        raw = list(self._store.raw(conversation.id))
         there = (line_of(raw[it - 1], it, 0) for it in sorted(content.sequences) if it <= len(raw))
         messages = messages_of([*over(conversation.id, raw).lines(there)])
         return RedactionDone(conversation, messages, content.time, cursor, duplicate)
@@ -330,9 +335,9 @@ def finish_redaction(
     start finishes it. Hold the conversation's lock.
     """
     store = transcripts.store
-    raw = store.raw_redacting(conversation_id)
+    raw = list(store.raw(conversation_id, Version.REPLACED))
     old = old or lines_of(conversation_id, raw)
-    now = store.raw(conversation_id).split(b"\n")[:-1]
+    now = list(store.raw(conversation_id))
     lines = lines_of(conversation_id, now, (raw, old))
     conversation: Conversation | None = None
     event = lines[len(old)]
@@ -361,7 +366,7 @@ def finish_redaction(
     anchors.changed()
     publish(Redacted(conversation_id, stored.number, redacted.sequences))
     hit("redact.forgotten")
-    store.end_redaction(conversation_id)
+    store.drop(conversation_id, Version.REPLACED)
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
     return conversation, cursor
@@ -400,18 +405,17 @@ def finish_interrupted(
     """
     log.warning("finishing_interrupted_redaction", conversation=conversation_id)
     try:
-        exchanged = store.is_redacted(conversation_id)
+        if store.take_back(conversation_id):
+            return
     except LogNotFound:  # it was deleted meanwhile
-        store.end_redaction(conversation_id)
+        with suppress(LogNotFound):
+            store.drop(conversation_id, Version.REPLACED)
         if is_rebuilt:
             return  # its delete is to be followed
         raise IndexUnavailable(
             f"it may have words of {conversation_id}, which is deleted"
         ) from None
-    if not exchanged:
-        store.cancel_redaction(conversation_id)
-        return
-    if store.sharing is not None and conversation_id not in store.redacting():
+    if not has_version(store, conversation_id, Version.REPLACED):
         return  # another process was the last that had the text
 
     def forget(event: object) -> None:
@@ -438,7 +442,7 @@ def _take_in_behind(
     LogNotFound, IndexUnavailable.
     """
     stored = index.conversations.find(conversation_id)
-    old = lines_of(conversation_id, transcripts.store.raw_redacting(conversation_id))
+    old = lines_of(conversation_id, list(transcripts.store.raw(conversation_id, Version.REPLACED)))
     if stored is None or not (behind := old[stored.lines :]):
         return
     check_behind(index, conversation_id, behind, stored.lines)

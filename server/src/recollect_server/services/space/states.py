@@ -24,7 +24,7 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.logs.belonging import lines_of
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
+from recollect_server.storage.logs.store import LogNotFound, LogUnavailable, Version
 
 _MAX_STATES = 20_000  # some 1 KiB each
 _SUSPENDED_STATES = 16  # of a suspended space, of which there may be many
@@ -139,9 +139,9 @@ class States:
         with suppress(IndexUnavailable, LogUnavailable):
             stored = self._projection.index.conversations.find(conversation_id)
             store = self._transcripts.store
-            if stored is None or conversation_id not in store.redacting():
+            if stored is None:
                 return False
-            old = lines_of(conversation_id, list(store.raw_redacting(conversation_id)))
+            old = lines_of(conversation_id, list(store.raw(conversation_id, Version.REPLACED)))
             for line in old[stored.lines :]:
                 check_redaction(line, stored.lines, conversation_id)
             return True

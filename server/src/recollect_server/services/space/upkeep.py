@@ -38,7 +38,7 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogNotFound
+from recollect_server.storage.logs.store import LogNotFound, Version
 
 log = structlog.get_logger("recollect.index")
 
@@ -250,11 +250,13 @@ class Upkeep:
                 self._projection.overlay.note_lag(
                     conversation_id, "the new index does not have all of it"
                 )
-        for conversation_id in store.redacting():  # they met no index
+        for conversation_id, _ in store.logs(Kind.CONVERSATION, Version.REPLACED):
+            # They met no index, as those that are deleted.
             self._finish_redaction(conversation_id)
-        for name in [*store.deleted(), *store.deleted(Kind.COMMUNICATION)]:  # they met no index
-            with self._locks.conversations.hold(name):
-                finish_delete(store, new, name, self._clock())
+        for logs in self._kinds:
+            for name, _ in store.logs(logs.kind, Version.DELETED):
+                with self._locks.conversations.hold(name):
+                    finish_delete(store, new, name, self._clock())
         return True
 
     def _finish_redaction(self, conversation_id: str) -> None:
@@ -264,7 +266,7 @@ class Upkeep:
         """
         index = self._projection.index
         with self._locks.conversations.hold(conversation_id):
-            if self._store.is_redacted(conversation_id):
+            if not self._store.take_back(conversation_id):
                 finish_redaction(
                     ConversationLogs(self._store),
                     index,
@@ -273,8 +275,6 @@ class Upkeep:
                     self._clock(),
                     self._publish,
                 )
-            else:
-                self._store.cancel_redaction(conversation_id)
 
     def _build(self, index: Index, logs: Logs[Any], name: str) -> None:
         """Index a log in a new index. Raises IndexUnavailable.

@@ -156,7 +156,7 @@ class LiveVerification:
                         )
         for own in ledgers(self._store):
             problems += [f"{own.name}: {it}" for it in own.misplaced()]
-        return problems + [it for kind in Kind for it in self._store.listing(kind).strays]
+        return problems + self._store.strays()
 
     def _leftovers(self) -> list[str]:
         messages, texts = Contents(self._space.index).of_nobody()

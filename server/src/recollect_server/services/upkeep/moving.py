@@ -13,6 +13,7 @@ log that is being copied a few megabytes.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -22,7 +23,7 @@ from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.moves import Marked, MoveMark
-from recollect_server.storage.logs.store import LEDGERS, LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import LEDGERS, LogNotFound, LogStore, Position, Version
 
 T = TypeVar("T")
 
@@ -138,7 +139,8 @@ def _check_source(source: Place) -> None:
         )
     for space in source.names():
         store = source.of(space)
-        if any(store.deleted(kind) for kind in Kind) or store.redacting():
+        kept = (Version.DELETED, Version.REPLACED)
+        if any(True for it in kept for kind in Kind for _ in store.logs(kind, it)):
             raise CannotCopy(
                 f"the space {space} has a delete or a redaction that has not ended: start a server"
                 f" over {source.name} once, stop it, and move then"
@@ -148,7 +150,7 @@ def _check_source(source: Place) -> None:
 def _check_empty(target: Place) -> None:
     for space in target.names():
         store = target.of(space)
-        if _logs_of(store) or any(store.deleted(kind) for kind in Kind):
+        if _logs_of(store) or any(True for it in Kind for _ in store.logs(it, Version.DELETED)):
             raise CannotCopy(
                 f"{target.name} is not empty, it has logs of the space {space}: name an empty place"
                 " with --to"
@@ -203,20 +205,21 @@ def _copy_space(
 def _remove(store: LogStore, logs: list[str]) -> None:
     """Remove logs that an earlier try copied, and that the source has no more."""
     for log in logs:
-        store.begin_delete(log)
-        store.end_delete(log)
+        store.swap(log, None)
+        store.drop(log, Version.DELETED)
 
 
 def _copy(source: LogStore, target: LogStore, log: str) -> None:
-    source.recover(log)  # what was never acknowledged is cut off, as a start does it
     lines = size = 0
-    for chunk in _chunks(source.raw_lines(log)):
-        if lines:
-            target.append(log, Position(lines, size), chunk)
-        else:
-            target.replace(log, chunk)
-        lines, size = lines + len(chunk), size + sum(map(len, chunk))
-        hit("move.part")
+    with suppress(LogNotFound):  # what was never acknowledged is cut off, as a start does it
+        source.recover(log)
+        for chunk in _chunks(source.raw(log)):
+            if lines:
+                target.append(log, Position(lines, size), chunk)
+            else:
+                target.swap(log, chunk)
+            lines, size = lines + len(chunk), size + sum(map(len, chunk))
+            hit("move.part")
     hit("move.copied")
 
 
@@ -224,8 +227,8 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
     chunk: list[bytes] = []
     size = 0
     for line in lines:
-        chunk.append(line)
-        size += len(line)
+        chunk.append(line + b"\n")
+        size += len(line) + 1
         if size >= _CHUNK:
             yield chunk
             chunk, size = [], 0
@@ -266,9 +269,9 @@ def _digest(store: LogStore, log: str) -> tuple[int, str]:
     """Return the length and the SHA-256 of a log; of none if there is no log."""
     digest, size = hashlib.sha256(), 0
     try:
-        for line in store.raw_lines(log):
-            digest.update(line)
-            size += len(line)
+        for line in store.raw(log):
+            digest.update(line + b"\n")
+            size += len(line) + 1
     except LogNotFound:
         pass
     return size, digest.hexdigest()

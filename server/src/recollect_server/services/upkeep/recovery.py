@@ -9,7 +9,7 @@ of those that were not compared.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import Listing, LogNotFound, LogStore
+from recollect_server.storage.logs.store import LogNotFound, LogStore, Version, has_version
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import forget_conversations
 
@@ -138,8 +138,8 @@ def recover(
     logs.create()
     with ThreadPoolExecutor(1, "seal") as pool:  # to make a checksum lets others have the lock
         sealed = pool.submit(read_seal, logs.root)
-        listed = {kind: logs.listing(kind) for kind in Kind}
-    for stray in (it for listing in listed.values() for it in listing.strays):
+        lengths = _lengths(logs)
+    for stray in logs.strays():
         log.warning("not_a_log", reason=stray)
     seal, suspects = sealed.result()
     closed = seal is not Seal.MISSING
@@ -150,12 +150,12 @@ def recover(
                 # Since it was closed a copy of the store took over, which may lack some of it.
                 closed = False
             done = _catch_up_or_close(
-                logs, index, clock, progress, _UNSEARCHED, listed, rebuilt=False
+                logs, index, clock, progress, _UNSEARCHED, lengths, rebuilt=False
             )
             done = (
                 replace(done, suspects=suspects)
                 if closed
-                else _compared(logs, done, listed, compared_at_once)
+                else _compared(logs, done, lengths, compared_at_once)
             )
             index.note_timeline(timeline)
             return done
@@ -186,8 +186,12 @@ def rebuild(
         making.progress(done, of)
         progress(done, of)
 
-    listed = {kind: logs.listing(kind) for kind in Kind}  # a start before this may have cut some
-    return _catch_up_or_close(logs, index, clock, both, making, listed, rebuilt=True)
+    # A start before this may have cut some.
+    return _catch_up_or_close(logs, index, clock, both, making, _lengths(logs), rebuilt=True)
+
+
+def _lengths(logs: LogStore) -> dict[Kind, dict[str, int]]:
+    return {kind: dict(logs.logs(kind)) for kind in (Kind.CONVERSATION, Kind.COMMUNICATION)}
 
 
 def _open(logs: LogStore, state: Seal) -> Index | None:
@@ -223,7 +227,7 @@ def _open(logs: LogStore, state: Seal) -> Index | None:
 
 
 def _compared(
-    logs: LogStore, done: Recovered, listed: Mapping[Kind, Listing], at_once: int
+    logs: LogStore, done: Recovered, lengths: Mapping[Kind, Mapping[str, int]], at_once: int
 ) -> Recovered:
     """Compare an index that no server closed with the transcripts, and leave what takes long for
     later.
@@ -233,13 +237,11 @@ def _compared(
     index = done.index
     try:
         kinds = (CommunicationLogs(logs), ConversationLogs(logs))
-        lengths = {name: size for it in kinds for name, size in listed[it.kind].lengths.items()}
-        if sum(lengths.values()) > at_once:
-            return replace(done, suspects=dict.fromkeys(lengths, False))
+        if sum(sum(lengths[it.kind].values()) for it in kinds) > at_once:
+            names = (name for it in kinds for name in lengths[it.kind])
+            return replace(done, suspects=dict.fromkeys(names, False))
         contents = Contents(index)
-        differences = (
-            _differences(it, contents, index, list(listed[it.kind].lengths)) for it in kinds
-        )
+        differences = (_differences(it, contents, index, lengths[it.kind]) for it in kinds)
         wrong = next(chain.from_iterable(differences), "") or next(iter(contents.problems()), "")
         if wrong:
             raise IndexUnavailable(f"it is damaged: {wrong}")
@@ -250,7 +252,7 @@ def _compared(
 
 
 def _differences(
-    logs: Logs[Any], contents: Contents, index: Index, names: list[str]
+    logs: Logs[Any], contents: Contents, index: Index, names: Iterable[str]
 ) -> Iterator[str]:
     """Yield what the index has otherwise than these logs."""
     comparison = Comparison(logs, contents)
@@ -268,13 +270,13 @@ def _catch_up_or_close(
     clock: Clock,
     progress: Progress,
     making: Making,
-    listed: Mapping[Kind, Listing],
+    lengths: Mapping[Kind, Mapping[str, int]],
     *,
     rebuilt: bool,
 ) -> Recovered:
     """Bring the index up, and close it if that fails."""
     try:
-        return _look_after_all(logs, index, clock, progress, listed, rebuilt=rebuilt)
+        return _look_after_all(logs, index, clock, progress, lengths, rebuilt=rebuilt)
     except BaseException:
         making.end()
         index.close()
@@ -322,10 +324,8 @@ def _catch_up_all(
     done = Totals(logs=len(lengths))
     behind = [name for name, size in lengths.items() if indexed.pop(name, -1) != size]
     if indexed and logs.store.sharing is not None:
-        for name in logs.store.deleted(
-            logs.kind
-        ):  # just now: its follower removes it from the index
-            indexed.pop(name, None)
+        for name, _ in logs.store.logs(logs.kind, Version.DELETED):
+            indexed.pop(name, None)  # just now: its follower removes it from the index
     if indexed:
         raise IndexAhead(
             f"{len(indexed)} {logs.plural} are indexed and have no transcript, as {next(iter(indexed))}"
@@ -348,11 +348,11 @@ def _catch_up_all(
                 totals=done,
             )
         except (ConversationNotFound, NothingNamed):
-            if logs.store.remove_empty(name):
+            if has_version(logs.store, name, Version.PRESENT):
+                log.warning("transcript_without_a_line", **about)
+            else:
                 done.logs -= 1
                 log.warning("empty_transcript_removed", **about)
-            else:
-                log.warning("transcript_without_a_line", **about)
         except StorageUnavailable as error:
             log.error("transcript_unreadable", **about, reason=str(error))
     progress(len(behind), len(behind))
@@ -366,7 +366,7 @@ def _finish_interrupted_delete(
     long one, log the progress too. `anchors` went with it.
     """
     try:
-        size = logs.deleted_length(conversation_id)
+        size = logs.length(conversation_id, Version.DELETED)
     except LogNotFound:  # another process was the last that had words of it
         return
     log.warning("finishing_interrupted_delete", conversation=conversation_id, bytes=size)
@@ -415,12 +415,14 @@ def _look_after_all(
     index: Index,
     clock: Clock,
     progress: Progress,
-    listed: Mapping[Kind, Listing],
+    lengths: Mapping[Kind, Mapping[str, int]],
     *,
     rebuilt: bool,
 ) -> Recovered:
-    deleting, redacting, lengths, _ = listed[Kind.CONVERSATION]
-    communications = listed[Kind.COMMUNICATION].deleted
+    deleting, communications = (
+        [name for name, _ in logs.logs(kind, Version.DELETED)] for kind in lengths
+    )
+    redacting = [name for name, _ in logs.logs(Kind.CONVERSATION, Version.REPLACED)]
     if (deleting or redacting or communications) and not rebuilt:
         index.writer.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorLedger(logs) if deleting else None
@@ -436,7 +438,8 @@ def _look_after_all(
         _finish_interrupted_delete(logs, index, name, clock, 0)
     hit("recover.deletes_finished")
     conversations = _catch_up_all(
-        ConversationLogs(logs), index, clock, progress, lengths, rebuilt=rebuilt
+        *(ConversationLogs(logs), index, clock, progress, lengths[Kind.CONVERSATION]),
+        rebuilt=rebuilt,
     )
     index.settle()
     for conversation_id in redacting if rebuilt else ():  # the index has none of the text
@@ -451,7 +454,7 @@ def _look_after_all(
         index,
         clock,
         no_progress,
-        listed[Kind.COMMUNICATION].lengths,
+        lengths[Kind.COMMUNICATION],
         rebuilt=rebuilt,
     )
     if not rebuilt and (miscount := index.miscount()):

@@ -9,7 +9,10 @@ from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import Limited, limited_of
 from recollect_server.storage.index.tiers import hits_of
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.store import (
+    LogStore,
+    Version,
+)
 from recollect_server.storage.vectors import checking as vectors_checking
 
 WHOLE = "whole"
@@ -77,7 +80,7 @@ def statistics_of(folder: LogStore) -> Statistics:
     index = state_of(folder.root)
     vectors = vectors_checking.state_of(folder.root)
     sizes = dict(folder.logs(Kind.CONVERSATION))
-    torn = folder.torn_sizes()
+    torn = [size for kind in Kind for _, size in folder.logs(kind, Version.TORN)]
     external = external_state_of(folder.root)
     parties = dict(folder.logs(Kind.COMMUNICATION))
     threads = dict(folder.logs(Kind.THREAD))
@@ -109,7 +112,7 @@ def statistics_of(folder: LogStore) -> Statistics:
         hits=hits_of(folder.root),
         torn=len(torn),
         torn_bytes=sum(torn),
-        deletes_to_finish=len(folder.deleted()),
+        deletes_to_finish=len(list(folder.logs(Kind.CONVERSATION, Version.DELETED))),
         threads=len(threads),
         threads_bytes=sum(threads.values()),
         parties=Parties(

@@ -23,7 +23,11 @@ from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import forgotten_ledger, ledgers
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import forgotten_deliveries
-from recollect_server.storage.logs.store import ANCHORS, LEDGERS
+from recollect_server.storage.logs.store import (
+    ANCHORS,
+    LEDGERS,
+    Version,
+)
 from recollect_server.storage.vectors.checking import outside
 from recollect_server.storage.vectors.checking import problems as vector_problems
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
@@ -49,7 +53,7 @@ def verify(logs: FolderStore, progress: Progress) -> Verified:
     done = Verified()
     done.problems += [
         f"{name}: its delete has begun and not ended: the next start ends it"
-        for name in logs.deleted()
+        for name, _ in logs.logs(Kind.CONVERSATION, Version.DELETED)
     ]
     index = _open(logs, done)
     try:
@@ -110,7 +114,7 @@ def _verify(
     )
     done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)]
     done.problems += _ledgers(store, contents)
-    done.problems += [it for kind in Kind for it in store.listing(kind).strays]
+    done.problems += store.strays()
     done.communications, _ = _verify_all(
         CommunicationLogs(store), contents, index, done, no_progress, _nothing_more
     )

@@ -141,7 +141,7 @@ class AnchorLedger:
             request = next((it.stamp.request_id for it in added if it.stamp.request_id), "")
             try:
                 before = self._lines[-1].end if self._lines else 0
-                self._store.replace(
+                self._store.swap(
                     ANCHORS,
                     encoded(entries, log=ANCHORS)[1],
                     before,
@@ -190,7 +190,6 @@ class AnchorLedger:
                 log.warning(
                     "torn_tail_cut", ledger=ANCHORS, bytes=torn.bytes_cut, reason=torn.reason
                 )
-            self._store.remove_empty(ANCHORS)
             lines += self._store.read(ANCHORS)
         self._lines, self._requests = [], {}
         for line in lines:

@@ -39,13 +39,13 @@ from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
     Claim,
-    Listing,
     LogConflict,
     LogNotFound,
     LogUnavailable,
     Position,
     Sharing,
     TornTail,
+    Version,
 )
 from recollect_server.storage.logs.writer import LogWriter, TranscriptChanged
 
@@ -54,6 +54,17 @@ _IS_NAME = {
     Kind.COMMUNICATION: is_communication_id,
     Kind.THREAD: is_thread_log,
 }
+_SUFFIXES = {
+    Version.PRESENT: "",
+    Version.DELETED: DELETING,
+    Version.REPLACED: REDACTING,
+    Version.TORN: TORN,
+}
+_DROPPED = {
+    Version.DELETED: ("delete.file_removed", "delete.file_gone"),
+    Version.REPLACED: ("redact.old_removed", "redact.old_gone"),
+}
+"""Failpoints behind a removal that `drop` makes, and behind its sync."""
 _OTHERS = tuple(kind for kind in Kind if kind is not Kind.CONVERSATION)
 
 _FIRST_LINE = 16 << 10  # bytes that are read to learn whose log a file is
@@ -140,31 +151,96 @@ class FolderStore:
                 writer.create(path, data)
         return ""
 
-    def replace(
+    def swap(
         self,
         log: str,
-        lines: Iterable[bytes],
+        lines: Iterable[bytes] | None,
         before: int | None = None,  # noqa: ARG002 - it has one writer
         *,
         request: str = "",  # noqa: ARG002
         released: Sequence[str] = (),  # noqa: ARG002
+        keep: bool = False,
     ) -> None:
-        """Write a file anew, as a copy that takes its name when it is whole. What was cut off its
-        tail before goes too.
+        """Write a file anew, as a copy that takes its name when it is whole, or rename it to
+        `….deleting`. Unless it is kept, what was cut off its tail before goes too.
         """
         path = self.path(log)
-        copy = path.with_name(path.name + COPY)
-        with _failing(log, "written"):
+        with _failing(log, "deleted" if lines is None else "written"):
             self._check()
-            make_folder(path.parent)
+            if lines is not None:
+                self._exchange(path, lines, keep=keep)
+                return
+            hit("delete.begun")
+            path.rename(_beside(path, DELETING))
+            hit("delete.renamed")
+            sync_folder(path.parent)
+            hit("delete.durable")
+        self._writer.forget(path)
+
+    def _exchange(self, path: Path, lines: Iterable[bytes], *, keep: bool) -> None:
+        copy, old = _beside(path, COPY), _beside(path, REDACTING)
+        step = "redact" if keep else "anchors"
+        make_folder(path.parent)
+        if keep:
+            hit("redact.begun")
+        try:
             copy.unlink(missing_ok=True)
             _write(copy, lines)
-            hit("anchors.copied")
+            hit(f"{step}.copied")
+            if keep:
+                _keep(path, old)
+                hit("redact.kept")
+                sync_folder(path.parent)
             copy.rename(path)
-            self._writer.forget(path)
-            hit("anchors.replaced")
-            self.torn_path(log).unlink(missing_ok=True)
+        except OSError:
+            with suppress(OSError):
+                copy.unlink(missing_ok=True)
+                if keep:
+                    old.unlink(missing_ok=True)
+            raise
+        self._writer.forget(path)
+        hit(f"{step}.replaced")
+        if not keep:
+            _beside(path, TORN).unlink(missing_ok=True)
+        sync_folder(path.parent)
+        if keep:
+            hit("redact.durable")
+
+    def drop(self, log: str, version: Version) -> dict[str, int]:
+        """Remove what the file was, and what was cut off it before."""
+        path = self.path(log)
+        old, torn = _beside(path, _SUFFIXES[version]), _beside(path, TORN)
+        removed_point, gone_point = _DROPPED[version]
+        with _failing(log, "deleted"):
+            self._check()
+            removed = {"transcript": old.stat().st_size}
+            if torn.exists():
+                removed["torn_tail"] = torn.stat().st_size
+                torn.unlink()
+                hit("delete.torn_removed")
+            for rest in {_beside(path, COPY), _beside(path, REDACTING)} - {old}:
+                rest.unlink(missing_ok=True)
+            # before the old file goes: after that nobody comes back for them
             sync_folder(path.parent)
+            old.unlink()
+            hit(removed_point)
+            sync_folder(path.parent)
+            hit(gone_point)
+        return removed
+
+    def take_back(self, log: str) -> bool:
+        """Remove what was kept of a file that is as it was: an exchanged one is longer, by the line
+        that says so.
+        """
+        path = self.path(log)
+        with _failing(log, "read"):
+            self._check()
+            if path.stat().st_size > _beside(path, REDACTING).stat().st_size:
+                return False
+            for suffix in (COPY, REDACTING):
+                _beside(path, suffix).unlink(missing_ok=True)
+            sync_folder(path.parent)
+        return True
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the whole lines behind a position, up to the byte `until`."""
@@ -211,52 +287,48 @@ class FolderStore:
         with _failing(log, "read"):
             return ends_a_line(self.path(log), position.bytes)
 
-    def raw(self, log: str) -> bytes:
-        """Return all bytes of a file, with nothing checked."""
+    def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
+        """Yield the whole lines of a file, undecoded and without their newlines."""
         with _failing(log, "read"):
-            return read_file(self.path(log))
+            yield from raw_lines(_beside(self.path(log), _SUFFIXES[version]))
 
-    def raw_lines(self, log: str) -> Iterator[bytes]:
-        """Yield the lines of a file, undecoded and with their newlines."""
-        with _failing(log, "read"):
-            for line in raw_lines(self.path(log)):
-                yield line + b"\n"
-
-    def length(self, log: str) -> int:
+    def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return the size of a file."""
         with _failing(log, "read"):
-            return self.path(log).stat().st_size
+            return _beside(self.path(log), _SUFFIXES[version]).stat().st_size
 
-    def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
-        """Return every log of a kind, with its file's size."""
-        return iter(self.listing(kind).lengths.items())
-
-    def listing(self, kind: Kind) -> Listing:
-        """Return all logs of a kind, and the strays of their folder, in one pass over it."""
-        listing, is_name = Listing([], [], {}, []), _IS_NAME[kind]
-        stray = f"{self.folder(kind).name}/{{}} is not read: {{}}"
-        unfinished = {DELETING: listing.deleted, REDACTING: listing.redacting}
-        advice = ": `recollect import` takes it in" if kind is Kind.CONVERSATION else ""
+    def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
+        """Return the logs of a kind that have such a file, with its size."""
+        suffix = SUFFIX + _SUFFIXES[version]
+        lengths: list[tuple[str, int]] = []
         with _failing(kind, "listed"):
             for entry in self._scan(kind):
-                name = entry.name.removesuffix(SUFFIX)
-                if name == entry.name:
-                    name, _, suffix = name.rpartition(SUFFIX)
-                    if (
-                        suffix in unfinished
-                        and is_name(name)
-                        and entry.is_file(follow_symlinks=False)
-                    ):
-                        unfinished[suffix].append(name)
-                elif not entry.is_file(follow_symlinks=False):
-                    listing.strays.append(stray.format(entry.name, "it is no regular file"))
-                elif is_name(name):
+                name = entry.name.removesuffix(suffix)
+                is_one = name != entry.name and _IS_NAME[kind](name)
+                if is_one and entry.is_file(follow_symlinks=False):
                     with suppress(FileNotFoundError):  # deleted meanwhile
-                        listing.lengths[name] = entry.stat(follow_symlinks=False).st_size
-                else:
-                    listing.strays.append(stray.format(entry.name, f"its name is no id{advice}"))
-        listing.strays.sort()
-        return listing
+                        lengths.append((name, entry.stat(follow_symlinks=False).st_size))
+        return iter(lengths)
+
+    def strays(self) -> list[str]:
+        """Return the files in the folders of the logs that are named as files of logs and are
+        none.
+        """
+        strays: list[str] = []
+        for kind in Kind:
+            advice = ": `recollect import` takes it in" if kind is Kind.CONVERSATION else ""
+            with _failing(kind, "listed"):
+                for entry in sorted(self._scan(kind), key=lambda it: it.name):
+                    name = entry.name.removesuffix(SUFFIX)
+                    if name == entry.name:
+                        continue
+                    reason = "" if _IS_NAME[kind](name) else f"its name is no id{advice}"
+                    if not entry.is_file(follow_symlinks=False):
+                        reason = "it is no regular file"
+                    if reason:
+                        place = f"{self.folder(kind).name}/{entry.name}"
+                        strays.append(f"{place} is not read: {reason}")
+        return strays
 
     def has(self, log: str) -> bool:
         """Return whether there is a file of a conversation."""
@@ -280,7 +352,11 @@ class FolderStore:
             check = self._belonging(log, after.lines).check
             see_own = see and (lambda line: see(check(line)))
             torn = repair_tail(path, self.torn_path(log), after.bytes, after.lines + 1, see_own)
-        self._writer.forget(path)
+            self._writer.forget(path)
+            if not path.stat(follow_symlinks=False).st_size:
+                path.unlink()  # of a create that was cut short
+                if torn is None:
+                    raise FileNotFoundError(errno.ENOENT, "nothing was ever acknowledged of it")
         return torn
 
     def create(self) -> None:
@@ -324,19 +400,6 @@ class FolderStore:
         left = (self.torn_path(log), self.path(log))
         return next((path.name for path in left if path.exists() and path.stat().st_size), "")
 
-    def remove_empty(self, log: str) -> bool:
-        """Remove what a create that was cut short leaves: a file without a byte, which was
-        never acknowledged. False if it is not.
-        """
-        path = self.path(log)
-        try:
-            if path.stat(follow_symlinks=False).st_size:
-                return False
-            path.unlink()
-        except OSError:
-            return False
-        return True
-
     def remove_without_logs(self, is_derived: Callable[[str], bool]) -> bool:
         """Remove the folders of the space if it has no log, nor anything else but derived files.
 
@@ -374,136 +437,6 @@ class FolderStore:
                 if isinstance(it, Line) and it.entry and isinstance(line, Line) and not line.entry:
                     yield f"line {line.sequence} is damaged: {line.damage}"
 
-    # Deleting -------------------------------------------------------------------------------------
-
-    def begin_delete(
-        self,
-        log: str,
-        before: int | None = None,  # noqa: ARG002 - it has one writer
-    ) -> None:
-        """Rename a file to `….deleting`, durably."""
-        path = self.path(log)
-        with _failing(log, "deleted"):
-            self._check()
-            hit("delete.begun")
-            path.rename(_beside(path, DELETING))
-            hit("delete.renamed")
-            sync_folder(path.parent)
-            hit("delete.durable")
-        self._writer.forget(path)
-
-    def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
-        """Return the logs of a kind whose delete has begun and not ended."""
-        return self._logs_with(kind, DELETING)
-
-    def deleted_length(self, log: str) -> int:
-        """Return the size of the file of a log whose delete has begun."""
-        with _failing(log, "deleted"):
-            return _beside(self.path(log), DELETING).stat().st_size
-
-    def raw_deleted(self, log: str) -> Iterator[bytes]:
-        """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
-        with _failing(log, "deleted"):
-            yield from raw_lines(_beside(self.path(log), DELETING))
-
-    def end_delete(self, log: str) -> dict[str, int]:
-        """Remove the file, and what was cut off it before."""
-        path, torn = _beside(self.path(log), DELETING), self.torn_path(log)
-        with _failing(log, "deleted"):
-            self._check()
-            removed = {"transcript": path.stat().st_size}
-            if torn.exists():
-                removed["torn_tail"] = torn.stat().st_size
-                torn.unlink()
-                hit("delete.torn_removed")
-            for suffix in (COPY, REDACTING):
-                _beside(self.path(log), suffix).unlink(missing_ok=True)
-            # before the file itself goes: after that nobody comes back for them
-            sync_folder(path.parent)
-            path.unlink()
-            hit("delete.file_removed")
-            sync_folder(path.parent)
-            hit("delete.file_gone")
-        return removed
-
-    # Redacting ------------------------------------------------------------------------------------
-
-    def begin_redaction(
-        self,
-        log: str,
-        lines: Sequence[bytes],
-        before: int | None = None,  # noqa: ARG002 - it has one writer
-        *,
-        request: str = "",  # noqa: ARG002
-    ) -> None:
-        """Exchange a file, durably, for one of these lines, and keep what it was until
-        `end_redaction`. What cannot be exchanged is as it was.
-        """
-        path = self.path(log)
-        copy, old = _beside(path, COPY), _beside(path, REDACTING)
-        with _failing(log, "written"):
-            self._check()
-            try:
-                hit("redact.begun")
-                copy.unlink(missing_ok=True)
-                _write(copy, lines)
-                hit("redact.copied")
-                _keep(path, old)
-                hit("redact.kept")
-                sync_folder(path.parent)
-                copy.rename(path)
-            except OSError:
-                with suppress(OSError):
-                    copy.unlink(missing_ok=True)
-                    old.unlink(missing_ok=True)
-                raise
-            self._writer.forget(path)
-            hit("redact.replaced")
-            sync_folder(path.parent)
-            hit("redact.durable")
-
-    def redacting(self) -> list[str]:
-        """Return the conversations whose redaction has begun and not ended."""
-        return self._logs_with(Kind.CONVERSATION, REDACTING)
-
-    def is_redacted(self, log: str) -> bool:
-        """Return whether the file of a log whose redaction has begun was exchanged: the new one is
-        longer, by the line that says so.
-        """
-        with _failing(log, "read"):
-            path = self.path(log)
-            return path.stat().st_size > _beside(path, REDACTING).stat().st_size
-
-    def raw_redacting(self, log: str) -> list[bytes]:
-        """Return the lines of a log as they were before a redaction that has not ended, undecoded
-        and without their newlines.
-        """
-        with _failing(log, "read"):
-            return list(raw_lines(_beside(self.path(log), REDACTING)))
-
-    def cancel_redaction(self, log: str) -> None:
-        """Leave a log as it is, whose redaction has begun and changed nothing."""
-        path = self.path(log)
-        with _failing(log, "deleted"):
-            self._check()
-            for suffix in (COPY, REDACTING):
-                _beside(path, suffix).unlink(missing_ok=True)
-            sync_folder(path.parent)
-
-    def end_redaction(self, log: str) -> None:
-        """Remove what the file was, and what was cut off it before."""
-        path = self.path(log)
-        with _failing(log, "deleted"):
-            self._check()
-            self.torn_path(log).unlink(missing_ok=True)
-            _beside(path, COPY).unlink(missing_ok=True)
-            # before the old file goes: after that nobody comes back for them
-            sync_folder(path.parent)
-            _beside(path, REDACTING).unlink(missing_ok=True)
-            hit("redact.old_removed")
-            sync_folder(path.parent)
-            hit("redact.old_gone")
-
     # Files ----------------------------------------------------------------------------------------
 
     def _belonging(self, log: str, after: int | None = None) -> Belonging:
@@ -529,13 +462,6 @@ class FolderStore:
         path = self.path(log)
         return any(map(os.path.lexists, (path, _beside(path, DELETING), _beside(path, TORN))))
 
-    def torn_sizes(self) -> list[int]:
-        """Return the sizes of the tails that were cut off and kept."""
-        folders = (self.folder(kind) for kind in Kind)
-        return [
-            path.stat().st_size for folder in folders for path in folder.glob(f"*{SUFFIX}{TORN}")
-        ]
-
     def folder(self, kind: Kind) -> Path:
         """Return the folder of the logs of a kind."""
         return self.root if kind is Kind.CONVERSATION else self.root.with_name(kind.value)
@@ -546,17 +472,6 @@ class FolderStore:
             return  # it is there once there is one
         with os.scandir(folder) as entries:
             yield from entries
-
-    def _logs_with(self, kind: Kind, suffix: str) -> list[str]:
-        """Return the logs of a kind that have a file with this behind their own file's name."""
-        with _failing(kind, "listed"):
-            return [
-                name
-                for entry in self._scan(kind)
-                if (name := entry.name.removesuffix(SUFFIX + suffix)) != entry.name
-                and _IS_NAME[kind](name)
-                and entry.is_file(follow_symlinks=False)
-            ]
 
 
 @lru_cache(maxsize=16384)
@@ -573,7 +488,7 @@ def _path(root: Path, log: str) -> Path:
 
 
 def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
+    return path.with_name(path.name + suffix) if suffix else path
 
 
 def _keep(path: Path, name: Path) -> None:

@@ -8,6 +8,7 @@ forgotten (see `anchors`).
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -56,7 +57,6 @@ class Ledger(Generic[E]):
             return
         if torn:
             log.warning("torn_tail_cut", ledger=self.name, bytes=torn.bytes_cut, reason=torn.reason)
-        self._store.remove_empty(self.name)
 
     def size(self) -> int:
         """Return the ledger's bytes; 0 if there is none."""
@@ -69,20 +69,22 @@ class Ledger(Generic[E]):
         """Yield what the lines say, oldest first. A line that is damaged, or of another version, is
         passed over with a warning. Raises LogUnavailable.
         """
-        return iter(self.read()[0])
+        return self._entries(self._raw())
 
     def read(self) -> tuple[list[E], int]:
         """Return what `entries` yields, and the bytes that it was read from. Raises
         LogUnavailable.
         """
-        try:
-            raw = self._store.raw(self.name)
-        except LogNotFound:
-            return [], 0
-        return list(self._entries(raw)), len(raw)
+        raw = self._raw()
+        return list(self._entries(raw)), sum(len(line) + 1 for line in raw)
 
-    def _entries(self, raw: bytes) -> Iterator[E]:
-        for number, line in enumerate(_lines(raw), start=1):
+    def _raw(self) -> list[bytes]:
+        with suppress(LogNotFound):
+            return list(self._store.raw(self.name))
+        return []
+
+    def _entries(self, raw: list[bytes]) -> Iterator[E]:
+        for number, line in enumerate(raw, start=1):
             try:
                 yield self._entry(unseal(line), number)
             except (Damaged, ValueError, KeyError, TypeError, AttributeError) as damage:
@@ -98,11 +100,7 @@ class Ledger(Generic[E]):
         """Yield the lines that are whole, and say nothing that belongs here. Raises
         LogUnavailable.
         """
-        try:
-            raw = self._store.raw(self.name)
-        except LogNotFound:
-            return
-        for number, line in enumerate(_lines(raw), start=1):
+        for number, line in enumerate(self._raw(), start=1):
             try:
                 fields = unseal(line)
             except (Damaged, ValueError):
@@ -136,10 +134,6 @@ class Ledger(Generic[E]):
                 if not left:
                     raise
         raise AssertionError("unreachable")
-
-
-def _lines(raw: bytes) -> list[bytes]:
-    return raw.removesuffix(b"\n").split(b"\n") if raw else []
 
 
 _IDENTITY = Codec(Identity, Field("channel", TEXT), Field("identity", TEXT, "address"))

@@ -18,7 +18,8 @@ Guarantees of every store:
 - A line never changes its number or its `Place` while its log exists, except by `replace`.
 - Damaged lines are reported as such (`Line.entry` is None), never as something else, and never
   raised.
-- A deleted log has no lines and no length from `begin_delete` on, whatever happens after.
+- What `swap` keeps of a log is listed until `drop` returns, whatever happens between the two; then
+  it is gone to its last byte, with everything that was cut off the log.
 
 A folder has one writer, which knows what it wrote, and finds the rest by the lengths of the logs at
 its start (`logs`). A store that several processes share has more (`Sharing`): what anybody
@@ -75,17 +76,17 @@ class TornTail:
     reason: str
 
 
-class Listing(NamedTuple):
-    """Logs of one kind at a moment."""
+class Version(StrEnum):
+    """What a store can have of a log, beside each other."""
 
-    deleted: list[str]
-    """Those whose delete has begun and not ended."""
-    redacting: list[str]
-    """Those whose redaction has begun and not ended."""
-    lengths: dict[str, int]
-    """Bytes of each that is not deleted."""
-    strays: list[str]
-    """Files that stand as logs and are none, each with why it is not read."""
+    PRESENT = "present"
+    """The log: one of every other version alone is gone."""
+    DELETED = "deleted"
+    """The log whose delete has begun and not ended."""
+    REPLACED = "replaced"
+    """The log as it was before a redaction that has not ended."""
+    TORN = "torn"
+    """Bytes that were cut off its tail."""
 
 
 class LogUnavailable(StorageUnavailable):
@@ -125,6 +126,15 @@ class Claim:
 
 
 NO_CLAIM = Claim()
+
+
+def has_version(store: "LogStore", log: str, version: Version) -> bool:
+    """Return whether there is a version of a log. Raises LogUnavailable."""
+    try:
+        store.length(log, version)
+    except LogNotFound:
+        return False
+    return True
 
 
 def request_claim(request_id: str) -> str:
@@ -349,21 +359,34 @@ class LogStore(Protocol):
         LogTaken.
         """
 
-    def replace(
+    def swap(
         self,
         log: str,
-        lines: Iterable[bytes],
+        lines: Iterable[bytes] | None,
         before: int | None = None,
         *,
         request: str = "",
         released: Sequence[str] = (),
+        keep: bool = False,
     ) -> None:
-        """Let a log have these lines and nothing else: of what it had before, no byte is left. The
-        log may be read while the lines are made.
+        """Let a log have these lines and nothing else, durably, or with None none and no length: it
+        is gone. What it cannot change is as it was. The log may be read while the lines are made.
+
+        Of what it had no byte is left, unless `keep`: then that can be read until `drop`, and
+        `lines` are more than it had, each of the first ones as long as it was. What None deletes is
+        kept too.
 
         `before`: bytes of the log that the lines were made from, where another process may have
-        changed it. `request`: the claim of who replaces them. `released`: claims of those whose
-        lines are left out, which are free from here on. Raises LogConflict, LogTaken.
+        changed it. `request`: the claim of who swaps. `released`: claims of those whose lines are
+        left out, which are free from here on. Raises LogConflict, LogTaken.
+        """
+
+    def drop(self, log: str, version: Version) -> dict[str, int]:
+        """Remove the last byte of what `swap` kept. Return how many bytes, by what they were."""
+
+    def take_back(self, log: str) -> bool:
+        """Leave a log as it is where a crash kept `swap` from changing it. Return False where it
+        was changed. What it was is kept in either case until now.
         """
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
@@ -389,15 +412,12 @@ class LogStore(Protocol):
         had.
         """
 
-    def raw(self, log: str) -> bytes:
-        """Return all bytes of a log, with nothing checked."""
-
-    def raw_lines(self, log: str) -> Iterator[bytes]:
-        """Yield the lines of a log, undecoded and with their newlines. An unended tail is no
+    def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
+        """Yield the lines of a log, undecoded and without their newlines. An unended tail is no
         line.
         """
 
-    def length(self, log: str) -> int:
+    def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return how many bytes a log has."""
 
     def has(self, conversation_id: str) -> bool:
@@ -410,17 +430,17 @@ class LogStore(Protocol):
         ended.
         """
 
-    def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
-        """Yield the logs of a kind, each with its length in bytes."""
+    def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
+        """Yield the logs of a kind that have a version, each with its length in bytes."""
 
-    def listing(self, kind: Kind) -> Listing:
-        """Return all logs of a kind, seen in one pass where the store can do that."""
+    def strays(self) -> list[str]:
+        """Return the files that stand as logs and are none, each with why it is not read."""
 
     def recover(
         self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
     ) -> TornTail | None:
         """Make the lines behind a position durable, and cut off what an append left that was cut
-        short.
+        short. A log that was begun, has nothing and was never acknowledged is removed.
 
         `see` is called with each whole line. Call it before lines are indexed that this process did
         not append.
@@ -429,64 +449,4 @@ class LogStore(Protocol):
     def remains(self, log: str) -> str:
         """Return the name of what is left of a log of which no line can be read; empty if nothing
         is.
-        """
-
-    def remove_empty(self, log: str) -> bool:
-        """Remove a log that was begun, has nothing and was never acknowledged. Return False if it
-        has something.
-        """
-
-    def begin_delete(self, log: str, before: int | None = None) -> None:
-        """Delete a log: it is gone, durably, when this returns. Its bytes can be read by
-        `raw_deleted` until `end_delete`.
-
-        `before`: bytes of the log that was looked at, where another process may have changed it.
-        Raises LogConflict.
-        """
-
-    def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
-        """Return the logs of a kind whose delete has begun and not ended."""
-
-    def deleted_length(self, log: str) -> int:
-        """Return how many bytes a log has whose delete has begun."""
-
-    def torn_sizes(self) -> list[int]:
-        """Return the sizes of the tails that were cut off and kept."""
-
-    def raw_deleted(self, log: str) -> Iterator[bytes]:
-        """Yield the lines of a log whose delete has begun, undecoded and without their newlines."""
-
-    def begin_redaction(
-        self, log: str, lines: Sequence[bytes], before: int | None = None, *, request: str = ""
-    ) -> None:
-        """Let a log have these lines and nothing else, durably: more of them than it had, each of
-        the first ones as long as it was. What it was can be read by `raw_redacting` until
-        `end_redaction`.
-
-        `before`: as of `begin_delete`. `request`: the claim of who redacts. Raises LogConflict,
-        LogTaken.
-        """
-
-    def redacting(self) -> list[str]:
-        """Return the logs whose redaction has begun and not ended."""
-
-    def is_redacted(self, log: str) -> bool:
-        """Return whether a log whose redaction has begun has its new lines: after a crash it may
-        have the old ones.
-        """
-
-    def raw_redacting(self, log: str) -> list[bytes]:
-        """Return the lines of a log as they were before a redaction that has not ended, undecoded
-        and without their newlines.
-        """
-
-    def cancel_redaction(self, log: str) -> None:
-        """Leave a log as it is, whose redaction has begun and changed nothing."""
-
-    def end_redaction(self, log: str) -> None:
-        """Remove the last byte of what a log was before a redaction, or that was cut off it."""
-
-    def end_delete(self, log: str) -> dict[str, int]:
-        """Remove the last byte of a deleted log. Return how many bytes were removed, by what they
-        were.
         """

@@ -8,7 +8,7 @@ import psycopg
 
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import Claim, LogNotFound
+from recollect_server.storage.logs.store import Claim, LogNotFound, Version
 from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.order import PostgresOrder
@@ -33,6 +33,17 @@ _Verb = Literal[
     "end_delete",
     "remove_empty",
 ]
+_LOGS = {
+    Version.PRESENT: "recollect.logs WHERE NOT deleting",
+    Version.DELETED: "recollect.logs WHERE deleting",
+    Version.REPLACED: "(SELECT space, log, g.kind, sum(length(r.body) + 1)::bigint AS bytes"
+    " FROM recollect.redacted_lines r JOIN recollect.logs g USING (space, log)"
+    " GROUP BY space, log, g.kind) AS replaced WHERE true",
+    Version.TORN: "recollect.logs WHERE false",  # an append is there whole or not at all
+}
+"""Rows of the logs that have a version: names, kinds, bytes."""
+_ACTIONS = {it: "deleted" if it is Version.DELETED else "read" for it in Version}
+_NONE = "there is no log of that name"
 # With where the function left the position of its change.
 _APPEND = Statement(
     "recollect.append",
@@ -163,14 +174,15 @@ class LogRows:
     def lines(
         self,
         log: str,
-        action: str,
         start: int = 0,
         until: int | None = None,
-        *,
-        is_deleting: bool = False,
+        version: Version = Version.PRESENT,
     ) -> Iterator[tuple[int, int, bytes]]:
-        """Yield number, offset and bytes of each whole line between two bytes, a page at a time."""
-        while True:
+        """Yield number, offset and bytes of each whole line between two bytes, a page at a time.
+        Those of a replaced log have no number, and come at once.
+        """
+        action = _ACTIONS[version]
+        while version is not Version.REPLACED:
             rows = self.query(
                 log,
                 action,
@@ -182,10 +194,10 @@ class LogRows:
                 start + _PAGE_BYTES,
                 self._space,
                 log,
-                is_deleting,
+                version is Version.DELETED,
             )
             if not rows:
-                raise LogNotFound(log, action, "there is no log of that name")
+                raise LogNotFound(log, action, _NONE)
             end = start + _PAGE_BYTES  # of a page without a line: one that began before it is long
             for _, line, offset, body in rows:
                 if offset is None:
@@ -197,20 +209,38 @@ class LogRows:
             start = end
             if start >= (rows[0][0] if until is None else min(until, rows[0][0])):
                 return
-
-    def length(self, log: str, action: str, *, is_deleting: bool) -> int:
-        """Return the bytes of a log: of one that is there, or of one whose delete has begun."""
         rows = self.query(
             log,
             action,
-            "SELECT bytes FROM recollect.logs WHERE space = %s AND log = %s AND deleting = %s",
+            'SELECT 0, "offset", body FROM recollect.redacted_lines'
+            ' WHERE space = %s AND log = %s ORDER BY "offset"',
             self._space,
             log,
-            is_deleting,
         )
         if not rows:
-            raise LogNotFound(log, action, "there is no log of that name")
+            raise LogNotFound(log, action, "no redaction of it has begun")
+        yield from rows
+
+    def length(self, log: str, version: Version) -> int:
+        """Return the bytes of a log."""
+        statement = f"SELECT bytes FROM {_LOGS[version]} AND space = %s AND log = %s"
+        rows = self.query(log, _ACTIONS[version], statement, self._space, log)
+        if not rows:
+            raise LogNotFound(log, _ACTIONS[version], _NONE)
         return int(rows[0][0])
+
+    def names(self, kind: Kind, version: Version, after: str, limit: int) -> list[tuple[Any, ...]]:
+        """Return the next logs of a kind behind a name, each with its bytes."""
+        return self.query(
+            kind,
+            "listed",
+            f"SELECT log, bytes FROM {_LOGS[version]} AND space = %s AND log > %s AND kind = %s"
+            f" ORDER BY log LIMIT {limit}",
+            self._space,
+            after,
+            kind.value,
+            is_name=True,
+        )
 
 
 def kind_of(log: str) -> str:

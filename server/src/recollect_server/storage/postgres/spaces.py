@@ -19,7 +19,11 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import read_file
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.space_removal import SpaceReceipt
-from recollect_server.storage.logs.store import LogNotFound, LogUnavailable
+from recollect_server.storage.logs.store import (
+    LogNotFound,
+    LogUnavailable,
+    Version,
+)
 from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.sharing import failing
@@ -159,7 +163,7 @@ class PostgresSpaces:
 
         def delete(log: str) -> None:
             with suppress(LogNotFound):
-                store.begin_delete(log)
+                store.swap(log, None)
 
         with ThreadPoolExecutor(_AT_ONCE, "space-delete") as pool:
             done = ""
@@ -200,7 +204,7 @@ class PostgresSpaces:
         done = ""
         while logs := self._logs(name, done, "AND deleting"):
             for log in logs:
-                store.end_delete(log)
+                store.drop(log, Version.DELETED)
             done = logs[-1]
         if not self._logs(name, "", "AND deleting"):
             self._run(

@@ -29,13 +29,13 @@ from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
     Claim,
-    Listing,
     LogConflict,
     LogNotFound,
     LogTaken,
     LogUnavailable,
     Position,
     TornTail,
+    Version,
 )
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.order import PostgresOrder
@@ -95,27 +95,70 @@ class PostgresStore:
         hit("append.written" if after.bytes else "create.synced")
         return str(self.order.of_change(place) or "")
 
-    def replace(
+    def swap(
         self,
         log: str,
-        lines: Iterable[bytes],
+        lines: Iterable[bytes] | None,
         before: int | None = None,
         *,
         request: str = "",
         released: Sequence[str] = (),
+        keep: bool = False,
     ) -> None:
-        """Replace all lines of a log, in one transaction."""
-        claims = key_of(request) if request else None, [key_of(it) for it in released]
-        status = self._rows.change(
-            "replace", "written", log, kind_of(log), before, _bodies(lines), *claims
+        """Replace all lines of a log, and keep what they were, or mark it as deleted, in one
+        transaction.
+        """
+        if lines is None:
+            self._delete(log, before)
+            return
+        claim = key_of(request) if request else None
+        if keep:
+            hit("redact.begun")
+        status = (
+            self._rows.change(
+                "begin_redaction", "written", log, before, uuid4(), _bodies(lines), claim
+            )
+            if keep
+            else self._rows.change(
+                *("replace", "written", log, kind_of(log), before, _bodies(lines), claim),
+                [key_of(it) for it in released],
+            )
         )
         _check(status, log, "written")
-        hit("anchors.replaced")
+        hit("redact.durable" if keep else "anchors.replaced")
+
+    def _delete(self, log: str, before: int | None) -> None:
+        again = False
+
+        def seen(is_again: bool) -> None:
+            nonlocal again
+            again = is_again
+
+        hit("delete.begun")
+        status = self._rows.change("begin_delete", "deleted", log, before, tried=seen)
+        if not (status == "begun" and again):
+            _check("missing" if status == "begun" else status, log, "deleted")
+        hit("delete.durable")
+
+    def drop(self, log: str, version: Version) -> dict[str, int]:
+        """Remove the rows of what a log was, once no other replica has words of it."""
+        removed: dict[str, int] = {}
+        with suppress(LogNotFound):  # another replica was the last that had some
+            removed["transcript"] = self.length(log, version)
+        is_delete = version is Version.DELETED
+        self._rows.change("end_delete" if is_delete else "end_redaction", "deleted", log)
+        hit("delete.file_gone" if is_delete else "redact.old_gone")
+        return removed
+
+    def take_back(self, log: str) -> bool:
+        """Return False: what has begun has changed the log."""
+        self.length(log)  # raises LogNotFound
+        return False
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`, read a page at a time."""
         check = self._belonging(log, after.lines).check
-        for sequence, offset, body in self._rows.lines(log, "read", after.bytes, until):
+        for sequence, offset, body in self._rows.lines(log, after.bytes, until):
             yield check(line_of(body, sequence, offset))
 
     def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
@@ -153,15 +196,14 @@ class PostgresStore:
         start = max(0, end.bytes - max_bytes)
         lines = (
             line_of(body, sequence, offset)
-            for sequence, offset, body in self._rows.lines(log, "read", start, end.bytes)
+            for sequence, offset, body in self._rows.lines(log, start, end.bytes)
         )
         return [*self._belonging(log).lines(lines)]
 
     def _belonging(self, log: str, after: int | None = None) -> Belonging:
         def whole() -> Iterator[Line]:
             return (
-                line_of(body, sequence, offset)
-                for sequence, offset, body in self._rows.lines(log, "read")
+                line_of(body, sequence, offset) for sequence, offset, body in self._rows.lines(log)
             )
 
         # No row changes its log, so the first one needs no look.
@@ -184,18 +226,13 @@ class PostgresStore:
         size, offset = rows[0]
         return position.bytes in (0, size) or offset is not None
 
-    def raw(self, log: str) -> bytes:
-        """Return all bytes of a log, with nothing checked."""
-        return b"".join(body + b"\n" for _, _, body in self._rows.lines(log, "read"))
+    def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
+        """Yield the lines of a log, undecoded and without their newlines."""
+        return (body for _, _, body in self._rows.lines(log, version=version))
 
-    def raw_lines(self, log: str) -> Iterator[bytes]:
-        """Yield the lines of a log, undecoded and with their newlines, read a page at a time."""
-        for _, _, body in self._rows.lines(log, "read"):
-            yield body + b"\n"
-
-    def length(self, log: str) -> int:
+    def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return how many bytes a log has."""
-        return self._rows.length(log, "read", is_deleting=False)
+        return self._rows.length(log, version)
 
     def has(self, log: str) -> bool:
         """Return whether there is a conversation of that name."""
@@ -205,25 +242,21 @@ class PostgresStore:
         """Return whether there is a log of that name, or a delete of it that has not ended."""
         return self._has(log, "AND NOT (deleting AND bytes = 0)")
 
-    def logs(self, kind: Kind) -> Iterator[tuple[str, int]]:
-        """Yield every log of a kind, with its length."""
-        self._cancel_unanswered()
+    def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
+        """Yield the logs of a kind that have a version, each with its length."""
+        if version is Version.PRESENT:
+            self._cancel_unanswered()
         last = ""
         while True:
-            rows = self._rows.query(
-                kind,
-                "listed",
-                "SELECT log, bytes FROM recollect.logs WHERE space = %s AND log > %s AND kind = %s"
-                f" AND NOT deleting ORDER BY log LIMIT {_PAGE_NAMES}",
-                self._space,
-                last,
-                kind.value,
-                is_name=True,
-            )
+            rows = self._rows.names(kind, version, last, _PAGE_NAMES)
             yield from rows
             if len(rows) < _PAGE_NAMES:
                 return
             last = rows[-1][0]
+
+    def strays(self) -> list[str]:
+        """Return nothing: a row has the name of a log."""
+        return []
 
     # The local folder -----------------------------------------------------------------------------
 
@@ -266,11 +299,12 @@ class PostgresStore:
         undone is undone before.
         """
         self._cancel_unanswered()
-        if see is None:
-            self.length(log)
-            return None
-        for line in self.read(log, after):
-            see(line)
+        if see is not None:
+            for line in self.read(log, after):
+                see(line)
+        elif not self.length(log):
+            self._rows.change("remove_empty", "deleted", log)
+            raise LogNotFound(log, "read", "it has no line")
         return None
 
     def remains(self, log: str) -> str:
@@ -284,123 +318,6 @@ class PostgresStore:
                     return ""
                 damaged = True
         return log if damaged else ""
-
-    def remove_empty(self, log: str) -> bool:
-        """Remove a log without lines. Return False if there is none, or it has some."""
-        try:
-            return self._rows.change("remove_empty", "deleted", log) == "done"
-        except LogUnavailable:
-            return False
-
-    # Deleting -------------------------------------------------------------------------------------
-
-    def begin_delete(self, log: str, before: int | None = None) -> None:
-        """Mark a log as deleted: nobody reads it any more."""
-        again = False
-
-        def seen(is_again: bool) -> None:
-            nonlocal again
-            again = is_again
-
-        hit("delete.begun")
-        status = self._rows.change("begin_delete", "deleted", log, before, tried=seen)
-        if status == "conflict":
-            raise LogConflict(log, "deleted", _CHANGED)
-        if status == "missing" or (status == "begun" and not again):
-            raise LogNotFound(log, "deleted", "there is no log of that name")
-        hit("delete.durable")
-
-    def listing(self, kind: Kind) -> Listing:
-        """Return all logs of a kind. There are no strays: a row has the name of a log."""
-        redacting = self.redacting() if kind is Kind.CONVERSATION else []
-        return Listing(self.deleted(kind), redacting, dict(self.logs(kind)), [])
-
-    def deleted(self, kind: Kind = Kind.CONVERSATION) -> list[str]:
-        """Return the logs of a kind whose delete has begun and not ended."""
-        rows = self._rows.query(
-            kind,
-            "listed",
-            "SELECT log FROM recollect.logs WHERE space = %s AND kind = %s AND deleting",
-            self._space,
-            kind.value,
-            is_name=True,
-        )
-        return [name for (name,) in rows]
-
-    def torn_sizes(self) -> list[int]:
-        """Return nothing: an append is there whole or not at all."""
-        return []
-
-    def deleted_length(self, log: str) -> int:
-        """Return the bytes of a log whose delete has begun."""
-        return self._rows.length(log, "deleted", is_deleting=True)
-
-    def raw_deleted(self, log: str) -> Iterator[bytes]:
-        """Yield the lines of a log whose delete has begun."""
-        for _, _, body in self._rows.lines(log, "deleted", is_deleting=True):
-            yield body
-
-    def end_delete(self, log: str) -> dict[str, int]:
-        """Remove the rows of a deleted log."""
-        try:
-            size = self.deleted_length(log)
-        except LogNotFound:  # another replica was the last that had words of it
-            return {}
-        self._rows.change("end_delete", "deleted", log)
-        hit("delete.file_gone")
-        return {"transcript": size}
-
-    # Redacting ------------------------------------------------------------------------------------
-
-    def begin_redaction(
-        self, log: str, lines: Sequence[bytes], before: int | None = None, *, request: str = ""
-    ) -> None:
-        """Replace the lines of a log, and keep what they were, in one transaction."""
-        hit("redact.begun")
-        claim = key_of(request) if request else None
-        status = self._rows.change(
-            "begin_redaction", "written", log, before, uuid4(), _bodies(lines), claim
-        )
-        _check(status, log, "written")
-        hit("redact.durable")
-
-    def redacting(self) -> list[str]:
-        """Return the logs whose redaction has begun and not ended."""
-        rows = self._rows.query(
-            Kind.CONVERSATION,
-            "listed",
-            "SELECT DISTINCT log FROM recollect.redacted_lines WHERE space = %s",
-            self._space,
-            is_name=True,
-        )
-        return [name for (name,) in rows]
-
-    def is_redacted(self, log: str) -> bool:
-        """Return True: a redaction has begun only where the log has its new lines."""
-        self.length(log)  # raises LogNotFound
-        return True
-
-    def raw_redacting(self, log: str) -> list[bytes]:
-        """Return the lines of a log as they were before a redaction that has not ended."""
-        rows = self._rows.query(
-            log,
-            "read",
-            "SELECT body FROM recollect.redacted_lines WHERE space = %s AND log = %s"
-            ' ORDER BY "offset"',
-            self._space,
-            log,
-        )
-        if not rows:
-            raise LogNotFound(log, "read", "no redaction of it has begun")
-        return [body for (body,) in rows]
-
-    def cancel_redaction(self, log: str) -> None:
-        """Do nothing: what has begun has changed the log."""
-
-    def end_redaction(self, log: str) -> None:
-        """Remove the lines of before."""
-        self._rows.change("end_redaction", "deleted", log)
-        hit("redact.old_gone")
 
     # Appends without an answer --------------------------------------------------------------------
 
