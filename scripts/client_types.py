@@ -66,8 +66,8 @@ MODULES = {
         "Trust Direction ExternalCommunication EmailHeaders ExternalMessage Escalation "
         "CommunicationPage EscalationPage LoadedCommunication CommunicationMatch "
         "CommunicationSearch RecordedReply CommunicationList CommunicationMessage "
-        "CommunicationChanged CommunicationEscalated CommunicationDeleted CommunicationUpdate "
-        "DeletedCommunications"
+        "CommunicationChanged CommunicationEscalated CommunicationDeleted "
+        "ExternalMessageRedacted CommunicationUpdate DeletedCommunications RedactedExternalMessage"
     ),
     "insight": (
         "TimeBucket UsageGroup NoteActivity Activity UsageRow UsageTotal UsageReport "
@@ -154,6 +154,10 @@ ANSWERS = {
         "DeleteCommunicationsResponse",
         "The receipt of `delete_communications`.",
     ),
+    "RedactedExternalMessage": (
+        "RedactExternalMessageResponse",
+        "The receipt of `redact_external_message`.",
+    ),
     "CommunicationPage": (
         "ListCommunicationsResponse",
         "One page of a list of communications. Iterating over it gives the communications.",
@@ -233,6 +237,7 @@ TYPES = {
     "Redaction.time": "datetime | None",
     "Redaction.redaction": "Redaction | None",
     "Message.redaction": "Redaction | None",
+    "ExternalMessage.redaction": "Redaction | None",
     "DateRange.start": "datetime | None",
     "DateRange.end": "datetime | None",
     "BuiltContext.split_suggestion": "SplitSuggestion | None",

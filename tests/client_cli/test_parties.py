@@ -286,6 +286,25 @@ def test_escalations_are_listed_and_resolved(
     assert inside("communications", "reply", stranger.id, "It is free from June.").code == 0
 
 
+def test_a_message_is_redacted_by_its_number_or_its_text(
+    inside: Inside, client: Client, stranger: ExternalCommunication
+) -> None:
+    write(client, 2, "My password is numbat")
+    redact = ("communications", "redact", stranger.id)
+    done = inside(*redact, "--contains", "Numbat", "--yes", on_terminal=True)
+    (newest, first) = client.external.get_communication(stranger.id).messages
+    assert (newest.text, done.code) == ("[redacted]", 0)
+    assert done.out == f"{stranger.id}: the text of message {newest.sequence} is removed.\n"
+    [receipt] = inside(*redact, str(first.sequence), "--yes").lines
+    assert receipt["message"]["text"] == "[redacted]"
+    assert receipt["escalation"]["question"] == "[redacted]\nWhat should be answered?"
+    again = inside(*redact, str(first.sequence), "--yes", on_terminal=True).out
+    assert "and of the question about it is removed" in again
+    assert inside(*redact, "--contains", "numbat", "--yes").code == 2
+    assert inside(*redact).code == 2
+    assert inside(*redact, str(first.sequence)).code == 2  # nobody can be asked
+
+
 def test_a_panel_is_followed_live(
     recollect: Any, client: Client, stranger: ExternalCommunication
 ) -> None:
@@ -299,6 +318,9 @@ def test_a_panel_is_followed_live(
         second = json.loads(process.stdout.readline())
         client.external.set_trust(stranger.id, Trust.KNOWN)
         third = json.loads(process.stdout.readline())
+        client.external.redact_external_message(stranger.id, second["message"]["sequence"])
+        fourth = json.loads(process.stdout.readline())
+    assert (fourth["kind"], fourth["message"]["text"]) == ("externalMessageRedacted", "[redacted]")
     assert (second["kind"], second["message"]["text"]) == ("communicationMessage", "Hello?")
     assert (third["kind"], third["communication"]["trust"]) == ("communicationChanged", "known")
 

@@ -95,6 +95,7 @@ ALLOWED = {
     "ExternalCommunicationService.ResolveEscalation": "brain panel admin",
     "ExternalCommunicationService.StreamCommunicationUpdates": "brain panel reader admin",
     "ExternalCommunicationService.DeleteCommunications": "brain admin",
+    "ExternalCommunicationService.RedactExternalMessage": "brain admin",
 }
 """The kinds that may make each call."""
 NOBODY = ("no token", "revoked", "expired", "unknown")

@@ -5,6 +5,7 @@ that learns of it.
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as conversation_api
@@ -20,6 +21,7 @@ from tests.administration.test_verification import verified
 from tests.channels.conftest import Post
 from tests.conftest import Start
 from tests.database.conftest import Replicas, index_files, said
+from tests.external.conftest import Meet, Watch
 from tests.postgres import Postgres
 from tests.server.conftest import files_with, server_process, user
 from tests.server.test_redact import redact
@@ -225,3 +227,83 @@ def test_a_fork_that_another_server_makes_of_a_text_has_it_no_more_or_is_named(
     assert one.found("secretword") == two.found("secretword") == copied_in
     assert [text for text, _, _ in said(one, copy)][1:] == ["butter"]
     assert two.conversations.Fork(request).conversation.id == copy
+
+
+def test_a_third_partys_message_is_redacted_on_every_server_and_in_the_database(
+    replicas: Replicas, postgres: Postgres, meet: Meet, watch: Watch
+) -> None:
+    one, two = (meet(it) for it in replicas.servers)
+    first = one.write("secretword and more", delivered="w-1")
+    name = first.communication.id
+    assert two.texts(name) == ["secretword and more"]
+    panels = [watch(server=it).ready() for it in replicas.servers]
+    made = index_files(replicas)
+    done = one.redact(name, first.message.sequence, request_id="r")
+    again = two.redact(name, first.message.sequence, request_id="r")
+    assert again.duplicate
+    again.duplicate = False
+    assert again == done
+    for outside, panel in zip((one, two), panels, strict=True):
+        assert outside.messages(name) == [done.message]
+        assert list(outside.escalations()) == [done.escalation]
+        update = panel.until_count(2).updates[-1].external_message_redacted
+        assert (update.message, update.escalation) == (done.message, done.escalation)
+        repeat = outside.write("secretword and more", delivered="w-1")
+        assert (repeat.duplicate, repeat.message) == (True, done.message)
+    two.write("lemon")
+    assert one.texts(name) == ["[redacted]", "lemon"]
+    for server in replicas.servers:
+        until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
+        with Client(server.target) as client:
+            until(lambda client=client: verified(client).problems == ())  # type: ignore[misc]
+    old = "SELECT 1 FROM recollect.redacted_lines"
+    until(lambda: postgres.execute(old, replicas.url) == [])
+    left = "SELECT body FROM recollect.lines WHERE position('secretword' IN convert_from(body, 'UTF8')) > 0"
+    assert postgres.execute(left, replicas.url) == []
+    assert index_files(replicas) == made, "an index was made anew"
+
+
+@pytest.mark.parametrize("then", ["append", "delete"])
+def test_a_server_that_learns_late_of_the_redaction_of_a_third_partys_message_keeps_no_word(
+    replicas: Replicas, postgres: Postgres, meet: Meet, then: str
+) -> None:
+    one, two = (meet(it) for it in replicas.servers)
+    first = one.write("secretword and more")
+    name = first.communication.id
+    assert two.texts(name) == ["secretword and more"]
+    with late_space(replicas).exclusive(conversation=name):
+        one.write("hiddenword")
+        one.redact(name, first.message.sequence)
+        if then == "append":
+            one.write("lemon")
+        else:
+            one.delete(name)
+    if then == "append":
+        assert two.texts(name) == one.texts(name) == ["[redacted]", "hiddenword", "lemon"]
+    else:
+        assert two.listed() == one.listed() == []
+    for server in replicas.servers:
+        until(lambda server=server: files_with(server.data_dir, "secretword") == [])  # type: ignore[misc]
+        with Client(server.target) as client:
+            until(lambda client=client: verified(client).problems == ())  # type: ignore[misc]
+
+
+def test_a_server_that_was_away_while_a_third_partys_message_was_redacted_keeps_no_word(
+    replicas: Replicas, postgres: Postgres, meet: Meet
+) -> None:
+    one, two = (meet(it) for it in replicas.servers)
+    first = one.write("secretword and more")
+    name = first.communication.id
+    assert two.texts(name) == ["secretword and more"]
+    with late_space(replicas).exclusive(conversation=name):
+        one.redact(name, first.message.sequence)
+        end_without_the_second(postgres, replicas)
+
+    def texts() -> list[str]:
+        try:
+            return two.texts(name)
+        except grpc.RpcError:
+            return []  # its index is made anew
+
+    until(lambda: texts() == ["[redacted]"])
+    until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])

@@ -124,6 +124,12 @@ class Outside:
         request = api.DeleteCommunicationsRequest(communication_ids=names, **fields)
         return self.rpc.DeleteCommunications(request)
 
+    def redact(self, name: str, sequence: int, **fields: Any) -> api.RedactExternalMessageResponse:
+        request = api.RedactExternalMessageRequest(
+            communication_id=name, sequence=sequence, **fields
+        )
+        return self.rpc.RedactExternalMessage(request)
+
     def escalations(self, **fields: Any) -> list[Escalation]:
         return list(self.rpc.ListEscalations(api.ListEscalationsRequest(**fields)).escalations)
 

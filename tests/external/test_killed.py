@@ -39,6 +39,12 @@ DELETING = [
     "delete.renamed", "delete.forgotten", "delete.row_removed", "delete.part_removed:2", "delete.words_removed",
     "delete.file_removed",
 ]  # fmt: skip
+REDACTING_BEFORE = ["redact.begun", "redact.copied", "redact.kept"]
+"""Killed there, nothing has happened."""
+REDACTING_AFTER = [
+    "redact.replaced", "redact.durable", "redact.indexed", "redact.forgotten", "redact.old_removed",
+    "redact.old_gone", "redact.log_emptied",
+]  # fmt: skip
 OF_THIRD_PARTIES = {
     point.partition(":")[0] for point in (*SERVING, *STARTING) if point.startswith("external.")
 }
@@ -149,3 +155,72 @@ def test_a_delete_that_is_killed_is_finished_by_the_next_start(
     running.stop()
     result = run("verify", "--data-dir", data_dir)
     assert result.exit_code == 0, result.stdout
+
+
+def redacted_until(point: str, data_dir: Path) -> api.RedactExternalMessageRequest:
+    """Kill a server at a point of a redaction, and return its request."""
+    with process(data_dir, point) as server:
+        with grpc.insecure_channel(server.target) as channel:
+            gateway = ChannelServiceStub(channel)
+            first = deliver(
+                gateway,
+                "whatsapp",
+                sender="party-0",
+                provider_message_id="wamid-0",
+                text="quixotriple",
+            )
+            deliver(
+                gateway, "whatsapp", sender="party-0", provider_message_id="wamid-1", text="zebra"
+            )
+            request = api.RedactExternalMessageRequest(
+                communication_id=first.communication.id,
+                sequence=first.message.sequence,
+                request_id="r",
+            )
+            with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
+                ExternalCommunicationServiceStub(channel).RedactExternalMessage(request)
+        assert server.was_killed
+    return request
+
+
+@pytest.mark.parametrize("point", REDACTING_BEFORE + REDACTING_AFTER)
+@pytest.mark.parametrize("is_index_lost", [False, True])
+def test_a_redaction_that_is_killed_is_done_or_not(
+    point: str, tmp_path: Path, start_server: Start, meet: Meet, *, is_index_lost: bool
+) -> None:
+    data_dir = tmp_path / "killed"
+    request = redacted_until(point, data_dir)
+    if is_index_lost:
+        for path in (data_dir / "default" / "conversations").glob("conversations.db*"):
+            path.unlink()
+    running = start_server(data_dir=data_dir)
+    assert running.app.recovered.rebuilt == is_index_lost
+    outside = meet(running)
+    is_done = point in REDACTING_AFTER
+    text = "[redacted]" if is_done else "quixotriple"
+    assert outside.texts(request.communication_id) == [text, "zebra"]
+    assert bool(files_with(data_dir, "quixotriple")) != is_done
+    done = outside.rpc.RedactExternalMessage(request)
+    assert (done.duplicate, done.message.text) == (is_done, "[redacted]")
+    again = outside.write("quixotriple", party="party-0", delivered="wamid-0")
+    assert (again.duplicate, again.message) == (True, done.message)
+    assert outside.texts(request.communication_id) == ["[redacted]", "zebra"]
+    assert files_with(data_dir, "quixotriple") == []
+    running.stop()
+    names = [path.name for path in (data_dir / "default" / "external").iterdir()]
+    assert names == [f"{request.communication_id}.jsonl"]
+    result = run("verify", "--data-dir", data_dir)
+    assert result.exit_code == 0, result.stdout
+
+
+@pytest.mark.parametrize("point", ["redact.indexed", "redact.forgotten", "redact.old_removed"])
+def test_a_start_that_is_killed_while_it_finishes_a_redaction_finishes_it_the_next_time(
+    point: str, tmp_path: Path, start_server: Start, meet: Meet
+) -> None:
+    data_dir = tmp_path / "killed"
+    request = redacted_until("redact.durable", data_dir)
+    with process(data_dir, point) as server:
+        assert server.was_killed
+    outside = meet(start_server(data_dir=data_dir))
+    assert outside.texts(request.communication_id) == ["[redacted]", "zebra"]
+    assert files_with(data_dir, "quixotriple") == []

@@ -29,6 +29,7 @@ from recollect_server.domain.conversation import (
 )
 from recollect_server.domain.external import (
     CommunicationBegan,
+    Direction,
     EscalationOpened,
     EscalationResolved,
     ExternalMessage,
@@ -99,15 +100,17 @@ def test_the_columns_of_a_table_have_every_field_of_its_rows(declared: Columns[A
 
 @pytest.mark.parametrize("kind", [Message, ExternalMessage])
 def test_a_transcript_keeps_every_field_of_a_message(kind: type[Message | ExternalMessage]) -> None:
-    message = filled(kind)
-    if isinstance(message, Message):  # one that is redacted has no text
-        message = dataclasses.replace(message, redaction=None)
+    message = dataclasses.replace(filled(kind), redaction=None)  # else it has no text
     assert decode(encode(Entry(message)).rstrip(b"\n"), SEQUENCE).content == message
 
 
 def test_a_transcript_keeps_the_place_of_a_redacted_message_and_who_redacted_it() -> None:
-    message = Message(Role.USER, "", TIME, SEQUENCE, 2, redaction=filled(Redaction))
-    assert decode(encode(Entry(message)).rstrip(b"\n"), SEQUENCE).content == message
+    redaction = filled(Redaction)
+    for message in (
+        Message(Role.USER, "", TIME, SEQUENCE, 2, redaction=redaction),
+        ExternalMessage(Direction.INBOUND, "", TIME, SEQUENCE, redaction=redaction),
+    ):
+        assert decode(encode(Entry(message)).rstrip(b"\n"), SEQUENCE).content == message
 
 
 # Conversations through the server -----------------------------------------------------------------
@@ -176,7 +179,9 @@ def stored(start_server: Callable[..., RunningServer], tmp_path: Path) -> Runnin
         SplitSuggested("A reason.", ("One", "Another"), TIME),
         MetaUpdated(TIME, topics=("a topic",), metadata={"key": [1, "two"]}),
     ]
-    inbound = dataclasses.replace(filled(ExternalMessage), timestamp=TIME, sequence=2)
+    inbound = dataclasses.replace(
+        filled(ExternalMessage), timestamp=TIME, sequence=2, redaction=None
+    )
     communication = [
         CommunicationBegan(COMMUNICATION, "whatsapp", "1555000", TIME),
         inbound,
@@ -240,7 +245,7 @@ def test_a_server_answers_with_every_field_of_a_communication(
     )
     assert unset(answer.communication) == set()
     for message in answer.messages:
-        assert unset(message) == set()
+        assert unset(message) == {REDACTION}
     [listed] = service.ListCommunications(external_api.ListCommunicationsRequest()).communications
     stream = service.StreamCommunicationUpdates(external_api.StreamCommunicationUpdatesRequest())
     [shown] = next(stream).update.communication_list.communications
@@ -293,7 +298,9 @@ def test_a_server_keeps_every_field_of_what_a_third_party_sends(
         else:
             assert unset(message.email) == set()
         given |= {field.name for field, _ in message.ListFields()}
-    assert given | outbound == {field.name for field in ProtoExternalMessage.DESCRIPTOR.fields}
+    assert given | outbound | {REDACTION} == {
+        field.name for field in ProtoExternalMessage.DESCRIPTOR.fields
+    }
 
 
 def _at(value: Any, path: str) -> Any:

@@ -18,7 +18,7 @@ __all__ = ["connect"]
 
 SENTENCE = (
     r"%s was written by Recollect 9\.8\.7, in format 99, and this server \(\d+\.\d+\.\d+\) reads"
-    r" formats up to 2: run 9\.8\.7 or a later version, or restore a backup that is older than the"
+    r" formats up to 3: run 9\.8\.7 or a later version, or restore a backup that is older than the"
     r" upgrade into another folder"
 )
 

@@ -145,8 +145,10 @@ if TYPE_CHECKING:
         EscalationPage,
         ExternalCommunication,
         ExternalMessage,
+        ExternalMessageRedacted,
         LoadedCommunication,
         RecordedReply,
+        RedactedExternalMessage,
         Trust,
     )
     from recollect._types.insight import (
@@ -288,6 +290,7 @@ __all__ = [
     "EscalationPage",
     "ExternalCommunication",
     "ExternalMessage",
+    "ExternalMessageRedacted",
     "ExternalStats",
     "Facet",
     "FacetList",
@@ -331,6 +334,7 @@ __all__ = [
     "RecentPage",
     "RecollectError",
     "RecordedReply",
+    "RedactedExternalMessage",
     "RedactedMessages",
     "Redaction",
     "RegeneratedNotes",

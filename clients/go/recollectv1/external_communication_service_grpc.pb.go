@@ -60,6 +60,16 @@ type ExternalCommunicationServiceClient interface {
 	// a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
 	// itself; the audit log has a record of each communication from before it goes.
 	DeleteCommunications(ctx context.Context, in *DeleteCommunicationsRequest, opts ...grpc.CallOption) (*DeleteCommunicationsResponse, error)
+	// Remove the text of one message for good, in either direction, from every file of the service.
+	// The message stays, as a tombstone: sequence, direction, time and the provider's id; a message
+	// that its provider delivers again stays redacted. With the text go its files, the sender's name,
+	// the headers of an e-mail, its words in the search, and its quote in the question of the
+	// escalation that it opened. What others wrote themselves stays: other messages, the owner's
+	// answer to an escalation, and what conversations say about it.
+	//
+	// A repeat of the RecordReply that brought the message is answered as before, with the tombstone,
+	// whatever its payload.
+	RedactExternalMessage(ctx context.Context, in *RedactExternalMessageRequest, opts ...grpc.CallOption) (*RedactExternalMessageResponse, error)
 }
 
 type externalCommunicationServiceClient struct {
@@ -183,6 +193,15 @@ func (c *externalCommunicationServiceClient) DeleteCommunications(ctx context.Co
 	return out, nil
 }
 
+func (c *externalCommunicationServiceClient) RedactExternalMessage(ctx context.Context, in *RedactExternalMessageRequest, opts ...grpc.CallOption) (*RedactExternalMessageResponse, error) {
+	out := new(RedactExternalMessageResponse)
+	err := c.cc.Invoke(ctx, "/recollect.v1.ExternalCommunicationService/RedactExternalMessage", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExternalCommunicationServiceServer is the server API for ExternalCommunicationService service.
 // All implementations must embed UnimplementedExternalCommunicationServiceServer
 // for forward compatibility
@@ -230,6 +249,16 @@ type ExternalCommunicationServiceServer interface {
 	// a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
 	// itself; the audit log has a record of each communication from before it goes.
 	DeleteCommunications(context.Context, *DeleteCommunicationsRequest) (*DeleteCommunicationsResponse, error)
+	// Remove the text of one message for good, in either direction, from every file of the service.
+	// The message stays, as a tombstone: sequence, direction, time and the provider's id; a message
+	// that its provider delivers again stays redacted. With the text go its files, the sender's name,
+	// the headers of an e-mail, its words in the search, and its quote in the question of the
+	// escalation that it opened. What others wrote themselves stays: other messages, the owner's
+	// answer to an escalation, and what conversations say about it.
+	//
+	// A repeat of the RecordReply that brought the message is answered as before, with the tombstone,
+	// whatever its payload.
+	RedactExternalMessage(context.Context, *RedactExternalMessageRequest) (*RedactExternalMessageResponse, error)
 	mustEmbedUnimplementedExternalCommunicationServiceServer()
 }
 
@@ -266,6 +295,9 @@ func (UnimplementedExternalCommunicationServiceServer) StreamCommunicationUpdate
 }
 func (UnimplementedExternalCommunicationServiceServer) DeleteCommunications(context.Context, *DeleteCommunicationsRequest) (*DeleteCommunicationsResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method DeleteCommunications not implemented")
+}
+func (UnimplementedExternalCommunicationServiceServer) RedactExternalMessage(context.Context, *RedactExternalMessageRequest) (*RedactExternalMessageResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method RedactExternalMessage not implemented")
 }
 func (UnimplementedExternalCommunicationServiceServer) mustEmbedUnimplementedExternalCommunicationServiceServer() {
 }
@@ -464,6 +496,24 @@ func _ExternalCommunicationService_DeleteCommunications_Handler(srv interface{},
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExternalCommunicationService_RedactExternalMessage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RedactExternalMessageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExternalCommunicationServiceServer).RedactExternalMessage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/recollect.v1.ExternalCommunicationService/RedactExternalMessage",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExternalCommunicationServiceServer).RedactExternalMessage(ctx, req.(*RedactExternalMessageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 var _ExternalCommunicationService_serviceDesc = grpc.ServiceDesc{
 	ServiceName: "recollect.v1.ExternalCommunicationService",
 	HandlerType: (*ExternalCommunicationServiceServer)(nil),
@@ -503,6 +553,10 @@ var _ExternalCommunicationService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteCommunications",
 			Handler:    _ExternalCommunicationService_DeleteCommunications_Handler,
+		},
+		{
+			MethodName: "RedactExternalMessage",
+			Handler:    _ExternalCommunicationService_RedactExternalMessage_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

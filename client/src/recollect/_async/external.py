@@ -16,6 +16,7 @@ from recollect._types.external import (
     ExternalCommunication,
     LoadedCommunication,
     RecordedReply,
+    RedactedExternalMessage,
     Trust,
 )
 from recollect._types.recall import (
@@ -314,6 +315,27 @@ class External:
                 dry_run=dry_run,
                 limit=limit,
                 request_id=request_id,
+            ),
+            timeout,
+        )
+
+    async def redact_external_message(
+        self,
+        communication_id: str,
+        sequence: int,
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> RedactedExternalMessage:
+        """Remove the text of one message for good, in either direction, from every file of the
+        service, with its files, the sender's name and the headers of an e-mail. The message stays,
+        without its text, and the question of the escalation that it opened quotes it no more.
+
+        >>> done = await client.external.redact_external_message(communication_id, message.sequence)
+        """
+        return await self._invoker.run(
+            calls.REDACT_EXTERNAL_MESSAGE(
+                communication_id=communication_id, sequence=sequence, request_id=request_id
             ),
             timeout,
         )

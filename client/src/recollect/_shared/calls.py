@@ -66,6 +66,7 @@ from recollect._types.external import (
     ExternalCommunication,
     LoadedCommunication,
     RecordedReply,
+    RedactedExternalMessage,
 )
 from recollect._types.insight import (
     BusyConversation,
@@ -169,6 +170,7 @@ RECORD_REPLY = _external("RecordReply", reading(RecordedReply))
 LIST_ESCALATIONS = _external("ListEscalations", reading(EscalationPage))
 RESOLVE_ESCALATION = _external("ResolveEscalation", reading(Escalation, "escalation"))
 DELETE_COMMUNICATIONS = _external("DeleteCommunications", reading(DeletedCommunications))
+REDACT_EXTERNAL_MESSAGE = _external("RedactExternalMessage", reading(RedactedExternalMessage))
 STREAM_COMMUNICATION_UPDATES = _external(
     "StreamCommunicationUpdates", answers.updates_of(CommunicationUpdate)
 )

@@ -9,10 +9,8 @@ from enum import StrEnum
 from recollect._types.conversation import (
     RemovedFrom,
 )
-from recollect._types.message_parts import Attachment
-from recollect._types.recall import (
-    TextRange,
-)
+from recollect._types.message_parts import Attachment, Redaction
+from recollect._types.recall import TextRange
 
 
 class Trust(StrEnum):
@@ -119,6 +117,11 @@ class ExternalMessage:
     """
     acknowledgement: bool = False
     """True if it is the acknowledgement that an untrusted party may have."""
+    redaction: Redaction | None = None
+    """Set if the text was removed by RedactExternalMessage: a tombstone stays, whose `text` is
+    "[redacted]". Its sequence, direction, time, provider's id, group and thread are as they
+    were; files, the sender's name and the headers of an e-mail are gone.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +286,20 @@ class CommunicationDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalMessageRedacted:
+    """The text of a message was removed for good. Drop what is known of it."""
+
+    communication: ExternalCommunication
+    """The communication as it is now."""
+    message: ExternalMessage | None = None
+    """The tombstone. Unset if its line in the transcript is damaged."""
+    escalation: Escalation | None = None
+    """The escalation that the message opened, whose question quotes it no more. Unset if it
+    opened none.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationUpdate:
     """One change of an external communication, or one part of a snapshot."""
 
@@ -300,6 +317,7 @@ class CommunicationUpdate:
         | CommunicationChanged
         | CommunicationEscalated
         | CommunicationDeleted
+        | ExternalMessageRedacted
     )
     """The kind of change."""
 
@@ -323,4 +341,24 @@ class DeletedCommunications:
     failure: str = ""
     """The communication at which it ended early, and why, in a sentence; empty: it did not. The
     communications above are deleted; ask again, with the same `request_id`, for the rest.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactedExternalMessage:
+    """The receipt of `redact_external_message`."""
+
+    communication: ExternalCommunication
+    """The communication, without what came from the text."""
+    message: ExternalMessage
+    """The tombstone."""
+    escalation: Escalation | None = None
+    """The escalation that the message opened, whose question quotes it no more. Unset if it
+    opened none.
+    """
+    redact_time: datetime
+    """Time at which the text was removed; of a message that had none any more, now."""
+    duplicate: bool = False
+    """True if nothing was removed now: this `request_id` had done it before, or the message had
+    no text any more.
     """

@@ -245,10 +245,15 @@ def _message_with(shell: Shell, conversation: str, text: str) -> int:
         for it in read_history(load, now).messages
         if folded in it.content.casefold() or folded in it.thinking_text.casefold()
     ]
+    return the_one(conversation, those)
+
+
+def the_one(name: str, those: list[int]) -> int:
+    """Return the only message that has a text. Ends the command unless there is exactly one."""
     if len(those) != 1:
         named = f" ({', '.join(map(str, those[:10]))})" if those else ""
         raise exits.Ended(
-            f"--contains: {counted(len(those), 'message')}{named} of {conversation} have that text;"
+            f"--contains: {counted(len(those), 'message')}{named} of {name} have that text;"
             " give more of it, or the message's sequence",
             exits.USAGE,
         )

@@ -23,21 +23,24 @@ from recollect import (
     Escalation,
     ExternalCommunication,
     ExternalMessage,
+    ExternalMessageRedacted,
     Trust,
 )
 from recollect._shared.plain import plain, time_text
 from recollect.cli.commands import Commands
-from recollect.cli.deleting import end_of, print_receipt, remove_matching
+from recollect.cli.deleting import end_of, print_receipt, remove_matching, the_one
 from recollect.cli.options import (
     MAX_NUMBER,
     Shell,
     WholeNumber,
+    confirm,
     text_of,
     with_channels,
     with_patient_shell,
     with_shell,
     with_span,
     with_text,
+    with_yes,
 )
 from recollect.cli.printing import (
     clean,
@@ -115,22 +118,14 @@ def show(shell: Shell, communication: str, messages: int, everything: bool) -> N
     """Show what was written in COMMUNICATION, an id as `list` prints it. As JSON every line is a
     message.
     """
-    page = shell.client.external.get_communication(
-        communication, page_size=_PAGE if everything else messages
-    )
-    it, newest_first = page.communication, list(page.messages)
-    while everything and page.next_page_token:
-        page = shell.client.external.get_communication(
-            communication, page_size=_PAGE, page_token=page.next_page_token
-        )
-        newest_first += page.messages
+    it, newest_first, has_more = _read(shell, communication, messages, everything=everything)
     if shell.as_json:
         for message in reversed(newest_first):
             json_line({"communicationId": it.id} | plain(message))
         return
     out = console()
     out.print(_heading(it))
-    if page.next_page_token:
+    if has_more:
         out.print(clean("… there is more: --all", "dim"))
     for message in reversed(newest_first):
         out.print()
@@ -314,6 +309,40 @@ def delete_communications(
     end_of(receipt)
 
 
+@communications.command("redact")
+@click.argument("communication")
+@click.argument("sequence", type=WholeNumber(min=2), required=False)
+@click.option(
+    "--contains", metavar="TEXT", help="The one message with this text, whatever its case."
+)
+@with_yes
+@with_shell
+def redact_message(
+    shell: Shell, communication: str, sequence: int | None, contains: str | None, yes: bool
+) -> None:
+    """Remove the text of a message of COMMUNICATION for good; that it was there stays.
+
+    SEQUENCE is its number: `recollect communications show --json` prints it. Its files, the name of
+    its sender and its quote in a question to the owner go too. It asks first on a terminal;
+    elsewhere it needs --yes.
+    """
+    if (sequence is None) == (not contains):
+        raise click.UsageError("Name the message by its sequence or with --contains.")
+    if contains:
+        _, messages, _ = _read(shell, communication, everything=True)
+        those = [it.sequence for it in messages if contains.casefold() in it.text.casefold()]
+        sequence = the_one(communication, those)
+    assert sequence is not None
+    if not yes:
+        confirm(f"Remove the text of message {sequence} of {communication} for good?")
+    done = shell.client.external.redact_external_message(communication, sequence)
+    if shell.as_json:
+        json_line(plain(done))
+        return
+    question = ", and of the question about it" if done.escalation else ""
+    console().print(clean(f"{communication}: the text of message {sequence}{question} is removed."))
+
+
 @communications.command("tail")
 @click.option(
     "--cursor", metavar="CURSOR", help="Go on behind this update (`cursor` of a JSON line) instead."
@@ -377,6 +406,19 @@ def resolve(shell: Shell, escalation: str, words: tuple[str, ...], file: BinaryI
         json_line(plain(it))
     else:
         _print_escalation(console(), it)
+
+
+def _read(
+    shell: Shell, communication: str, newest: int = _PAGE, *, everything: bool
+) -> tuple[ExternalCommunication, list[ExternalMessage], bool]:
+    """Return a communication with its newest messages, newest first, and whether there are more."""
+    get = shell.client.external.get_communication
+    page = get(communication, page_size=_PAGE if everything else newest)
+    it, messages = page.communication, list(page.messages)
+    while everything and page.next_page_token:
+        page = get(communication, page_size=_PAGE, page_token=page.next_page_token)
+        messages += page.messages
+    return it, messages, bool(page.next_page_token)
 
 
 def _required(words: tuple[str, ...], file: BinaryIO | None) -> str:
@@ -446,6 +488,10 @@ def _print_update(out: Console, update: CommunicationUpdate) -> None:
             out.print(_heading(it))
         case CommunicationEscalated(escalation=escalation):
             _print_escalation(out, escalation)
+        case ExternalMessageRedacted(communication=it, message=message):
+            out.print(_heading(it))
+            if message:
+                _print_message(out, message)
         case CommunicationDeleted():
             out.print(one_line(f"{update.communication_id} is deleted.", "bold"))
 

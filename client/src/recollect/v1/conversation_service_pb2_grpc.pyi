@@ -142,8 +142,8 @@ class ConversationServiceStub:
     made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
     of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
     without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
-    and copies in forks, which the answer names. Messages of external communications cannot be
-    redacted: ExternalCommunicationService deletes a whole communication.
+    and copies in forks, which the answer names. RedactExternalMessage does the same for a message
+    of a third party.
 
     A repeat of the append that brought the message is answered as before, with the tombstone,
     whatever its payload: its hash is gone, because a text could be guessed from it.
@@ -270,8 +270,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
     of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
     without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
-    and copies in forks, which the answer names. Messages of external communications cannot be
-    redacted: ExternalCommunicationService deletes a whole communication.
+    and copies in forks, which the answer names. RedactExternalMessage does the same for a message
+    of a third party.
 
     A repeat of the append that brought the message is answered as before, with the tombstone,
     whatever its payload: its hash is gone, because a text could be guessed from it.
@@ -521,8 +521,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         made of the text goes too: notes, a title that no person gave, topics of those notes, summaries
         of the turn and those that cover it, anchors found in it, vectors, replies to commands. The notes are made again
         without it. What others wrote themselves stays: other messages, a title given by hand, metadata;
-        and copies in forks, which the answer names. Messages of external communications cannot be
-        redacted: ExternalCommunicationService deletes a whole communication.
+        and copies in forks, which the answer names. RedactExternalMessage does the same for a message
+        of a third party.
 
         A repeat of the append that brought the message is answered as before, with the tombstone,
         whatever its payload: its hash is gone, because a text could be guessed from it.

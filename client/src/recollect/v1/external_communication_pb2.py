@@ -27,39 +27,41 @@ from recollect.v1 import message_pb2 as recollect_dot_v1_dot_message__pb2
 from recollect.v1 import recall_pb2 as recollect_dot_v1_dot_recall__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)recollect/v1/external_communication.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/message.proto\x1a\x19recollect/v1/recall.proto\"\xc5\x02\n\x15\x45xternalCommunication\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\r\n\x05party\x18\x03 \x01(\t\x12\"\n\x05trust\x18\x04 \x01(\x0e\x32\x13.recollect.v1.Trust\x12\x0e\n\x06scopes\x18\x05 \x03(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rmessage_count\x18\x08 \x01(\x03\x12\x18\n\x10open_escalations\x18\t \x01(\x05\x12\x12\n\nparty_name\x18\n \x01(\t\x12\x0f\n\x07subject\x18\x0b \x01(\t\x12\x14\n\x0c\x61\x63knowledged\x18\x0c \x01(\x08\"\\\n\x0c\x45mailHeaders\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x13\n\x0bin_reply_to\x18\x02 \x01(\t\x12\x12\n\nreferences\x18\x03 \x03(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\"\xe5\x02\n\x0f\x45xternalMessage\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12*\n\tdirection\x18\x02 \x01(\x0e\x32\x17.recollect.v1.Direction\x12\x0c\n\x04text\x18\x03 \x01(\t\x12-\n\ttimestamp\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32\x18.recollect.v1.Attachment\x12\x1b\n\x13provider_message_id\x18\x06 \x01(\t\x12\r\n\x05scope\x18\x07 \x01(\t\x12\x13\n\x0bsender_name\x18\x08 \x01(\t\x12)\n\x05\x65mail\x18\t \x01(\x0b\x32\x1a.recollect.v1.EmailHeaders\x12\x10\n\x08group_id\x18\n \x01(\t\x12\x11\n\tthread_id\x18\x0b \x01(\t\x12\x17\n\x0f\x61\x63knowledgement\x18\x0c \x01(\x08\"\xa5\x02\n\x12\x43ommunicationMatch\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12*\n\tdirection\x18\x03 \x01(\x0e\x32\x17.recollect.v1.Direction\x12-\n\ttimestamp\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07snippet\x18\x05 \x01(\t\x12\r\n\x05score\x18\x06 \x01(\x01\x12\x14\n\x0csnippet_text\x18\x07 \x01(\t\x12\x30\n\x0fsnippet_matches\x18\x08 \x03(\x0b\x32\x17.recollect.v1.TextRange\"\xc9\x01\n\nEscalation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x18\n\x10\x63ommunication_id\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12\x10\n\x08question\x18\x04 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cresolve_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x92\x04\n\x13\x43ommunicationUpdate\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12\x18\n\x10\x63ommunication_id\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05reset\x18\x04 \x01(\x08\x12=\n\x12\x63ommunication_list\x18\x05 \x01(\x0b\x32\x1f.recollect.v1.CommunicationListH\x00\x12\x43\n\x15\x63ommunication_message\x18\x06 \x01(\x0b\x32\".recollect.v1.CommunicationMessageH\x00\x12\x43\n\x15\x63ommunication_changed\x18\x07 \x01(\x0b\x32\".recollect.v1.CommunicationChangedH\x00\x12G\n\x17\x63ommunication_escalated\x18\x08 \x01(\x0b\x32$.recollect.v1.CommunicationEscalatedH\x00\x12\x39\n\theartbeat\x18\t \x01(\x0b\x32$.recollect.v1.CommunicationHeartbeatH\x00\x12\x43\n\x15\x63ommunication_deleted\x18\n \x01(\x0b\x32\".recollect.v1.CommunicationDeletedH\x00\x42\x06\n\x04kind\"P\n\x11\x43ommunicationList\x12;\n\x0e\x63ommunications\x18\x01 \x03(\x0b\x32#.recollect.v1.ExternalCommunication\"\x82\x01\n\x14\x43ommunicationMessage\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\"R\n\x14\x43ommunicationChanged\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"F\n\x16\x43ommunicationEscalated\x12,\n\nescalation\x18\x01 \x01(\x0b\x32\x18.recollect.v1.Escalation\"\x18\n\x16\x43ommunicationHeartbeat\"\x16\n\x14\x43ommunicationDeleted*W\n\x05Trust\x12\x15\n\x11TRUST_UNSPECIFIED\x10\x00\x12\x13\n\x0fTRUST_UNTRUSTED\x10\x01\x12\x0f\n\x0bTRUST_KNOWN\x10\x02\x12\x11\n\rTRUST_BLOCKED\x10\x03*U\n\tDirection\x12\x19\n\x15\x44IRECTION_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44IRECTION_INBOUND\x10\x01\x12\x16\n\x12\x44IRECTION_OUTBOUND\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)recollect/v1/external_communication.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/message.proto\x1a\x19recollect/v1/recall.proto\"\xc5\x02\n\x15\x45xternalCommunication\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\r\n\x05party\x18\x03 \x01(\t\x12\"\n\x05trust\x18\x04 \x01(\x0e\x32\x13.recollect.v1.Trust\x12\x0e\n\x06scopes\x18\x05 \x03(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rmessage_count\x18\x08 \x01(\x03\x12\x18\n\x10open_escalations\x18\t \x01(\x05\x12\x12\n\nparty_name\x18\n \x01(\t\x12\x0f\n\x07subject\x18\x0b \x01(\t\x12\x14\n\x0c\x61\x63knowledged\x18\x0c \x01(\x08\"\\\n\x0c\x45mailHeaders\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x13\n\x0bin_reply_to\x18\x02 \x01(\t\x12\x12\n\nreferences\x18\x03 \x03(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\"\x91\x03\n\x0f\x45xternalMessage\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12*\n\tdirection\x18\x02 \x01(\x0e\x32\x17.recollect.v1.Direction\x12\x0c\n\x04text\x18\x03 \x01(\t\x12-\n\ttimestamp\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32\x18.recollect.v1.Attachment\x12\x1b\n\x13provider_message_id\x18\x06 \x01(\t\x12\r\n\x05scope\x18\x07 \x01(\t\x12\x13\n\x0bsender_name\x18\x08 \x01(\t\x12)\n\x05\x65mail\x18\t \x01(\x0b\x32\x1a.recollect.v1.EmailHeaders\x12\x10\n\x08group_id\x18\n \x01(\t\x12\x11\n\tthread_id\x18\x0b \x01(\t\x12\x17\n\x0f\x61\x63knowledgement\x18\x0c \x01(\x08\x12*\n\tredaction\x18\r \x01(\x0b\x32\x17.recollect.v1.Redaction\"\xa5\x02\n\x12\x43ommunicationMatch\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12*\n\tdirection\x18\x03 \x01(\x0e\x32\x17.recollect.v1.Direction\x12-\n\ttimestamp\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07snippet\x18\x05 \x01(\t\x12\r\n\x05score\x18\x06 \x01(\x01\x12\x14\n\x0csnippet_text\x18\x07 \x01(\t\x12\x30\n\x0fsnippet_matches\x18\x08 \x03(\x0b\x32\x17.recollect.v1.TextRange\"\xc9\x01\n\nEscalation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x18\n\x10\x63ommunication_id\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12\x10\n\x08question\x18\x04 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cresolve_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xde\x04\n\x13\x43ommunicationUpdate\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12\x18\n\x10\x63ommunication_id\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05reset\x18\x04 \x01(\x08\x12=\n\x12\x63ommunication_list\x18\x05 \x01(\x0b\x32\x1f.recollect.v1.CommunicationListH\x00\x12\x43\n\x15\x63ommunication_message\x18\x06 \x01(\x0b\x32\".recollect.v1.CommunicationMessageH\x00\x12\x43\n\x15\x63ommunication_changed\x18\x07 \x01(\x0b\x32\".recollect.v1.CommunicationChangedH\x00\x12G\n\x17\x63ommunication_escalated\x18\x08 \x01(\x0b\x32$.recollect.v1.CommunicationEscalatedH\x00\x12\x39\n\theartbeat\x18\t \x01(\x0b\x32$.recollect.v1.CommunicationHeartbeatH\x00\x12\x43\n\x15\x63ommunication_deleted\x18\n \x01(\x0b\x32\".recollect.v1.CommunicationDeletedH\x00\x12J\n\x19\x65xternal_message_redacted\x18\x0b \x01(\x0b\x32%.recollect.v1.ExternalMessageRedactedH\x00\x42\x06\n\x04kind\"P\n\x11\x43ommunicationList\x12;\n\x0e\x63ommunications\x18\x01 \x03(\x0b\x32#.recollect.v1.ExternalCommunication\"\x82\x01\n\x14\x43ommunicationMessage\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\"R\n\x14\x43ommunicationChanged\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\"F\n\x16\x43ommunicationEscalated\x12,\n\nescalation\x18\x01 \x01(\x0b\x32\x18.recollect.v1.Escalation\"\xb3\x01\n\x17\x45xternalMessageRedacted\x12:\n\rcommunication\x18\x01 \x01(\x0b\x32#.recollect.v1.ExternalCommunication\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x1d.recollect.v1.ExternalMessage\x12,\n\nescalation\x18\x03 \x01(\x0b\x32\x18.recollect.v1.Escalation\"\x18\n\x16\x43ommunicationHeartbeat\"\x16\n\x14\x43ommunicationDeleted*W\n\x05Trust\x12\x15\n\x11TRUST_UNSPECIFIED\x10\x00\x12\x13\n\x0fTRUST_UNTRUSTED\x10\x01\x12\x0f\n\x0bTRUST_KNOWN\x10\x02\x12\x11\n\rTRUST_BLOCKED\x10\x03*U\n\tDirection\x12\x19\n\x15\x44IRECTION_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44IRECTION_INBOUND\x10\x01\x12\x16\n\x12\x44IRECTION_OUTBOUND\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recollect.v1.external_communication_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRUST']._serialized_start=2383
-  _globals['_TRUST']._serialized_end=2470
-  _globals['_DIRECTION']._serialized_start=2472
-  _globals['_DIRECTION']._serialized_end=2557
+  _globals['_TRUST']._serialized_start=2685
+  _globals['_TRUST']._serialized_end=2772
+  _globals['_DIRECTION']._serialized_start=2774
+  _globals['_DIRECTION']._serialized_end=2859
   _globals['_EXTERNALCOMMUNICATION']._serialized_start=148
   _globals['_EXTERNALCOMMUNICATION']._serialized_end=473
   _globals['_EMAILHEADERS']._serialized_start=475
   _globals['_EMAILHEADERS']._serialized_end=567
   _globals['_EXTERNALMESSAGE']._serialized_start=570
-  _globals['_EXTERNALMESSAGE']._serialized_end=927
-  _globals['_COMMUNICATIONMATCH']._serialized_start=930
-  _globals['_COMMUNICATIONMATCH']._serialized_end=1223
-  _globals['_ESCALATION']._serialized_start=1226
-  _globals['_ESCALATION']._serialized_end=1427
-  _globals['_COMMUNICATIONUPDATE']._serialized_start=1430
-  _globals['_COMMUNICATIONUPDATE']._serialized_end=1960
-  _globals['_COMMUNICATIONLIST']._serialized_start=1962
-  _globals['_COMMUNICATIONLIST']._serialized_end=2042
-  _globals['_COMMUNICATIONMESSAGE']._serialized_start=2045
-  _globals['_COMMUNICATIONMESSAGE']._serialized_end=2175
-  _globals['_COMMUNICATIONCHANGED']._serialized_start=2177
-  _globals['_COMMUNICATIONCHANGED']._serialized_end=2259
-  _globals['_COMMUNICATIONESCALATED']._serialized_start=2261
-  _globals['_COMMUNICATIONESCALATED']._serialized_end=2331
-  _globals['_COMMUNICATIONHEARTBEAT']._serialized_start=2333
-  _globals['_COMMUNICATIONHEARTBEAT']._serialized_end=2357
-  _globals['_COMMUNICATIONDELETED']._serialized_start=2359
-  _globals['_COMMUNICATIONDELETED']._serialized_end=2381
+  _globals['_EXTERNALMESSAGE']._serialized_end=971
+  _globals['_COMMUNICATIONMATCH']._serialized_start=974
+  _globals['_COMMUNICATIONMATCH']._serialized_end=1267
+  _globals['_ESCALATION']._serialized_start=1270
+  _globals['_ESCALATION']._serialized_end=1471
+  _globals['_COMMUNICATIONUPDATE']._serialized_start=1474
+  _globals['_COMMUNICATIONUPDATE']._serialized_end=2080
+  _globals['_COMMUNICATIONLIST']._serialized_start=2082
+  _globals['_COMMUNICATIONLIST']._serialized_end=2162
+  _globals['_COMMUNICATIONMESSAGE']._serialized_start=2165
+  _globals['_COMMUNICATIONMESSAGE']._serialized_end=2295
+  _globals['_COMMUNICATIONCHANGED']._serialized_start=2297
+  _globals['_COMMUNICATIONCHANGED']._serialized_end=2379
+  _globals['_COMMUNICATIONESCALATED']._serialized_start=2381
+  _globals['_COMMUNICATIONESCALATED']._serialized_end=2451
+  _globals['_EXTERNALMESSAGEREDACTED']._serialized_start=2454
+  _globals['_EXTERNALMESSAGEREDACTED']._serialized_end=2633
+  _globals['_COMMUNICATIONHEARTBEAT']._serialized_start=2635
+  _globals['_COMMUNICATIONHEARTBEAT']._serialized_end=2659
+  _globals['_COMMUNICATIONDELETED']._serialized_start=2661
+  _globals['_COMMUNICATIONDELETED']._serialized_end=2683
 # @@protoc_insertion_point(module_scope)

@@ -212,6 +212,7 @@ class ExternalMessage(_message.Message):
     GROUP_ID_FIELD_NUMBER: _builtins.int
     THREAD_ID_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGEMENT_FIELD_NUMBER: _builtins.int
+    REDACTION_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Its line in the communication's transcript."""
     direction: Global___Direction.ValueType
@@ -244,6 +245,13 @@ class ExternalMessage(_message.Message):
     def email(self) -> Global___EmailHeaders:
         """The headers of an e-mail. Unset on other channels."""
 
+    @_builtins.property
+    def redaction(self) -> _message_pb2.Redaction:
+        """Set if the text was removed by RedactExternalMessage: a tombstone stays, whose `text` is
+        "[redacted]". Its sequence, direction, time, provider's id, group and thread are as they were;
+        files, the sender's name and the headers of an e-mail are gone.
+        """
+
     def __init__(
         self,
         *,
@@ -259,10 +267,11 @@ class ExternalMessage(_message.Message):
         group_id: _builtins.str = ...,
         thread_id: _builtins.str = ...,
         acknowledgement: _builtins.bool = ...,
+        redaction: _message_pb2.Redaction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["email", b"email", "timestamp", b"timestamp"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["email", b"email", "redaction", b"redaction", "timestamp", b"timestamp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledgement", b"acknowledgement", "attachments", b"attachments", "direction", b"direction", "email", b"email", "group_id", b"group_id", "provider_message_id", b"provider_message_id", "scope", b"scope", "sender_name", b"sender_name", "sequence", b"sequence", "text", b"text", "thread_id", b"thread_id", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledgement", b"acknowledgement", "attachments", b"attachments", "direction", b"direction", "email", b"email", "group_id", b"group_id", "provider_message_id", b"provider_message_id", "redaction", b"redaction", "scope", b"scope", "sender_name", b"sender_name", "sequence", b"sequence", "text", b"text", "thread_id", b"thread_id", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -394,6 +403,7 @@ class CommunicationUpdate(_message.Message):
     COMMUNICATION_ESCALATED_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     COMMUNICATION_DELETED_FIELD_NUMBER: _builtins.int
+    EXTERNAL_MESSAGE_REDACTED_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The position after this update, from which a stream can resume. Opaque."""
     communication_id: _builtins.str
@@ -428,6 +438,10 @@ class CommunicationUpdate(_message.Message):
     def communication_deleted(self) -> Global___CommunicationDeleted:
         """It was deleted."""
 
+    @_builtins.property
+    def external_message_redacted(self) -> Global___ExternalMessageRedacted:
+        """The text of a message was removed."""
+
     def __init__(
         self,
         *,
@@ -441,12 +455,13 @@ class CommunicationUpdate(_message.Message):
         communication_escalated: Global___CommunicationEscalated | None = ...,
         heartbeat: Global___CommunicationHeartbeat | None = ...,
         communication_deleted: Global___CommunicationDeleted | None = ...,
+        external_message_redacted: Global___ExternalMessageRedacted | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["communication_changed", b"communication_changed", "communication_deleted", b"communication_deleted", "communication_escalated", b"communication_escalated", "communication_list", b"communication_list", "communication_message", b"communication_message", "heartbeat", b"heartbeat", "kind", b"kind", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["communication_changed", b"communication_changed", "communication_deleted", b"communication_deleted", "communication_escalated", b"communication_escalated", "communication_list", b"communication_list", "communication_message", b"communication_message", "external_message_redacted", b"external_message_redacted", "heartbeat", b"heartbeat", "kind", b"kind", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_changed", b"communication_changed", "communication_deleted", b"communication_deleted", "communication_escalated", b"communication_escalated", "communication_id", b"communication_id", "communication_list", b"communication_list", "communication_message", b"communication_message", "cursor", b"cursor", "heartbeat", b"heartbeat", "kind", b"kind", "reset", b"reset", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_changed", b"communication_changed", "communication_deleted", b"communication_deleted", "communication_escalated", b"communication_escalated", "communication_id", b"communication_id", "communication_list", b"communication_list", "communication_message", b"communication_message", "cursor", b"cursor", "external_message_redacted", b"external_message_redacted", "heartbeat", b"heartbeat", "kind", b"kind", "reset", b"reset", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["communication_list", "communication_message", "communication_changed", "communication_escalated", "heartbeat", "communication_deleted"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["communication_list", "communication_message", "communication_changed", "communication_escalated", "heartbeat", "communication_deleted", "external_message_redacted"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -553,6 +568,44 @@ class CommunicationEscalated(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommunicationEscalated: _TypeAlias = CommunicationEscalated  # noqa: Y015
+
+@_typing.final
+class ExternalMessageRedacted(_message.Message):
+    """The text of a message was removed for good. Drop what is known of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMUNICATION_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    ESCALATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def communication(self) -> Global___ExternalCommunication:
+        """The communication as it is now."""
+
+    @_builtins.property
+    def message(self) -> Global___ExternalMessage:
+        """The tombstone. Unset if its line in the transcript is damaged."""
+
+    @_builtins.property
+    def escalation(self) -> Global___Escalation:
+        """The escalation that the message opened, whose question quotes it no more. Unset if it opened
+        none.
+        """
+
+    def __init__(
+        self,
+        *,
+        communication: Global___ExternalCommunication | None = ...,
+        message: Global___ExternalMessage | None = ...,
+        escalation: Global___Escalation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["communication", b"communication", "escalation", b"escalation", "message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication", b"communication", "escalation", b"escalation", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExternalMessageRedacted: _TypeAlias = ExternalMessageRedacted  # noqa: Y015
 
 @_typing.final
 class CommunicationHeartbeat(_message.Message):

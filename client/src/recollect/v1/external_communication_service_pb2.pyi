@@ -700,3 +700,83 @@ class DeleteCommunicationsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteCommunicationsResponse: _TypeAlias = DeleteCommunicationsResponse  # noqa: Y015
+
+@_typing.final
+class RedactExternalMessageRequest(_message.Message):
+    """Request to remove the text of one message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMUNICATION_ID_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    communication_id: _builtins.str
+    """`ext-` and a ULID. Required."""
+    sequence: _builtins.int
+    """The message, by its `sequence`. From 1."""
+    request_id: _builtins.str
+    """Makes the call exactly-once (see ConversationService)."""
+    def __init__(
+        self,
+        *,
+        communication_id: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication_id", b"communication_id", "request_id", b"request_id", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedactExternalMessageRequest: _TypeAlias = RedactExternalMessageRequest  # noqa: Y015
+
+@_typing.final
+class RedactExternalMessageResponse(_message.Message):
+    """Response of RedactExternalMessage: the receipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMUNICATION_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    ESCALATION_FIELD_NUMBER: _builtins.int
+    REDACT_TIME_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """True if nothing was removed now: this `request_id` had done it before, or the message had no
+    text any more.
+    """
+    @_builtins.property
+    def communication(self) -> _external_communication_pb2.ExternalCommunication:
+        """The communication, without what came from the text."""
+
+    @_builtins.property
+    def message(self) -> _external_communication_pb2.ExternalMessage:
+        """The tombstone."""
+
+    @_builtins.property
+    def escalation(self) -> _external_communication_pb2.Escalation:
+        """The escalation that the message opened, whose question quotes it no more. Unset if it opened
+        none.
+        """
+
+    @_builtins.property
+    def redact_time(self) -> _timestamp_pb2.Timestamp:
+        """Time at which the text was removed; of a message that had none any more, now."""
+
+    def __init__(
+        self,
+        *,
+        communication: _external_communication_pb2.ExternalCommunication | None = ...,
+        message: _external_communication_pb2.ExternalMessage | None = ...,
+        escalation: _external_communication_pb2.Escalation | None = ...,
+        redact_time: _timestamp_pb2.Timestamp | None = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["communication", b"communication", "escalation", b"escalation", "message", b"message", "redact_time", b"redact_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["communication", b"communication", "duplicate", b"duplicate", "escalation", b"escalation", "message", b"message", "redact_time", b"redact_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedactExternalMessageResponse: _TypeAlias = RedactExternalMessageResponse  # noqa: Y015

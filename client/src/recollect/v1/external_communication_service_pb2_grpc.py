@@ -86,6 +86,11 @@ class ExternalCommunicationServiceStub(object):
                 request_serializer=recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsRequest.SerializeToString,
                 response_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsResponse.FromString,
                 _registered_method=True)
+        self.RedactExternalMessage = channel.unary_unary(
+                '/recollect.v1.ExternalCommunicationService/RedactExternalMessage',
+                request_serializer=recollect_dot_v1_dot_external__communication__service__pb2.RedactExternalMessageRequest.SerializeToString,
+                response_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.RedactExternalMessageResponse.FromString,
+                _registered_method=True)
 
 
 class ExternalCommunicationServiceServicer(object):
@@ -186,6 +191,21 @@ class ExternalCommunicationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RedactExternalMessage(self, request, context):
+        """Remove the text of one message for good, in either direction, from every file of the service.
+        The message stays, as a tombstone: sequence, direction, time and the provider's id; a message
+        that its provider delivers again stays redacted. With the text go its files, the sender's name,
+        the headers of an e-mail, its words in the search, and its quote in the question of the
+        escalation that it opened. What others wrote themselves stays: other messages, the owner's
+        answer to an escalation, and what conversations say about it.
+
+        A repeat of the RecordReply that brought the message is answered as before, with the tombstone,
+        whatever its payload.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ExternalCommunicationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -238,6 +258,11 @@ def add_ExternalCommunicationServiceServicer_to_server(servicer, server):
                     servicer.DeleteCommunications,
                     request_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsRequest.FromString,
                     response_serializer=recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsResponse.SerializeToString,
+            ),
+            'RedactExternalMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedactExternalMessage,
+                    request_deserializer=recollect_dot_v1_dot_external__communication__service__pb2.RedactExternalMessageRequest.FromString,
+                    response_serializer=recollect_dot_v1_dot_external__communication__service__pb2.RedactExternalMessageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -512,6 +537,33 @@ class ExternalCommunicationService(object):
             '/recollect.v1.ExternalCommunicationService/DeleteCommunications',
             recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsRequest.SerializeToString,
             recollect_dot_v1_dot_external__communication__service__pb2.DeleteCommunicationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedactExternalMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/recollect.v1.ExternalCommunicationService/RedactExternalMessage',
+            recollect_dot_v1_dot_external__communication__service__pb2.RedactExternalMessageRequest.SerializeToString,
+            recollect_dot_v1_dot_external__communication__service__pb2.RedactExternalMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

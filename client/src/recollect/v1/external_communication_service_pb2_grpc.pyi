@@ -85,6 +85,17 @@ class ExternalCommunicationServiceStub:
     a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
     itself; the audit log has a record of each communication from before it goes.
     """
+    RedactExternalMessage: _grpc.UnaryUnaryMultiCallable[_external_communication_service_pb2.RedactExternalMessageRequest, _external_communication_service_pb2.RedactExternalMessageResponse]
+    """Remove the text of one message for good, in either direction, from every file of the service.
+    The message stays, as a tombstone: sequence, direction, time and the provider's id; a message
+    that its provider delivers again stays redacted. With the text go its files, the sender's name,
+    the headers of an e-mail, its words in the search, and its quote in the question of the
+    escalation that it opened. What others wrote themselves stays: other messages, the owner's
+    answer to an escalation, and what conversations say about it.
+
+    A repeat of the RecordReply that brought the message is answered as before, with the tombstone,
+    whatever its payload.
+    """
 
 @_typing.type_check_only
 class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
@@ -142,6 +153,17 @@ class ExternalCommunicationServiceAsyncStub(ExternalCommunicationServiceStub):
     An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
     a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
     itself; the audit log has a record of each communication from before it goes.
+    """
+    RedactExternalMessage: _aio.UnaryUnaryMultiCallable[_external_communication_service_pb2.RedactExternalMessageRequest, _external_communication_service_pb2.RedactExternalMessageResponse]  # type: ignore[assignment]
+    """Remove the text of one message for good, in either direction, from every file of the service.
+    The message stays, as a tombstone: sequence, direction, time and the provider's id; a message
+    that its provider delivers again stays redacted. With the text go its files, the sender's name,
+    the headers of an e-mail, its words in the search, and its quote in the question of the
+    escalation that it opened. What others wrote themselves stays: other messages, the owner's
+    answer to an escalation, and what conversations say about it.
+
+    A repeat of the RecordReply that brought the message is answered as before, with the tombstone,
+    whatever its payload.
     """
 
 class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -257,6 +279,23 @@ class ExternalCommunicationServiceServicer(metaclass=_abc_1.ABCMeta):
         An answer is not all or nothing: of a call that ends early the receipt says why (`failure`), and
         a repeat with the same `request_id` deletes the rest. A receipt names only what its call deleted
         itself; the audit log has a record of each communication from before it goes.
+        """
+
+    @_abc_1.abstractmethod
+    def RedactExternalMessage(
+        self,
+        request: _external_communication_service_pb2.RedactExternalMessageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_external_communication_service_pb2.RedactExternalMessageResponse, _abc.Awaitable[_external_communication_service_pb2.RedactExternalMessageResponse]]:
+        """Remove the text of one message for good, in either direction, from every file of the service.
+        The message stays, as a tombstone: sequence, direction, time and the provider's id; a message
+        that its provider delivers again stays redacted. With the text go its files, the sender's name,
+        the headers of an e-mail, its words in the search, and its quote in the question of the
+        escalation that it opened. What others wrote themselves stays: other messages, the owner's
+        answer to an escalation, and what conversations say about it.
+
+        A repeat of the RecordReply that brought the message is answered as before, with the tombstone,
+        whatever its payload.
         """
 
 def add_ExternalCommunicationServiceServicer_to_server(servicer: ExternalCommunicationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from recollect_server.domain.addresses import display_name
-from recollect_server.domain.conversation import MAX_OPENING, opening_of
+from recollect_server.domain.conversation import MAX_OPENING, MessagesRedacted, opening_of
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.message import Attachment
+from recollect_server.domain.message import REDACTED, Attachment, Redaction
 from recollect_server.domain.time import updated
 from recollect_server.domain.update import Heartbeat
 
@@ -128,6 +128,13 @@ class ExternalMessage:
     origin: Provenance = DIRECT
     acknowledgement: bool = False
     """True for the acknowledgement that an untrusted party may have."""
+    redaction: Redaction | None = None
+    """Set where the text was removed for good: a tombstone, whose `text` is empty."""
+
+    @property
+    def shown_text(self) -> str:
+        """Return the text that is shown."""
+        return self.text if self.redaction is None else REDACTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,12 @@ class EscalationResolved:
 
 
 ExternalContent = (
-    CommunicationBegan | ExternalMessage | TrustSet | EscalationOpened | EscalationResolved
+    CommunicationBegan
+    | ExternalMessage
+    | TrustSet
+    | EscalationOpened
+    | EscalationResolved
+    | MessagesRedacted
 )
 
 
@@ -246,13 +258,17 @@ def may_acknowledge(communication: Communication) -> bool:
     )
 
 
+WHAT_TO_ANSWER = "What should be answered?"
+"""The last line of a question to the owner."""
+
+
 def question_about(communication: Communication, message: ExternalMessage) -> str:
     """Return what the owner is asked: who wrote, where, and how the message begins.
 
     The display name stands in quotes before the address, so that no name passes for an address or
     for words of ours.
     """
-    words = opening_of(display_name(message.text[: 4 * MAX_OPENING]))
+    words = opening_of(display_name(message.shown_text[: 4 * MAX_OPENING]))
     if not words:
         count = len(message.attachments)
         words = f"({count} attachment{'s' if count != 1 else ''})"
@@ -262,7 +278,7 @@ def question_about(communication: Communication, message: ExternalMessage) -> st
     where = (
         f"{communication.channel}, in {origin.group}," if origin.group else communication.channel
     )
-    return f"{who} wrote on {where}: {words}\nWhat should be answered?"
+    return f"{who} wrote on {where}: {words}\n{WHAT_TO_ANSWER}"
 
 
 # What a panel shows ------------------------------------------------------------------------------
@@ -300,6 +316,17 @@ class Escalated:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageRedacted:
+    """The text of a message was removed; what is left of the message and of the escalation that it
+    opened, and the communication as it is now.
+    """
+
+    communication: Communication
+    message: ExternalMessage | None
+    escalation: Escalation | None
+
+
+@dataclass(frozen=True, slots=True)
 class CommunicationDeleted:
     """The communication was deleted."""
 
@@ -312,5 +339,13 @@ class CommunicationUpdate:
     """The position behind it."""
     communication_id: str
     time: int
-    kind: Listed | Exchanged | Changed | Escalated | CommunicationDeleted | Heartbeat
+    kind: (
+        Listed
+        | Exchanged
+        | Changed
+        | Escalated
+        | MessageRedacted
+        | CommunicationDeleted
+        | Heartbeat
+    )
     reset: bool = False

@@ -18,8 +18,11 @@ from recollect_server.storage.logs.files import open_transcript, sync_folder
 
 log = structlog.get_logger("recollect.format")
 
-FORMAT = 2
-"""2: what callers record of turns, of which an older server would redact no summary."""
+FORMAT = 3
+"""2: what callers record of turns, of which an older server would redact no summary.
+
+3: third parties' messages that are redacted, which an older server would take for others' lines.
+"""
 NAME = "recollect.format"
 _NEW = ".new"
 _MOST_BYTES = 1000

@@ -41,6 +41,7 @@ ADMINISTRATIVE = frozenset(
         "ExternalCommunicationService.RegisterContact",
         "ExternalCommunicationService.SetTrust",
         "ExternalCommunicationService.DeleteCommunications",
+        "ExternalCommunicationService.RedactExternalMessage",
         "AdminService.SetSetting",
         "AdminService.Backup",
         "AdminService.CreateSpace",

@@ -190,6 +190,12 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
         value.metadata.SetInParent()
 
 
+def redaction_to(redaction: Redaction) -> message_pb2.Redaction:
+    value = message_pb2.Redaction()
+    fill_redaction(value, redaction)
+    return value
+
+
 def fill_redaction(value: message_pb2.Redaction, redaction: Redaction) -> None:
     """Fill an empty redaction inside an answer."""
     value.by = redaction.by
@@ -297,8 +303,9 @@ def external_message_to(message: ExternalMessage) -> external_pb.ExternalMessage
     return external_pb.ExternalMessage(
         sequence=message.sequence,
         direction=DIRECTIONS[message.direction],
-        text=message.text,
+        text=message.shown_text,
         timestamp=timestamp(message.timestamp),
+        redaction=None if message.redaction is None else redaction_to(message.redaction),
         attachments=[
             message_pb2.Attachment(
                 media_type=it.media_type, uri=it.uri, bytes_length=it.bytes_length

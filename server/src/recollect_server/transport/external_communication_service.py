@@ -7,6 +7,7 @@ from recollect.v1 import external_communication_service_pb2 as api
 
 from recollect_server.domain.addresses import normal_address
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
+from recollect_server.domain.ids import MAX_LINES
 from recollect_server.domain.live import Live
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.external.external import External, Match
@@ -166,6 +167,23 @@ class ExternalCommunicationHandlers:
             has_more=receipt.has_more,
             delete_time=timestamp(receipt.time),
             failure=receipt.failure,
+        )
+
+    def RedactExternalMessage(
+        self, request: api.RedactExternalMessageRequest, call: Call
+    ) -> api.RedactExternalMessageResponse:
+        done = self._external.redact(
+            request.communication_id,
+            min(request.sequence, MAX_LINES + 1),
+            call.principal.token_id,
+            request.request_id,
+        )
+        return api.RedactExternalMessageResponse(
+            communication=communication_to(done.communication),
+            message=external_message_to(done.message),
+            escalation=escalation_to(done.escalation) if done.escalation else None,
+            redact_time=timestamp(done.time),
+            duplicate=done.duplicate,
         )
 
     def ListEscalations(

@@ -102,6 +102,13 @@ def encode_communication_update(seal: CursorSeal, update: external.Communication
             value.communication_changed.communication.CopyFrom(communication_to(communication))
         case external.Escalated(escalation):
             value.communication_escalated.escalation.CopyFrom(escalation_to(escalation))
+        case external.MessageRedacted(communication, message, escalation):
+            redacted = value.external_message_redacted
+            redacted.communication.CopyFrom(communication_to(communication))
+            if message is not None:
+                redacted.message.CopyFrom(external_message_to(message))
+            if escalation is not None:
+                redacted.escalation.CopyFrom(escalation_to(escalation))
         case external.CommunicationDeleted():
             value.communication_deleted.SetInParent()
         case domain.Heartbeat():

@@ -30,7 +30,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import new_ulid
+from recollect_server.domain.ids import is_communication_id, new_ulid
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import (
     NO_HEADERS,
@@ -160,6 +160,8 @@ class Receiving:
         request = key_of("RunCommand", request_id, {"id": conversation_id, "text": text})
         with self._space.exclusive(request=request_id):
             if request and (previous := self._known(request)):
+                if is_communication_id(previous.conversation_id):
+                    raise RequestIdReused(request.id)  # by a reply that was redacted since
                 before = self._again(previous)
                 if isinstance(before, StoredMessages):
                     raise RequestIdReused(request.id)  # by a message that was redacted since

@@ -44,6 +44,7 @@ from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.space.bulk_removal import BulkReceipt, BulkRemoval
+from recollect_server.services.space.redaction import ExchangeDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.columns import KnownRequest
@@ -55,6 +56,7 @@ from recollect_server.storage.logs.received import (
     key_of_partys_delivery,
     name_of_party,
 )
+from recollect_server.storage.logs.redaction import ANY_HASH
 from recollect_server.storage.logs.store import NO_CLAIM, Claim
 
 PageEnd = tuple[int, str]
@@ -350,6 +352,7 @@ class External:
             GroupSaid(communication, replace(message, text=_cut(message.text, max_text)))
             for communication, place in rows
             for message in self._messages_at(communication.id, place)
+            if message.redaction is None
         ]
 
     def _messages_at(self, communication_id: str, place: Place) -> list[ExternalMessage]:
@@ -444,7 +447,7 @@ class External:
         )
         with self._space.exclusive(request=request_id):
             self._store.catch_up()
-            if request and (before := self._before(request)):
+            if request and (before := self._before(request, is_reply=True)):
                 return before.communication, before.messages[0]
             with self._space.exclusive(conversation=communication_id):
                 stored = self._store.find(communication_id)
@@ -493,6 +496,16 @@ class External:
                 )
                 return self._escalation(escalation_id)
 
+    def redact(
+        self, communication_id: str, sequence: int, by: str, request_id: str
+    ) -> ExchangeDone:
+        """Remove the text of the message of a line for good, and of the question that quotes it."""
+        request = key_of(
+            "RedactExternalMessage", request_id, {"id": communication_id, "sequence": sequence}
+        )
+        self._store.catch_up()
+        return self._space.redactions.redact_exchange(communication_id, sequence, by, request)
+
     def channels(self) -> list[str]:
         """Return the channels that have communications."""
         self._store.catch_up()
@@ -540,18 +553,20 @@ class External:
             raise EscalationNotFound(escalation_id)
         return escalation
 
-    def _known(self, request: RequestKey) -> KnownRequest | None:
+    def _known(self, request: RequestKey, *, is_reply: bool = False) -> KnownRequest | None:
         """Return the same request if it was carried out before. Raises RequestIdReused."""
         record = self._space.requests.find(request)
-        if record and is_conversation_id(record.conversation_id):
+        if record and (
+            is_conversation_id(record.conversation_id) or (record.hash == ANY_HASH and not is_reply)
+        ):
             raise RequestIdReused(request.id)  # by a message that was redacted since
         return record
 
-    def _before(self, request: RequestKey) -> Written | None:
+    def _before(self, request: RequestKey, *, is_reply: bool = False) -> Written | None:
         """Return the result of the same request if it was carried out before. Raises
         RequestIdReused.
         """
-        record = self._known(request)
+        record = self._known(request, is_reply=is_reply)
         return (
             self._store.as_it_was(record.conversation_id, record.last_sequence) if record else None
         )
@@ -560,6 +575,8 @@ class External:
 def without_text(received: Received) -> Received:
     """Return the outcome of a repeat for a caller who sent other words: without the stored ones."""
     message = received.message
+    if message.redaction:
+        return received  # nothing of the words is left
     bare = ExternalMessage(
         message.direction,
         "",

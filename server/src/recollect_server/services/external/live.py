@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.domain.external import (
     Changed,
@@ -23,9 +24,11 @@ from recollect_server.domain.external import (
     Exchanged,
     ExternalMessage,
     Listed,
+    MessageRedacted,
     Trust,
 )
 from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.space.events import ExchangeRedacted
 from recollect_server.services.streaming.followed import FollowedLog, Placed, Watcher
 from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.services.streaming.watching import Batch, NewUpdates
@@ -52,6 +55,8 @@ class _State:
     escalations: dict[str, Escalation]
     trusts: tuple[tuple[int, Trust], ...] = ()
     """Each line that changed the trust, and what it set."""
+    tombstones: tuple[ExternalMessage, ...] = ()
+    """The messages whose text was removed."""
 
     def at(self, sequence: int) -> Communication:
         """Return the communication with the trust that held at a line."""
@@ -59,6 +64,12 @@ class _State:
         for line, it in self.trusts:
             trust = it if line <= sequence else trust
         return replace(self.communication, trust=trust)
+
+    def redacted(self, sequence: int) -> MessageRedacted:
+        """Return what is left of the message of a line."""
+        messages = (it for it in self.tombstones if it.sequence == sequence)
+        opened = (it for it in self.escalations.values() if it.sequence == sequence)
+        return MessageRedacted(self.communication, next(messages, None), next(opened, None))
 
 
 class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
@@ -75,8 +86,15 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
         super().__init__(store.space, order, states, encode)
         self._store = store
         self._changes = self._delivered = 0
+        self._stale: set[str] = set()  # communications whose states have a text that was removed
         # the last one
         self._answered: tuple[tuple[Mark, int, int], tuple[Batch, Mark]] | None = None
+        store.space.subscribe(ExchangeRedacted, self._redacted)
+
+    def _redacted(self, event: ExchangeRedacted) -> None:
+        with self._guard:
+            self._answered = None
+            self._stale.add(event.communication_id)
 
     def subscribe(self, cursor: str) -> "CommunicationWatcher":
         """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
@@ -157,6 +175,10 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
             cursor = self.cursor(end)
             deletion = CommunicationUpdate(cursor, change.log, change.time, CommunicationDeleted())
             return [Placed(end, deletion)]
+        with self._guard:
+            stale, self._stale = self._stale, set()
+        for name in stale:
+            self._states.forget(name)
         state = self._states.behind(change) if change.lines else None
         if state is None:
             return []
@@ -169,6 +191,8 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
             content, escalation = line.entry.content, state.escalations.get(row[1])
             if isinstance(content, ExternalMessage):
                 kinds.append((line.sequence, Exchanged(now, content)))
+            elif isinstance(content, MessagesRedacted):
+                kinds.append((line.sequence, state.redacted(content.sequences[0])))
             elif escalation is not None:
                 kinds.append((line.sequence, Escalated(escalation)))
             else:
@@ -189,6 +213,7 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
         if after is None:
             return None
         escalations = before.escalations if before else {}
+        tombstones = before.tombstones if before else ()
         match line.entry.content if line.entry else None:
             case EscalationOpened() as it:
                 opened = Escalation(it.id, name, it.sequence, it.question, it.time)
@@ -196,12 +221,14 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
             case EscalationResolved() as it if it.id in escalations:
                 closed = replace(escalations[it.id], answer=it.answer, resolve_time=it.time)
                 escalations = escalations | {it.id: closed}
+            case ExternalMessage() as it if it.redaction:
+                tombstones = (*tombstones, it)
             case _:
                 pass
         trusts = before.trusts if before else ()
         if before is None or before.communication.trust is not after.trust:
             trusts = (*trusts, (line.sequence, after.trust))
-        return _State(after, escalations, trusts)
+        return _State(after, escalations, trusts, tombstones)
 
     def snapshot(self, *, reset: bool) -> tuple[bytes, Mark]:
         """Return the newest communications, and the position that they belong to. Raises

@@ -22,7 +22,7 @@ from recollect_server.domain.external import Communication, ExternalContent, Ext
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
 from recollect_server.services.space.events import ChangedElsewhere
-from recollect_server.services.space.logs import IndexAhead
+from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
@@ -36,6 +36,8 @@ from recollect_server.storage.logs.store import (
     LogConflict,
     LogNotFound,
     Position,
+    Version,
+    has_version,
 )
 
 log = structlog.get_logger("recollect.external")
@@ -101,18 +103,27 @@ class CommunicationStore:
     def _catch_up(self, communication_id: str) -> None:
         index = self.space.index
         try:
-            stored = index.external.find(communication_id)
-            self._logs.catch_up(
-                index,
-                communication_id,
-                stored,
-                time=self.space.clock(),
-                log_updates=True,
-                wait=False,
-            )
+            try:
+                self._index_rest(communication_id)
+            except RedactedElsewhere:
+                if not has_version(self.space.store, communication_id, Version.REPLACED):
+                    raise
+                self.space.redactions.follow(communication_id)
+                self._index_rest(communication_id)
         except IndexAhead as error:
             index.condemn(str(error))  # the index's job rebuilds it
             raise
+
+    def _index_rest(self, communication_id: str) -> None:
+        index = self.space.index
+        self._logs.catch_up(
+            index,
+            communication_id,
+            index.external.find(communication_id),
+            time=self.space.clock(),
+            log_updates=True,
+            wait=False,
+        )
 
     def find(self, communication_id: str) -> StoredCommunication:
         """Return a communication. Raises CommunicationNotFound, IndexUnavailable."""

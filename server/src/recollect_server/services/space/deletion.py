@@ -374,12 +374,9 @@ class Deletions:
 
     def _keep_as_indexed(self, stored: Stored | StoredCommunication) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
-        row, which says how many, goes first. Where nobody has them, the index is made anew. Lines
-        of a communication never change.
+        row, which says how many, goes first. Where nobody has them, the index is made anew.
         """
-        if isinstance(stored, StoredCommunication):
-            return
-        conversation_id = stored.conversation.id
+        conversation_id = stored.state.id
         index = self._projection.index
         with suppress(RedactedElsewhere):
             old = lines_as_indexed(self._store, index, conversation_id, stored, is_deleted=True)

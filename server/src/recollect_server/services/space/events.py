@@ -68,6 +68,15 @@ class Redacted:
 
 
 @frozen
+class ExchangeRedacted:
+    """A message of a communication whose text is durably removed from its transcript and the index.
+    The communication's lock is held.
+    """
+
+    communication_id: str
+
+
+@frozen
 class Unindexed:
     """A conversation whose words are out of the index. Its lock is held."""
 

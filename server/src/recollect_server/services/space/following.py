@@ -213,6 +213,9 @@ class Following:
                 self._deletions.follow(name)
                 changes = changes[deletes[-1] + 1 :]
             if kind == Kind.COMMUNICATION:
+                if any(it.action is Action.REDACT for it in changes):
+                    with self._locks.conversations.hold(name):
+                        self._redactions.follow(name)
                 if changes and not self._has_communication(name, changes[-1].end):
                     self._take_in_other(name, kind)
             elif any(it.action is Action.REDACT for it in changes):
@@ -366,10 +369,9 @@ class Following:
                     )
             for name in indexed:
                 self._due[name] = [_change(name, logs.kind, Action.DELETE, 0)]
-        for name, _ in self._store.logs(Kind.CONVERSATION, Version.REPLACED):
-            self._due.setdefault(name, []).append(
-                _change(name, Kind.CONVERSATION, Action.REDACT, 0)
-            )
+        for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
+            for name, _ in self._store.logs(kind, Version.REPLACED):
+                self._due.setdefault(name, []).append(_change(name, kind, Action.REDACT, 0))
         for name in (ANCHORS, FORGOTTEN):
             self._due.setdefault(name, []).append(_change(name, "ledger", Action.REPLACE, 0))
         self._publish(ChangedElsewhere("", ""))

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from recollect_server.services.space.logs import RedactedElsewhere, check_redaction
 from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.belonging import lines_of
 from recollect_server.storage.logs.lines import Line
@@ -17,13 +18,18 @@ from recollect_server.storage.logs.store import LogNotFound, LogStore, Position,
 
 
 def lines_as_indexed(
-    store: LogStore, index: Index, conversation_id: str, stored: Stored, *, is_deleted: bool = False
+    store: LogStore,
+    index: Index,
+    conversation_id: str,
+    stored: Stored | StoredCommunication,
+    *,
+    is_deleted: bool = False,
 ) -> list[bytes] | None:
-    """Return the lines of a conversation as the index has them, if another process redacted some
+    """Return the lines of a log as the index has them, if another process redacted some
     and the index has not followed that; None if the log has them. `is_deleted`: its delete has
     begun.
 
-    Ask behind a read of the log, and hold the conversation's lock. Raises RedactedElsewhere if
+    Ask behind a read of the log, and hold its lock. Raises RedactedElsewhere if
     nobody has them: the index is condemned then; StorageUnavailable.
     """
     if store.sharing is None:

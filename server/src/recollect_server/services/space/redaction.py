@@ -1,5 +1,7 @@
 """Redaction: the text of messages is removed for good, and the messages stay as tombstones.
 
+Of a conversation, or of an exchange with a third party:
+
 1. The transcript is written anew, without the text and with a last line that says what was
    redacted, by whom and when. It takes the transcript's name; what it was is kept beside it.
 2. The index takes out the words, and everything else that it had of the text, with the new line.
@@ -22,30 +24,42 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
 from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Conversation, MessagesRedacted
 from recollect_server.domain.errors import (
-    ConversationNotFound,
+    CommunicationNotFound,
     DataUnavailable,
     IndexUnavailable,
     InvalidField,
     RequestIdReused,
     StorageUnavailable,
 )
+from recollect_server.domain.external import (
+    Communication,
+    Escalation,
+    EscalationOpened,
+    EscalationResolved,
+    ExternalMessage,
+)
 from recollect_server.domain.frozen import frozen
-from recollect_server.domain.ids import MAX_LINES
+from recollect_server.domain.ids import MAX_LINES, is_communication_id
 from recollect_server.domain.message import Message, Redaction
 from recollect_server.domain.routing import mail_ids_of
+from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.events import Appended, Redacted
+from recollect_server.services.space.events import Appended, ExchangeRedacted, Redacted
 from recollect_server.services.space.late_redactions import check_behind
-from recollect_server.services.space.logs import check_unanswered, entries_of
+from recollect_server.services.space.logs import Logs, check_unanswered, entries_of
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.index.external_removal import ErasedExchange
+from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
@@ -80,11 +94,24 @@ class RedactionDone:
     duplicate: bool
 
 
+@frozen
+class ExchangeDone:
+    """Result of the redaction of a third party's message: what is left of it and of the escalation
+    that it opened, and the communication behind it.
+    """
+
+    communication: Communication
+    message: ExternalMessage
+    escalation: Escalation | None
+    time: int
+    duplicate: bool
+
+
 class Redactions:
     """The redactions of a space. Safe to call from any thread."""
 
     def __init__(self, parts: Parts) -> None:
-        self._transcripts = parts.transcripts
+        self._communications = parts.communications
         self._store = parts.store
         self._projection = parts.projection
         self._pending = parts.pending
@@ -169,6 +196,70 @@ class Redactions:
             self._begin(conversation_id, [*after, *data], state.size, request)
             return self._finish(state, event[0], time, lines)
 
+    def redact_exchange(
+        self, name: str, sequence: int, by: str, request: RequestKey | None
+    ) -> ExchangeDone:
+        """Remove the text of the message of a line of a communication for good; a tombstone stays.
+        The index must have what was written.
+
+        Raises InvalidField where there is no such message; CommunicationNotFound,
+        StorageUnavailable, IndexUnavailable. Hold no lock.
+        """
+        with self._locks.exclusive(request=request.id if request else "", conversation=name):
+            index = self._projection.index
+            if request and (earlier := self._requests.find(request)):
+                if earlier.conversation_id != name:
+                    raise RequestIdReused(request.id)  # by a message that was redacted since
+                lines = lines_of(name, list(self._store.raw(name)))
+                return self._exchanged(
+                    name, lines, lines[earlier.last_sequence - 1], duplicate=True
+                )
+            if (stored := index.external.find(name)) is None:
+                raise CommunicationNotFound(name)
+            raw = self._raw(name)
+            lines = lines_of(name, raw)
+            if lines[-1].end != stored.bytes:
+                if self._store.sharing is not None:
+                    raise LogConflict(name, "read", "another server has written to it: try again")
+                raise IndexUnavailable(
+                    "it lacks lines of the communication, which may have the text"
+                )
+            message = _exchanged_at(lines, sequence)
+            if message.redaction:
+                check_unanswered(self._store, request)
+                escalation = _escalation_of(name, lines, sequence)
+                now = self._clock()
+                return ExchangeDone(stored.communication, message, escalation, now, duplicate=True)
+            if stored.lines == MAX_LINES:
+                raise InvalidField.of("communication_id", "is full: delete the communication")
+            self._communications.check_own(name)
+            time = self._clock()
+            after = erased(lines, raw, (sequence,), Redaction(by, time))
+            entries = entries_of([MessagesRedacted((sequence,), time, by)], request)
+            event, data = encoded(entries, stored.lines, stored.bytes, name)
+            self._begin(name, [*after, *data], stored.bytes, request)
+            self._finish_steps(name, time, lines)
+            hit("redact.log_emptied")
+            lines = lines_of(name, [it[:-1] for it in after])
+            return self._exchanged(name, [*lines, *event], event[0], duplicate=False)
+
+    def _exchanged(
+        self, name: str, lines: list[Line], event: Line, *, duplicate: bool
+    ) -> ExchangeDone:
+        """Return the answer of the redaction that wrote an event."""
+        content = event.entry.content if event.entry else None
+        if not isinstance(content, MessagesRedacted):
+            request_id = event.entry.stamp.request_id if event.entry else ""
+            raise RequestIdReused(request_id)  # by a message that was redacted since
+        communication: Communication | None = None
+        for line in lines[: event.sequence]:
+            communication = self._communications.folded(communication, line, name)
+        assert communication is not None
+        (sequence,) = content.sequences
+        message = _exchanged_at(lines, sequence)
+        escalation = _escalation_of(name, lines, sequence)
+        return ExchangeDone(communication, message, escalation, content.time, duplicate)
+
     def _read_ahead(self, conversation_id: str) -> tuple[list[bytes], list[Line]]:
         """Return what a transcript has, or nothing of one that cannot be read now: the call says
         why under the lock.
@@ -180,6 +271,7 @@ class Redactions:
         return raw, lines_of(conversation_id, raw)
 
     def _raw(self, conversation_id: str) -> list[bytes]:
+        """Return the lines of a log of which no redaction is under way."""
         if has_version(self._store, conversation_id, Version.REPLACED):
             raise StorageUnavailable(
                 "an earlier redaction of it was interrupted, and ends with the next start"
@@ -189,7 +281,7 @@ class Redactions:
         try:
             return list(self._store.raw(conversation_id))
         except LogNotFound:
-            raise ConversationNotFound(conversation_id) from None
+            raise logs_of(self._store, conversation_id).not_found(conversation_id) from None
 
     def _begin(
         self, conversation_id: str, lines: list[bytes], size: int, request: RequestKey | None
@@ -209,11 +301,25 @@ class Redactions:
     def _finish(
         self, state: ConversationState, event: Line, time: int, lines: list[Line]
     ) -> RedactionDone:
-        conversation_id, index = state.conversation.id, self._projection.index
+        conversation_id = state.conversation.id
+        conversation, cursor = self._finish_steps(conversation_id, time, lines)
+        assert isinstance(conversation, Conversation)
+        self._states.keep(
+            ConversationState(conversation, event.end, event.sequence, state.number, indexed=True)
+        )
+        self._publish(Appended(conversation_id, [event]))
+        hit("redact.log_emptied")
+        return self._answer(conversation, event, cursor, duplicate=False)
+
+    def _finish_steps(
+        self, conversation_id: str, time: int, lines: list[Line]
+    ) -> tuple[Conversation | Communication, int]:
+        """Take the steps behind the first one."""
+        index = self._projection.index
         self._counts[conversation_id] += 1
         try:
-            done = finish_redaction(
-                self._transcripts,
+            return finish_redaction(
+                self._store,
                 index,
                 self._anchors,
                 conversation_id,
@@ -229,13 +335,6 @@ class Redactions:
             raise
         finally:
             self._states.forget(conversation_id)
-        conversation, cursor = done
-        self._states.keep(
-            ConversationState(conversation, event.end, event.sequence, state.number, indexed=True)
-        )
-        self._publish(Appended(conversation_id, [event]))
-        hit("redact.log_emptied")
-        return self._answer(conversation, event, cursor, duplicate=False)
 
     def follow(self, conversation_id: str) -> None:
         """Take the text out of the index that another process redacted, with its line. Raises
@@ -243,7 +342,7 @@ class Redactions:
         """
         self._doubtful.discard(conversation_id)
         index = self._projection.index
-        if (stored := index.conversations.find(conversation_id)) is None:
+        if (stored := index.indexed(conversation_id)) is None:
             self._store.drop(conversation_id, Version.REPLACED)
             return
         try:
@@ -253,16 +352,19 @@ class Redactions:
         except LogNotFound:
             return  # to catch up with its line finds out whether the index has the text
         if behind := old[stored.lines :]:
-            check_behind(index, conversation_id, behind, stored.lines)
-            state = self._states.held(conversation_id)
-            # A read may have met the redaction before, which the index could not take in.
-            state = state and replace(state, indexed=True)
-            self._writes.take_in(conversation_id, state, behind)
-            index.settle()
+            if isinstance(stored, StoredCommunication):
+                _take_in_behind(self._store, index, conversation_id, self._clock())
+            else:
+                check_behind(index, conversation_id, behind, stored.lines)
+                state = self._states.held(conversation_id)
+                # A read may have met the redaction before, which the index could not take in.
+                state = state and replace(state, indexed=True)
+                self._writes.take_in(conversation_id, state, behind)
+                index.settle()
         self._counts[conversation_id] += 1
         try:
             finish_redaction(
-                self._transcripts,
+                self._store,
                 index,
                 self._anchors,
                 conversation_id,
@@ -274,7 +376,7 @@ class Redactions:
             raise
         finally:
             self._states.forget(conversation_id)
-        if stored.lines <= old[-1].sequence:
+        if stored.lines <= old[-1].sequence and isinstance(stored, Stored):
             end = Position(old[-1].sequence, old[-1].end)
             event = next(self._store.read(conversation_id, end))
             self._publish(Appended(conversation_id, [event]))
@@ -283,9 +385,10 @@ class Redactions:
         """Finish the redactions that a process began and did not end. Raises DataUnavailable. Hold
         no lock.
         """
-        for conversation_id, _ in self._store.logs(Kind.CONVERSATION, Version.REPLACED):
-            with self._locks.conversations.hold(conversation_id):
-                self.follow(conversation_id)
+        for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
+            for name, _ in self._store.logs(kind, Version.REPLACED):
+                with self._locks.conversations.hold(name):
+                    self.follow(name)
 
     def _answer(
         self, conversation: Conversation, event: Line, cursor: int, *, duplicate: bool
@@ -319,57 +422,134 @@ def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: in
     return chosen
 
 
+def _exchanged_at(lines: list[Line], sequence: int) -> ExternalMessage:
+    """Return the message of a communication's line. Raises InvalidField if there is none."""
+    line = lines[sequence - 1] if sequence <= len(lines) else None
+    if line is not None and line.entry is None:
+        raise InvalidField.of(
+            "sequence",
+            f"is {sequence}, a line that is damaged ({line.damage}): only a delete removes it",
+        )
+    content = line.entry.content if line and line.entry else None
+    if not isinstance(content, ExternalMessage):
+        raise InvalidField.of("sequence", f"is {sequence}, and no message has that line")
+    return content
+
+
+def _escalation_of(name: str, lines: list[Line], sequence: int) -> Escalation | None:
+    """Return the escalation that a message opened, as it is behind these lines."""
+    escalation: Escalation | None = None
+    for content in contents_of(lines):
+        match content:
+            case EscalationOpened(sequence=about) as it if about == sequence:
+                escalation = Escalation(it.id, name, sequence, it.question, it.time)
+            case EscalationResolved() as it if escalation and it.id == escalation.id:
+                escalation = replace(escalation, answer=it.answer, resolve_time=it.time)
+            case _:
+                pass
+    return escalation
+
+
+def logs_of(store: LogStore, name: str) -> Logs[Any]:
+    """Return the logs of the kind that a name is of."""
+    return CommunicationLogs(store) if is_communication_id(name) else ConversationLogs(store)
+
+
 def finish_redaction(
-    transcripts: ConversationLogs,
+    store: LogStore,
     index: Index,
     anchors: AnchorLedger,
     conversation_id: str,
     time: int,
     publish: Callable[[object], None],
     old: list[Line] | None = None,
-) -> tuple[Conversation, int]:
-    """Take steps 2 to 5; to take them again after a crash is harmless. Return the conversation and
-    the cursor of the redaction, 0 if the index had it.
+) -> tuple[Conversation | Communication, int]:
+    """Take steps 2 to 5; to take them again after a crash is harmless. Return the conversation, or
+    the communication, and the cursor of a conversation's redaction, 0 if the index had it.
 
     `old` are the lines as they were; None: they are read. Raises DataUnavailable: then the next
     start finishes it. Hold the conversation's lock.
     """
-    store = transcripts.store
+    logs = logs_of(store, conversation_id)
     raw = list(store.raw(conversation_id, Version.REPLACED))
     old = old or lines_of(conversation_id, raw)
     now = list(store.raw(conversation_id))
     lines = lines_of(conversation_id, now, (raw, old))
-    conversation: Conversation | None = None
+    conversation: Conversation | Communication | None = None
     event = lines[len(old)]
     for line in lines[: len(old) + 1]:  # another process may have written behind it
-        conversation = transcripts.folded(conversation, line, conversation_id)
+        conversation = logs.folded(conversation, line, conversation_id)
     redacted = event.entry.content if event.entry else None
-    stored = index.conversations.find(conversation_id)
+    stored = index.indexed(conversation_id)
     if conversation is None or not isinstance(redacted, MessagesRedacted) or stored is None:
         raise IndexUnavailable(f"it does not have {conversation_id} as it was before a redaction")
     cursor = 0
     if stored.lines < event.sequence:
         if (stored.lines, stored.bytes) != (old[-1].sequence, old[-1].end):
             raise IndexUnavailable(f"it lacks lines of {conversation_id}")
-        cursor = index.redact(
-            stored.number,
-            stored.conversation,
-            conversation,
-            event,
-            _erased(old, lines, redacted.sequences, conversation),
-            time=time,
-        )
+        cursor = _take_out(index, stored, conversation, event, redacted, old, lines, time)
     else:
-        index.removal.purge_words(stored.number)
-        index.removal.end(stored.number)
-    anchors.drop_messages(conversation_id, redacted.sequences)
-    anchors.changed()
-    publish(Redacted(conversation_id, stored.number, redacted.sequences))
+        removal = index.removal_of(conversation_id)
+        removal.purge_words(stored.number)
+        removal.end(stored.number)
+    if isinstance(conversation, Conversation):
+        anchors.drop_messages(conversation_id, redacted.sequences)
+        anchors.changed()
+        publish(Redacted(conversation_id, stored.number, redacted.sequences))
+    else:
+        publish(ExchangeRedacted(conversation_id))
     hit("redact.forgotten")
     store.drop(conversation_id, Version.REPLACED)
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=conversation_id)
     return conversation, cursor
+
+
+def _take_out(
+    index: Index,
+    stored: Stored | StoredCommunication,
+    after: Conversation | Communication,
+    event: Line,
+    redacted: MessagesRedacted,
+    old: list[Line],
+    lines: list[Line],
+    time: int,
+) -> int:
+    """Let the index take in the line that says what was redacted, and have none of its text."""
+    if isinstance(stored, Stored):
+        assert isinstance(after, Conversation)
+        erased_ = _erased(old, lines, redacted.sequences, after)
+        before = stored.conversation
+        return index.redact(stored.number, before, after, event, erased_, time=time)
+    assert isinstance(after, Communication)
+    index.external.redact(
+        stored.number,
+        stored.communication,
+        after,
+        event,
+        _erased_exchange(old, lines),
+        time=time,
+    )
+    return 0
+
+
+def _erased_exchange(old: list[Line], new: list[Line]) -> ErasedExchange:
+    messages: list[ExternalMessage] = []
+    questions: list[EscalationOpened] = []
+    requests: set[str] = set()
+    for before, after in zip(old, new, strict=False):
+        if before is after or before.entry is None or after.entry is None:
+            continue
+        if before.entry.stamp != after.entry.stamp:
+            requests.add(after.entry.stamp.request_id)
+        one, other = before.entry.content, after.entry.content
+        if one == other:
+            continue
+        if isinstance(one, ExternalMessage):
+            messages.append(one)
+        elif isinstance(other, EscalationOpened):
+            questions.append(other)
+    return ErasedExchange(messages, questions, requests - {""})
 
 
 def _erased(
@@ -419,15 +599,15 @@ def finish_interrupted(
         return  # another process was the last that had the text
 
     def forget(event: object) -> None:
-        assert isinstance(event, Redacted)
+        if not isinstance(event, Redacted):
+            return  # nothing else is kept of a third party's text
         with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
             forget_lines(index.folder, event.conversation_id, (*event.sequences, ABBREVIATION))
 
-    logs, anchors = ConversationLogs(store), AnchorLedger(store)
     try:
         if store.sharing is not None:
-            _take_in_behind(logs, index, conversation_id, time)
-        finish_redaction(logs, index, anchors, conversation_id, time, forget)
+            _take_in_behind(store, index, conversation_id, time)
+        finish_redaction(store, index, AnchorLedger(store), conversation_id, time, forget)
     except LogNotFound:
         if store.sharing is None:
             raise
@@ -435,21 +615,20 @@ def finish_interrupted(
         # follow it, finds out whether the index has the text.
 
 
-def _take_in_behind(
-    transcripts: ConversationLogs, index: Index, conversation_id: str, time: int
-) -> None:
-    """Let an index take in what it lacks of a conversation as it was before a redaction. Raises
-    LogNotFound, IndexUnavailable.
+def _take_in_behind(store: LogStore, index: Index, conversation_id: str, time: int) -> None:
+    """Let an index take in what it lacks of a log as it was before a redaction. Raises LogNotFound,
+    IndexUnavailable.
     """
-    stored = index.conversations.find(conversation_id)
-    old = lines_of(conversation_id, list(transcripts.store.raw(conversation_id, Version.REPLACED)))
+    logs = logs_of(store, conversation_id)
+    stored = index.indexed(conversation_id)
+    old = lines_of(conversation_id, list(store.raw(conversation_id, Version.REPLACED)))
     if stored is None or not (behind := old[stored.lines :]):
         return
     check_behind(index, conversation_id, behind, stored.lines)
     refused: list[str] = []
-    before = stored.conversation
-    after = transcripts.behind(before, behind, conversation_id)
-    transcripts.add(
+    before = stored.state
+    after = logs.behind(before, behind, conversation_id)
+    logs.add(
         *(index, stored.number, before, after, behind), time=time, failed=refused.append, log=True
     )
     index.settle()

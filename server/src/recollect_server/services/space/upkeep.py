@@ -250,10 +250,9 @@ class Upkeep:
                 self._projection.overlay.note_lag(
                     conversation_id, "the new index does not have all of it"
                 )
-        for conversation_id, _ in store.logs(Kind.CONVERSATION, Version.REPLACED):
-            # They met no index, as those that are deleted.
-            self._finish_redaction(conversation_id)
-        for logs in self._kinds:
+        for logs in self._kinds:  # those that are redacted or deleted met no index
+            for name, _ in store.logs(logs.kind, Version.REPLACED):
+                self._finish_redaction(name)
             for name, _ in store.logs(logs.kind, Version.DELETED):
                 with self._locks.conversations.hold(name):
                     finish_delete(store, new, name, self._clock())
@@ -268,7 +267,7 @@ class Upkeep:
         with self._locks.conversations.hold(conversation_id):
             if not self._store.take_back(conversation_id):
                 finish_redaction(
-                    ConversationLogs(self._store),
+                    self._store,
                     index,
                     self._anchors,
                     conversation_id,

@@ -422,13 +422,15 @@ def _look_after_all(
     deleting, communications = (
         [name for name, _ in logs.logs(kind, Version.DELETED)] for kind in lengths
     )
-    redacting = [name for name, _ in logs.logs(Kind.CONVERSATION, Version.REPLACED)]
-    if (deleting or redacting or communications) and not rebuilt:
+    redacting, exchanges = (
+        [name for name, _ in logs.logs(kind, Version.REPLACED)] for kind in lengths
+    )
+    if (deleting or redacting or communications or exchanges) and not rebuilt:
         index.writer.skip_cursors()  # what goes may have changed before, and the index not know of it
     anchors = AnchorLedger(logs) if deleting else None
     catch_up_forgotten(logs, index)
-    for conversation_id in () if rebuilt else redacting:
-        finish_interrupted(logs, index, conversation_id, clock(), is_rebuilt=False)
+    for name in () if rebuilt else (*redacting, *exchanges):
+        finish_interrupted(logs, index, name, clock(), is_rebuilt=False)
     with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
         forget_conversations(logs.root, deleting)
     for conversation_id in deleting:
@@ -457,6 +459,8 @@ def _look_after_all(
         lengths[Kind.COMMUNICATION],
         rebuilt=rebuilt,
     )
+    for name in exchanges if rebuilt else ():
+        finish_interrupted(logs, index, name, clock(), is_rebuilt=True)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")

@@ -23,7 +23,7 @@ from recollect_server.storage.index import words
 from recollect_server.storage.index.columns import dump_json
 from recollect_server.storage.index.conversations import Size
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.external_removal import CommunicationRemoval
+from recollect_server.storage.index.external_removal import CommunicationRemoval, ErasedExchange
 from recollect_server.storage.index.external_rows import (
     COMMUNICATIONS,
     ESCALATIONS,
@@ -113,6 +113,23 @@ class ExternalIndex:
             updates=len(lines),
             notice=lambda: after,
         )
+
+    def redact(
+        self,
+        number: int,
+        before: Communication,
+        after: Communication,
+        line: Line,
+        erased: ErasedExchange,
+        *,
+        time: int,
+    ) -> None:
+        """Take the text of messages out, durably, and take in the line that says so. `before` is
+        the communication as it is indexed, `after` as its transcript is now.
+        """
+        if line.entry is not None and line.entry.stamp.request_id:
+            self._names.add(line.entry.stamp.request_id)
+        self.removal.redact(number, before, after, line, erased, time=time)
 
     # Communications ------------------------------------------------------------------------------
 

@@ -5,21 +5,25 @@ Its first step takes everything but its messages with their words. A note in `id
 there on that the rest is to go.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 import apsw
 import orjson
 
-from recollect_server.domain.external import ExternalMessage
+from recollect_server.domain.external import Communication, EscalationOpened, ExternalMessage
 from recollect_server.domain.ids import message_id
+from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external_rows import (
     EXTERNAL_UPDATES,
     ExternalRow,
     ExternalUpdate,
     searchable_text,
+    take_in,
 )
+from recollect_server.storage.index.redaction import forget_payloads, take_out_words
 from recollect_server.storage.index.removal import Removed, Spoken, WordRemoval
-from recollect_server.storage.logs.lines import line_of
+from recollect_server.storage.logs.lines import Line, line_of
 
 _HANGING = {
     "escalations": "external_escalations",
@@ -27,6 +31,18 @@ _HANGING = {
     "updates": "external_updates",
 }
 """Tables that have rows of a communication beside its messages, by their names in a receipt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedExchange:
+    """Contents of the index that a redaction takes out."""
+
+    messages: Collection[ExternalMessage]
+    """Each message as it was."""
+    questions: Collection[EscalationOpened]
+    """Each question to the owner that quoted one, as it is."""
+    requests: Collection[str]
+    """Requests whose payload is not known any more."""
 
 
 class CommunicationRemoval(WordRemoval):
@@ -52,6 +68,33 @@ class CommunicationRemoval(WordRemoval):
             return removed
 
         return self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
+
+    def redact(
+        self,
+        number: int,
+        before: Communication,
+        after: Communication,
+        line: Line,
+        erased: ErasedExchange,
+        *,
+        time: int,
+    ) -> None:
+        """Take the text of messages out, and take in the line that says so."""
+        texts = {message_id(number, it.sequence): searchable_text(it) for it in erased.messages}
+
+        def job(connection: apsw.Connection, cursor: int) -> None:
+            take_out_words(connection, self.words, texts, self._purge_of(number))
+            connection.executemany(
+                "UPDATE external_escalations SET question = ? WHERE id = ? AND number = ?",
+                [(it.question, it.id, number) for it in erased.questions],
+            )
+            forget_payloads(connection, after.id, erased.requests)
+            take_in(connection, before, after, [line], time, cursor, log=True)
+
+        self._database.writer.write(job, updates=1, notice=lambda: after)
+        hit("redact.indexed")
+        self.purge_words(number)
+        self.end(number)
 
     def remove_history(self, number: int, name: str) -> Removed:  # noqa: ARG002
         """Remove the requests of the communication."""

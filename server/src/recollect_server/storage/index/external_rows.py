@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import apsw
 
+from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.external import (
     Communication,
     Direction,
@@ -104,6 +105,7 @@ class ExternalUpdate(StrEnum):
     MESSAGE = "message"
     CHANGED = "changed"
     ESCALATED = "escalated"
+    REDACTED = "redacted"
     DELETED = "deleted"
 
 
@@ -237,5 +239,7 @@ def update_of(line: Line, now: Communication | None) -> tuple[ExternalUpdate, st
             return ExternalUpdate.CHANGED, ""
         case EscalationOpened(id=name) | EscalationResolved(id=name):
             return ExternalUpdate.ESCALATED, name
+        case MessagesRedacted():
+            return ExternalUpdate.REDACTED, ""
         case _:
             return None

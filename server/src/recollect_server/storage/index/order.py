@@ -141,7 +141,10 @@ class IndexOrder:
                 continue
             line = lines.get((row.number, row.sequence))
             own, log = [line] if line else [], changes.logs[row.number]
-            rows.append(_ordered(row.cursor, log, Kind.COMMUNICATION, row.time, lines=own))
+            action = Action.REDACT if row.kind == ExternalUpdate.REDACTED else Action.APPEND
+            rows.append(
+                _ordered(row.cursor, log, Kind.COMMUNICATION, row.time, action=action, lines=own)
+            )
         return OrderedChanges(rows, more=False, horizon=_NO_END, ceiling=_NO_END)
 
     def _read(self, log: str, start: Place | None, last: int) -> list[Line]:

@@ -5,7 +5,7 @@ All of it is one transaction. It takes in the line that says that the messages w
 far a transcript is indexed tells whether it was done.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import apsw
@@ -46,27 +46,14 @@ def redact(
 ) -> None:
     """Take the text out of the tables, and take in the document of the line that says so."""
     line = wordless_line(connection, number)
-    marks = any(len(searchable_text(old)) > LONG_MESSAGE for old, _ in erased.messages)
-    if marks:
-        # A start that follows a crash knows by this that words are left to purge.
-        connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (purge_of(number),))
-        connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 0)")
-    for old, new in erased.messages:
-        identity = message_id(number, new.sequence)
-        connection.execute(
-            "INSERT INTO turns_fts(turns_fts, rowid, text) VALUES('delete', ?, ?)",
-            (identity, searchable_text(old) if old.sequence > line else ""),
-        )
-        connection.execute(
-            "UPDATE messages SET tokens = ? WHERE id = ?", (message_tokens(new), identity)
-        )
-    if marks:
-        connection.execute("INSERT INTO turns_fts(turns_fts) VALUES('flush')")
-        connection.execute("INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 1)")
-    # Every message has a row there, without words too.
+    texts = {
+        message_id(number, old.sequence): searchable_text(old) if old.sequence > line else ""
+        for old, _ in erased.messages
+    }
+    take_out_words(connection, "turns_fts", texts, purge_of(number))
     connection.executemany(
-        "INSERT INTO turns_fts(rowid, text) VALUES(?, '')",
-        [(message_id(number, new.sequence),) for _, new in erased.messages],
+        "UPDATE messages SET tokens = ? WHERE id = ?",
+        [(message_tokens(new), message_id(number, new.sequence)) for _, new in erased.messages],
     )
     of_lines = (number, orjson.dumps(list(erased.events)).decode())
     connection.execute(
@@ -79,11 +66,7 @@ def redact(
         " WHERE number = ? AND turn IN (SELECT value FROM json_each(?))",
         (number, turns),
     )
-    for table in ("requests", "requests_used_again"):
-        connection.executemany(
-            f"UPDATE {table} SET hash = ? WHERE request_id = ? AND conversation_id = ?",
-            [(ANY_HASH, request, after.id) for request in erased.requests],
-        )
+    forget_payloads(connection, after.id, erased.requests)
     connection.execute(
         "DELETE FROM mail WHERE number = ? AND name NOT IN (SELECT value FROM json_each(?))",
         (number, orjson.dumps(list(erased.mail)).decode()),
@@ -110,3 +93,35 @@ def redact(
         "UPDATE conversations SET abbreviation_wanted = 1 WHERE number = ? AND turn_count > abbreviated_through",
         (number,),
     )
+
+
+def take_out_words(
+    connection: apsw.Connection, table: str, texts: Mapping[int, str], purge: str
+) -> None:
+    """Take the words of messages, by id, out of a full-text table, by the texts that were indexed.
+    Of long ones they are only marked: `purge_words` must follow, as the note `purge` says.
+    """
+    marks = any(len(text) > LONG_MESSAGE for text in texts.values())
+    if marks:
+        # A start that follows a crash knows by this that words are left to purge.
+        connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (purge,))
+        connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('secure-delete', 0)")
+    connection.executemany(
+        f"INSERT INTO {table}({table}, rowid, text) VALUES('delete', ?, ?)", list(texts.items())
+    )
+    if marks:
+        connection.execute(f"INSERT INTO {table}({table}) VALUES('flush')")
+        connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('secure-delete', 1)")
+    # Every message has a row there, without words too.
+    connection.executemany(
+        f"INSERT INTO {table}(rowid, text) VALUES(?, '')", [(identity,) for identity in texts]
+    )
+
+
+def forget_payloads(connection: apsw.Connection, log: str, requests: Iterable[str]) -> None:
+    """Forget the payloads of requests that wrote to a log."""
+    for table in ("requests", "requests_used_again"):
+        connection.executemany(
+            f"UPDATE {table} SET hash = ? WHERE request_id = ? AND conversation_id = ?",
+            [(ANY_HASH, request, log) for request in requests],
+        )

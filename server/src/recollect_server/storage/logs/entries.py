@@ -78,9 +78,13 @@ _ARRIVED = Field("arrived", ARRIVAL, default=0)
 
 ERASED = "erased"
 """Member of a line whose text was removed; it has the room of what was there."""
+NO_NOTE = 0
+"""Its value where there is not even room for an empty text."""
 
 
 def _redaction(value: Any, member: str) -> Redaction:
+    if value == NO_NOTE and type(value) is int:
+        return Redaction()
     time, _, by = TEXT.read(value, member).strip().partition(" ")
     return Redaction(by, int(time, 36) if time not in ("", "-") else 0)
 
@@ -303,6 +307,7 @@ _EXTERNAL_MESSAGE = Codec(
     Field("groupId", TEXT, "origin.group_id", ""),
     Field("threadId", TEXT, "origin.thread_id", ""),
     Field("email", _EMAIL.value, "origin.email", None),
+    Field(ERASED, _REDACTION, "redaction", None),
     head={"type": "message"},
     parts={"origin": Provenance},
     numbered="sequence",
@@ -372,6 +377,8 @@ def content_of(fields: dict[str, Any], line: int) -> AnyContent:
             codec = _COMMUNICATION_BEGAN if is_communication_id(fields["id"]) else BEGAN
         case "message":
             codec = _EXTERNAL_MESSAGE
+            if ERASED in fields:
+                fields = fields | {"text": ""}
         case "thread" | "record" | "records_removed":
             codec = _THREAD[fields["type"]]
     content: AnyContent = codec.entry(fields, line) if codec else Unknown()

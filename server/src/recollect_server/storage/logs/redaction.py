@@ -20,8 +20,9 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     TurnMemory,
 )
-from recollect_server.domain.message import Message, Redaction
-from recollect_server.storage.logs.entries import ERASED, note_of
+from recollect_server.domain.external import WHAT_TO_ANSWER, EscalationOpened, ExternalMessage
+from recollect_server.domain.message import REDACTED, Message, Redaction
+from recollect_server.storage.logs.entries import ERASED, NO_NOTE, note_of
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import MARK, has_checksum, seal, unseal
 
@@ -33,6 +34,10 @@ whatever its payload is, for that could be guessed from a hash.
 _OF_MESSAGE = (
     "type", "role", "timestamp", "turnNumber", "usage", "cost", "channel", "toolCallId", "arrived",
     "requestId", "requestHash", "draftId", "batch", MARK,
+)  # fmt: skip
+_OF_EXCHANGED = (
+    "type", "direction", "timestamp", "providerMessageId", "scope", "acknowledgement", "arrived",
+    "groupId", "threadId", "requestId", "requestHash", "batch", MARK,
 )  # fmt: skip
 _OF_EVENT = ("type", "timestamp", "modelUse", "requestId", "requestHash", "draftId", "batch", MARK)
 _NOT_NAMED = "_"  # a tool's name: no shorter one is valid, and so it always fits
@@ -46,7 +51,8 @@ def erased(
 
     `raw` are the bytes of the lines, without newlines. What the server or a caller wrote from the
     messages goes too: titles that were not given by hand, notes, summaries that cover them, anchors
-    found in them, summaries of their turns, and replies to commands, which may quote them.
+    found in them, summaries of their turns, replies to commands, which may quote them, and the
+    questions to the owner that do.
     """
     first = min(sequences)
     messages = [
@@ -64,7 +70,11 @@ def erased(
         after = text
         if line.sequence in sequences and isinstance(content, Message):
             after = text if content.redaction else _message(text, redaction)
-        elif line.sequence > first and _is_derived(content, sequences, min(turns)):
+        elif line.sequence in sequences and isinstance(content, ExternalMessage):
+            after = text if content.redaction else _exchanged(text, redaction)
+        elif isinstance(content, EscalationOpened) and content.sequence in sequences:
+            after = _asked(text)
+        elif line.sequence > first and _is_derived(content, sequences, min(turns, default=0)):
             after = _event(text)
         elif line.sequence > first and isinstance(content, CommandRun):
             after = _with(text, {"reply": ""})
@@ -95,8 +105,28 @@ def _message(raw: bytes, redaction: Redaction) -> bytes:
         left["toolCalls"] = [
             {"id": call["id"], "name": _NOT_NAMED, "arguments": ""} for call in calls
         ]
-    notes = (note_of(redaction), note_of(Redaction(time=redaction.time)), "")
+    return _noted(raw, left, redaction)
+
+
+def _exchanged(raw: bytes, redaction: Redaction) -> bytes:
+    fields = _fields(raw)
+    return _noted(raw, {name: fields[name] for name in _OF_EXCHANGED if name in fields}, redaction)
+
+
+def _noted(raw: bytes, left: dict[str, Any], redaction: Redaction) -> bytes:
+    """Return a tombstone of these members, with as much of the note as it has room for. A line that
+    has room for none had no text.
+    """
+    notes = (note_of(redaction), note_of(Redaction(time=redaction.time)), "", NO_NOTE)
     lines = (_fitted(raw, left | {ERASED: note}) for note in notes)
+    return next((line for line in lines if line is not None), raw)
+
+
+def _asked(raw: bytes) -> bytes:
+    """Return a question to the owner without who wrote what; empty if there is no more room."""
+    fields = _fields(raw)
+    texts = (f"{REDACTED}\n{WHAT_TO_ANSWER}", REDACTED, "")
+    lines = (_fitted(raw, fields | {"question": text}) for text in texts)
     return next(line for line in lines if line is not None)
 
 

@@ -9,7 +9,7 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Attachment } from "./message_pb.js";
+import type { Attachment, Redaction } from "./message_pb.js";
 import { file_recollect_v1_message } from "./message_pb.js";
 import type { TextRange } from "./recall_pb.js";
 import { file_recollect_v1_recall } from "./recall_pb.js";
@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file recollect/v1/external_communication.proto.
  */
 export const file_recollect_v1_external_communication: GenFile = /*@__PURE__*/
-  fileDesc("CilyZWNvbGxlY3QvdjEvZXh0ZXJuYWxfY29tbXVuaWNhdGlvbi5wcm90bxIMcmVjb2xsZWN0LnYxIsUCChVFeHRlcm5hbENvbW11bmljYXRpb24SCgoCaWQYASABKAkSDwoHY2hhbm5lbBgCIAEoCRINCgVwYXJ0eRgDIAEoCRIiCgV0cnVzdBgEIAEoDjITLnJlY29sbGVjdC52MS5UcnVzdBIOCgZzY29wZXMYBSADKAkSLwoLY3JlYXRlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3VwZGF0ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1tZXNzYWdlX2NvdW50GAggASgDEhgKEG9wZW5fZXNjYWxhdGlvbnMYCSABKAUSEgoKcGFydHlfbmFtZRgKIAEoCRIPCgdzdWJqZWN0GAsgASgJEhQKDGFja25vd2xlZGdlZBgMIAEoCCJcCgxFbWFpbEhlYWRlcnMSEgoKbWVzc2FnZV9pZBgBIAEoCRITCgtpbl9yZXBseV90bxgCIAEoCRISCgpyZWZlcmVuY2VzGAMgAygJEg8KB3N1YmplY3QYBCABKAki5QIKD0V4dGVybmFsTWVzc2FnZRIQCghzZXF1ZW5jZRgBIAEoAxIqCglkaXJlY3Rpb24YAiABKA4yFy5yZWNvbGxlY3QudjEuRGlyZWN0aW9uEgwKBHRleHQYAyABKAkSLQoJdGltZXN0YW1wGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgthdHRhY2htZW50cxgFIAMoCzIYLnJlY29sbGVjdC52MS5BdHRhY2htZW50EhsKE3Byb3ZpZGVyX21lc3NhZ2VfaWQYBiABKAkSDQoFc2NvcGUYByABKAkSEwoLc2VuZGVyX25hbWUYCCABKAkSKQoFZW1haWwYCSABKAsyGi5yZWNvbGxlY3QudjEuRW1haWxIZWFkZXJzEhAKCGdyb3VwX2lkGAogASgJEhEKCXRocmVhZF9pZBgLIAEoCRIXCg9hY2tub3dsZWRnZW1lbnQYDCABKAgipQIKEkNvbW11bmljYXRpb25NYXRjaBI6Cg1jb21tdW5pY2F0aW9uGAEgASgLMiMucmVjb2xsZWN0LnYxLkV4dGVybmFsQ29tbXVuaWNhdGlvbhIQCghzZXF1ZW5jZRgCIAEoAxIqCglkaXJlY3Rpb24YAyABKA4yFy5yZWNvbGxlY3QudjEuRGlyZWN0aW9uEi0KCXRpbWVzdGFtcBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc25pcHBldBgFIAEoCRINCgVzY29yZRgGIAEoARIUCgxzbmlwcGV0X3RleHQYByABKAkSMAoPc25pcHBldF9tYXRjaGVzGAggAygLMhcucmVjb2xsZWN0LnYxLlRleHRSYW5nZSLJAQoKRXNjYWxhdGlvbhIKCgJpZBgBIAEoCRIYChBjb21tdW5pY2F0aW9uX2lkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEhAKCHF1ZXN0aW9uGAQgASgJEg4KBmFuc3dlchgFIAEoCRIvCgtjcmVhdGVfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMcmVzb2x2ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKSBAoTQ29tbXVuaWNhdGlvblVwZGF0ZRIOCgZjdXJzb3IYASABKAkSGAoQY29tbXVuaWNhdGlvbl9pZBgCIAEoCRIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVyZXNldBgEIAEoCBI9ChJjb21tdW5pY2F0aW9uX2xpc3QYBSABKAsyHy5yZWNvbGxlY3QudjEuQ29tbXVuaWNhdGlvbkxpc3RIABJDChVjb21tdW5pY2F0aW9uX21lc3NhZ2UYBiABKAsyIi5yZWNvbGxlY3QudjEuQ29tbXVuaWNhdGlvbk1lc3NhZ2VIABJDChVjb21tdW5pY2F0aW9uX2NoYW5nZWQYByABKAsyIi5yZWNvbGxlY3QudjEuQ29tbXVuaWNhdGlvbkNoYW5nZWRIABJHChdjb21tdW5pY2F0aW9uX2VzY2FsYXRlZBgIIAEoCzIkLnJlY29sbGVjdC52MS5Db21tdW5pY2F0aW9uRXNjYWxhdGVkSAASOQoJaGVhcnRiZWF0GAkgASgLMiQucmVjb2xsZWN0LnYxLkNvbW11bmljYXRpb25IZWFydGJlYXRIABJDChVjb21tdW5pY2F0aW9uX2RlbGV0ZWQYCiABKAsyIi5yZWNvbGxlY3QudjEuQ29tbXVuaWNhdGlvbkRlbGV0ZWRIAEIGCgRraW5kIlAKEUNvbW11bmljYXRpb25MaXN0EjsKDmNvbW11bmljYXRpb25zGAEgAygLMiMucmVjb2xsZWN0LnYxLkV4dGVybmFsQ29tbXVuaWNhdGlvbiKCAQoUQ29tbXVuaWNhdGlvbk1lc3NhZ2USOgoNY29tbXVuaWNhdGlvbhgBIAEoCzIjLnJlY29sbGVjdC52MS5FeHRlcm5hbENvbW11bmljYXRpb24SLgoHbWVzc2FnZRgCIAEoCzIdLnJlY29sbGVjdC52MS5FeHRlcm5hbE1lc3NhZ2UiUgoUQ29tbXVuaWNhdGlvbkNoYW5nZWQSOgoNY29tbXVuaWNhdGlvbhgBIAEoCzIjLnJlY29sbGVjdC52MS5FeHRlcm5hbENvbW11bmljYXRpb24iRgoWQ29tbXVuaWNhdGlvbkVzY2FsYXRlZBIsCgplc2NhbGF0aW9uGAEgASgLMhgucmVjb2xsZWN0LnYxLkVzY2FsYXRpb24iGAoWQ29tbXVuaWNhdGlvbkhlYXJ0YmVhdCIWChRDb21tdW5pY2F0aW9uRGVsZXRlZCpXCgVUcnVzdBIVChFUUlVTVF9VTlNQRUNJRklFRBAAEhMKD1RSVVNUX1VOVFJVU1RFRBABEg8KC1RSVVNUX0tOT1dOEAISEQoNVFJVU1RfQkxPQ0tFRBADKlUKCURpcmVjdGlvbhIZChVESVJFQ1RJT05fVU5TUEVDSUZJRUQQABIVChFESVJFQ1RJT05fSU5CT1VORBABEhYKEkRJUkVDVElPTl9PVVRCT1VORBACYgZwcm90bzM", [file_google_protobuf_timestamp, file_recollect_v1_message, file_recollect_v1_recall]);
+  fileDesc("CilyZWNvbGxlY3QvdjEvZXh0ZXJuYWxfY29tbXVuaWNhdGlvbi5wcm90bxIMcmVjb2xsZWN0LnYxIsUCChVFeHRlcm5hbENvbW11bmljYXRpb24SCgoCaWQYASABKAkSDwoHY2hhbm5lbBgCIAEoCRINCgVwYXJ0eRgDIAEoCRIiCgV0cnVzdBgEIAEoDjITLnJlY29sbGVjdC52MS5UcnVzdBIOCgZzY29wZXMYBSADKAkSLwoLY3JlYXRlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3VwZGF0ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1tZXNzYWdlX2NvdW50GAggASgDEhgKEG9wZW5fZXNjYWxhdGlvbnMYCSABKAUSEgoKcGFydHlfbmFtZRgKIAEoCRIPCgdzdWJqZWN0GAsgASgJEhQKDGFja25vd2xlZGdlZBgMIAEoCCJcCgxFbWFpbEhlYWRlcnMSEgoKbWVzc2FnZV9pZBgBIAEoCRITCgtpbl9yZXBseV90bxgCIAEoCRISCgpyZWZlcmVuY2VzGAMgAygJEg8KB3N1YmplY3QYBCABKAkikQMKD0V4dGVybmFsTWVzc2FnZRIQCghzZXF1ZW5jZRgBIAEoAxIqCglkaXJlY3Rpb24YAiABKA4yFy5yZWNvbGxlY3QudjEuRGlyZWN0aW9uEgwKBHRleHQYAyABKAkSLQoJdGltZXN0YW1wGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgthdHRhY2htZW50cxgFIAMoCzIYLnJlY29sbGVjdC52MS5BdHRhY2htZW50EhsKE3Byb3ZpZGVyX21lc3NhZ2VfaWQYBiABKAkSDQoFc2NvcGUYByABKAkSEwoLc2VuZGVyX25hbWUYCCABKAkSKQoFZW1haWwYCSABKAsyGi5yZWNvbGxlY3QudjEuRW1haWxIZWFkZXJzEhAKCGdyb3VwX2lkGAogASgJEhEKCXRocmVhZF9pZBgLIAEoCRIXCg9hY2tub3dsZWRnZW1lbnQYDCABKAgSKgoJcmVkYWN0aW9uGA0gASgLMhcucmVjb2xsZWN0LnYxLlJlZGFjdGlvbiKlAgoSQ29tbXVuaWNhdGlvbk1hdGNoEjoKDWNvbW11bmljYXRpb24YASABKAsyIy5yZWNvbGxlY3QudjEuRXh0ZXJuYWxDb21tdW5pY2F0aW9uEhAKCHNlcXVlbmNlGAIgASgDEioKCWRpcmVjdGlvbhgDIAEoDjIXLnJlY29sbGVjdC52MS5EaXJlY3Rpb24SLQoJdGltZXN0YW1wGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdzbmlwcGV0GAUgASgJEg0KBXNjb3JlGAYgASgBEhQKDHNuaXBwZXRfdGV4dBgHIAEoCRIwCg9zbmlwcGV0X21hdGNoZXMYCCADKAsyFy5yZWNvbGxlY3QudjEuVGV4dFJhbmdlIskBCgpFc2NhbGF0aW9uEgoKAmlkGAEgASgJEhgKEGNvbW11bmljYXRpb25faWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSEAoIcXVlc3Rpb24YBCABKAkSDgoGYW5zd2VyGAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxyZXNvbHZlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIt4EChNDb21tdW5pY2F0aW9uVXBkYXRlEg4KBmN1cnNvchgBIAEoCRIYChBjb21tdW5pY2F0aW9uX2lkGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXJlc2V0GAQgASgIEj0KEmNvbW11bmljYXRpb25fbGlzdBgFIAEoCzIfLnJlY29sbGVjdC52MS5Db21tdW5pY2F0aW9uTGlzdEgAEkMKFWNvbW11bmljYXRpb25fbWVzc2FnZRgGIAEoCzIiLnJlY29sbGVjdC52MS5Db21tdW5pY2F0aW9uTWVzc2FnZUgAEkMKFWNvbW11bmljYXRpb25fY2hhbmdlZBgHIAEoCzIiLnJlY29sbGVjdC52MS5Db21tdW5pY2F0aW9uQ2hhbmdlZEgAEkcKF2NvbW11bmljYXRpb25fZXNjYWxhdGVkGAggASgLMiQucmVjb2xsZWN0LnYxLkNvbW11bmljYXRpb25Fc2NhbGF0ZWRIABI5CgloZWFydGJlYXQYCSABKAsyJC5yZWNvbGxlY3QudjEuQ29tbXVuaWNhdGlvbkhlYXJ0YmVhdEgAEkMKFWNvbW11bmljYXRpb25fZGVsZXRlZBgKIAEoCzIiLnJlY29sbGVjdC52MS5Db21tdW5pY2F0aW9uRGVsZXRlZEgAEkoKGWV4dGVybmFsX21lc3NhZ2VfcmVkYWN0ZWQYCyABKAsyJS5yZWNvbGxlY3QudjEuRXh0ZXJuYWxNZXNzYWdlUmVkYWN0ZWRIAEIGCgRraW5kIlAKEUNvbW11bmljYXRpb25MaXN0EjsKDmNvbW11bmljYXRpb25zGAEgAygLMiMucmVjb2xsZWN0LnYxLkV4dGVybmFsQ29tbXVuaWNhdGlvbiKCAQoUQ29tbXVuaWNhdGlvbk1lc3NhZ2USOgoNY29tbXVuaWNhdGlvbhgBIAEoCzIjLnJlY29sbGVjdC52MS5FeHRlcm5hbENvbW11bmljYXRpb24SLgoHbWVzc2FnZRgCIAEoCzIdLnJlY29sbGVjdC52MS5FeHRlcm5hbE1lc3NhZ2UiUgoUQ29tbXVuaWNhdGlvbkNoYW5nZWQSOgoNY29tbXVuaWNhdGlvbhgBIAEoCzIjLnJlY29sbGVjdC52MS5FeHRlcm5hbENvbW11bmljYXRpb24iRgoWQ29tbXVuaWNhdGlvbkVzY2FsYXRlZBIsCgplc2NhbGF0aW9uGAEgASgLMhgucmVjb2xsZWN0LnYxLkVzY2FsYXRpb24iswEKF0V4dGVybmFsTWVzc2FnZVJlZGFjdGVkEjoKDWNvbW11bmljYXRpb24YASABKAsyIy5yZWNvbGxlY3QudjEuRXh0ZXJuYWxDb21tdW5pY2F0aW9uEi4KB21lc3NhZ2UYAiABKAsyHS5yZWNvbGxlY3QudjEuRXh0ZXJuYWxNZXNzYWdlEiwKCmVzY2FsYXRpb24YAyABKAsyGC5yZWNvbGxlY3QudjEuRXNjYWxhdGlvbiIYChZDb21tdW5pY2F0aW9uSGVhcnRiZWF0IhYKFENvbW11bmljYXRpb25EZWxldGVkKlcKBVRydXN0EhUKEVRSVVNUX1VOU1BFQ0lGSUVEEAASEwoPVFJVU1RfVU5UUlVTVEVEEAESDwoLVFJVU1RfS05PV04QAhIRCg1UUlVTVF9CTE9DS0VEEAMqVQoJRGlyZWN0aW9uEhkKFURJUkVDVElPTl9VTlNQRUNJRklFRBAAEhUKEURJUkVDVElPTl9JTkJPVU5EEAESFgoSRElSRUNUSU9OX09VVEJPVU5EEAJiBnByb3RvMw", [file_google_protobuf_timestamp, file_recollect_v1_message, file_recollect_v1_recall]);
 
 /**
  * An exchange with one third party on one channel.
@@ -256,6 +256,15 @@ export type ExternalMessage = Message<"recollect.v1.ExternalMessage"> & {
    * @generated from field: bool acknowledgement = 12;
    */
   acknowledgement: boolean;
+
+  /**
+   * Set if the text was removed by RedactExternalMessage: a tombstone stays, whose `text` is
+   * "[redacted]". Its sequence, direction, time, provider's id, group and thread are as they were;
+   * files, the sender's name and the headers of an e-mail are gone.
+   *
+   * @generated from field: recollect.v1.Redaction redaction = 13;
+   */
+  redaction?: Redaction | undefined;
 };
 
 /**
@@ -487,6 +496,14 @@ export type CommunicationUpdate = Message<"recollect.v1.CommunicationUpdate"> & 
      */
     value: CommunicationDeleted;
     case: "communicationDeleted";
+  } | {
+    /**
+     * The text of a message was removed.
+     *
+     * @generated from field: recollect.v1.ExternalMessageRedacted external_message_redacted = 11;
+     */
+    value: ExternalMessageRedacted;
+    case: "externalMessageRedacted";
   } | { case: undefined; value?: undefined };
 };
 
@@ -589,6 +606,42 @@ export const CommunicationEscalatedSchema: GenMessage<CommunicationEscalated> = 
   messageDesc(file_recollect_v1_external_communication, 9);
 
 /**
+ * The text of a message was removed for good. Drop what is known of it.
+ *
+ * @generated from message recollect.v1.ExternalMessageRedacted
+ */
+export type ExternalMessageRedacted = Message<"recollect.v1.ExternalMessageRedacted"> & {
+  /**
+   * The communication as it is now.
+   *
+   * @generated from field: recollect.v1.ExternalCommunication communication = 1;
+   */
+  communication?: ExternalCommunication | undefined;
+
+  /**
+   * The tombstone. Unset if its line in the transcript is damaged.
+   *
+   * @generated from field: recollect.v1.ExternalMessage message = 2;
+   */
+  message?: ExternalMessage | undefined;
+
+  /**
+   * The escalation that the message opened, whose question quotes it no more. Unset if it opened
+   * none.
+   *
+   * @generated from field: recollect.v1.Escalation escalation = 3;
+   */
+  escalation?: Escalation | undefined;
+};
+
+/**
+ * Describes the message recollect.v1.ExternalMessageRedacted.
+ * Use `create(ExternalMessageRedactedSchema)` to create a new message.
+ */
+export const ExternalMessageRedactedSchema: GenMessage<ExternalMessageRedacted> = /*@__PURE__*/
+  messageDesc(file_recollect_v1_external_communication, 10);
+
+/**
  * Nothing happened.
  *
  * @generated from message recollect.v1.CommunicationHeartbeat
@@ -601,7 +654,7 @@ export type CommunicationHeartbeat = Message<"recollect.v1.CommunicationHeartbea
  * Use `create(CommunicationHeartbeatSchema)` to create a new message.
  */
 export const CommunicationHeartbeatSchema: GenMessage<CommunicationHeartbeat> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_external_communication, 10);
+  messageDesc(file_recollect_v1_external_communication, 11);
 
 /**
  * A communication was deleted. Drop everything known of it, its escalations too.
@@ -616,7 +669,7 @@ export type CommunicationDeleted = Message<"recollect.v1.CommunicationDeleted"> 
  * Use `create(CommunicationDeletedSchema)` to create a new message.
  */
 export const CommunicationDeletedSchema: GenMessage<CommunicationDeleted> = /*@__PURE__*/
-  messageDesc(file_recollect_v1_external_communication, 11);
+  messageDesc(file_recollect_v1_external_communication, 12);
 
 /**
  * Trust in a third party.
