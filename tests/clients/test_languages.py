@@ -83,7 +83,10 @@ def test_the_page_generates_code_of_every_service(language: str, tmp_path: Path)
 def test_the_program_of_the_page_writes_and_finds(
     server: RunningServer, client: Client, language: str, program: str, tmp_path: Path
 ) -> None:
-    for command in prepared(language, tmp_path):
+    commands = prepared(language, tmp_path)
+    if language == "C++" and subprocess.call(["bash", "-c", "pkg-config --exists grpc++"]):
+        pytest.skip("there is no libgrpc++-dev here: docs/guides/languages.md says what to install")
+    for command in commands:
         run(command, tmp_path)
     snippet = run(f"{program} {server.target}", tmp_path)
     assert snippet == "We ship on Friday.\n"
