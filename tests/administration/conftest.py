@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ class Guarded:
     tokens: Tokens
     connect: Callable[..., recollect.Client]
     """Connects a client with a new token: takes its kind, its spaces and fields of its grant."""
+
+    ledger: Path
 
     @property
     def operator(self) -> recollect.Client:
@@ -54,7 +57,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         client = connect("brain", name)
         messages = [recollect.Message.user(f"Hello from {name}.")]
         client.conversations.append_turn(client.conversations.create("web").id, messages)
-    yield Guarded(server.address, tokens, connect)
+    yield Guarded(server.address, tokens, connect, data_dir / "tokens.jsonl")
     for client in clients:
         client.close()
     server.stop()

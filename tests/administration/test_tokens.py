@@ -45,6 +45,21 @@ def test_a_revoked_token_is_refused_and_stays_in_the_list_of_all(guarded: Guarde
     assert [it.field for it in refused.value.violations] == ["token_id"]
 
 
+def test_pages_repeat_no_token_where_a_line_of_the_ledger_goes_bad_between_them(
+    guarded: Guarded,
+) -> None:
+    admin = guarded.operator.admin
+    whole = guarded.ledger.read_bytes()
+    page = admin.list_tokens_page(include_ended=True, page_size=2)
+    guarded.ledger.write_bytes(b"}" + whole[1:])
+    rest = admin.list_tokens_page(
+        include_ended=True, page_size=500, page_token=page.next_page_token
+    )
+    listed = [it.id for it in admin.list_tokens(include_ended=True)]
+    guarded.ledger.write_bytes(whole)
+    assert [it.id for it in (*page.tokens, *rest.tokens)] == listed
+
+
 def test_a_rotated_token_and_its_successor_are_valid_together(guarded: Guarded) -> None:
     admin = guarded.operator.admin
     made = admin.create_token("reader", spaces=["two"], limits={"calls": 100})

@@ -27,18 +27,21 @@ class TokenHandlers:
         before = self._seal.place(request, request.page_token)
         self._tokens.refresh()
         # the order of the ledger: clocks may differ, or stand still
+        tokens = self._tokens.all()
+        end = len(tokens) if before is None else _place_of(tokens, *before)
         listed = [
             (number, token)
-            for number, token in enumerate(self._tokens.all())
-            if (before is None or number < before[0])
-            and _is_within_reach(call.principal, token)
+            for number, token in enumerate(tokens[:end])
+            if _is_within_reach(call.principal, token)
             and (request.include_ended or not token.end(now))
         ][::-1]
+        next_page = None
+        if len(listed) > size:
+            number, last = listed[size - 1]
+            next_page = number, last.id
         return api.ListTokensResponse(
             tokens=[_token_to(token, now) for _, token in listed[:size]],
-            next_page_token=self._seal.page_token(
-                request, (listed[size - 1][0], "") if len(listed) > size else None
-            ),
+            next_page_token=self._seal.page_token(request, next_page),
         )
 
     def CreateToken(self, request: api.CreateTokenRequest, call: Call) -> api.CreateTokenResponse:
@@ -113,6 +116,16 @@ def _check_grant(principal: Principal, grant: Grant, method: str) -> None:
         )
         denied.principal = principal
         raise denied
+
+
+def _place_of(tokens: tuple[Token, ...], number: int, token_id: str) -> int:
+    """Return where the last token of a page is now: a line that went bad meanwhile moves those
+    behind it.
+    """
+    for place, token in enumerate(tokens):
+        if token.id == token_id:
+            return place
+    return number
 
 
 def _is_within_reach(principal: Principal, token: Token) -> bool:
