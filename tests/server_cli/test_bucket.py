@@ -1,14 +1,19 @@
 """Backups in a bucket of an S3-compatible store: the S3 server of rclone."""
 
+import fcntl
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from recollect_server.services.upkeep.backup.bucket import BackupBucket
+from recollect_server.services.upkeep.backup.manifest import CannotCopy
 
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, answers
@@ -141,9 +146,13 @@ def test_what_is_wrong_with_a_bucket_is_said_and_leaves_nothing_behind(
     assert "does not match the signature" in wrong
     assert "NoSuchBucket" in refused("backups", "list", at=f"{store}/other", **secret)
     assert "names no bucket" in refused("backups", "list", at=store, **secret)
+    plain = refused("backups", "list", at="http://s3.invalid/backups", **secret)
+    assert "would send backups over the network in plain text" in plain
     missing = f"{store}/other"
     backup = ("backup", "--data-dir", server.data_dir)
-    assert f"cannot write {missing}" in refused(*backup, at=missing, **secret)
+    unsent = refused(*backup, at=missing, **secret)
+    assert f"cannot list {missing}: " in unsent
+    assert "NoSuchBucket" in unsent
     [made] = folder.iterdir()  # it was made all the same, and waits for `backups upload`
     assert operate("backups", "upload", url=url, folder=folder, **secret).exit_code == 0
 
@@ -159,3 +168,65 @@ def test_what_is_wrong_with_a_bucket_is_said_and_leaves_nothing_behind(
     assert "is not as it was" in refused("backups", "verify", "--in-bucket", **secret)
     assert "is not as it was" in refused("backups", "fetch", name, **secret)
     assert list(folder.iterdir()) == []
+
+
+def test_an_upload_removes_what_another_left_under_the_name_of_a_backup(
+    server: RunningServer, filled: list[str], store: str, key_file: Path, tmp_path: Path
+) -> None:
+    url, folder = f"{store}/backups/own", tmp_path / "here"
+    secret = {"AWS_SECRET_ACCESS_KEY_FILE": str(key_file)}
+    made = run("backup", "--data-dir", server.data_dir, "--backup-dir", folder)
+    assert made.exit_code == 0, made.output
+    [name] = [it.name for it in folder.iterdir()]
+    bucket = pytest.importorskip("minio").Minio(
+        store.removeprefix("http://"), KEY, SECRET, secure=False
+    )
+    bucket.put_object("backups", f"own/{name}/conversations/stray.jsonl", BytesIO(b"{}\n"), 3)
+    uploaded = operate("backups", "upload", url=url, folder=folder, **secret)
+    assert uploaded.stdout == f"copied to {url}/{name}\n", uploaded.output
+    verified = operate("backups", "verify", "--in-bucket", url=url, folder=folder, **secret)
+    assert verified.exit_code == 0, verified.output
+
+
+def test_a_backup_in_the_bucket_is_not_replaced_by_another_of_its_name(
+    server: RunningServer,
+    filled: list[str],
+    store: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    folder = tmp_path / "here"
+    assert run("backup", "--data-dir", server.data_dir, "--backup-dir", folder).exit_code == 0
+    [made] = folder.iterdir()
+    bucket = BackupBucket(f"{store}/backups")
+    bucket.upload(made)
+    other = tmp_path / "other" / made.name
+    other.mkdir(parents=True)
+    (other / "backup.json").write_text("{}")
+    with pytest.raises(CannotCopy, match="already: give each server its own prefix"):
+        bucket.upload(other)
+    bucket.fetch(made.name, tmp_path / "fetched")
+    assert (tmp_path / "fetched/backup.json").read_bytes() == (made / "backup.json").read_bytes()
+
+
+def test_a_fetch_removes_what_a_killed_one_left_and_nothing_of_one_under_way(
+    server: RunningServer, filled: list[str], store: str, key_file: Path, tmp_path: Path
+) -> None:
+    url, folder = f"{store}/backups", tmp_path / "here"
+    secret = {"AWS_SECRET_ACCESS_KEY_FILE": str(key_file)}
+    backup = ("backup", "--data-dir", server.data_dir)
+    assert operate(*backup, url=url, folder=folder, **secret).exit_code == 0
+    [made] = folder.iterdir()
+    shutil.rmtree(made)
+    killed, running = folder / ".fetching-killed", folder / ".fetching-running"
+    for it in (killed, running):
+        it.mkdir()
+        (it / "part").write_text("a part")
+    handle = os.open(running, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    fetched = operate("backups", "fetch", made.name, url=url, folder=folder, **secret)
+    assert fetched.exit_code == 0, fetched.output
+    os.close(handle)
+    assert sorted(folder.iterdir()) == sorted([running, made])

@@ -1,10 +1,13 @@
 """`recollect-server backups`: list, verify and remove the backups of a folder, and their keys."""
 
+import fcntl
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -125,10 +128,40 @@ def _bucket_of(settings: Settings) -> BackupBucket:
 
 @contextmanager
 def _fetched(settings: Settings, name: str) -> Iterator[Path]:
-    """Copy a backup from the bucket into a folder that is removed afterwards."""
-    with TemporaryDirectory(dir=settings.backup_dir, prefix=_FETCHING) as folder:
-        _bucket_of(settings).fetch(name, Path(folder) / name, shown("Fetching", unit="files"))
+    """Copy a backup from the bucket into a folder that is removed afterwards, with those of
+    commands that were killed.
+    """
+    bucket = _bucket_of(settings)
+    assert settings.backup_dir is not None
+    for left in settings.backup_dir.glob(f"{_FETCHING}*"):
+        with _held(left) as is_alone:
+            if is_alone:
+                rmtree(left, ignore_errors=True)
+    with (
+        TemporaryDirectory(dir=settings.backup_dir, prefix=_FETCHING) as folder,
+        _held(Path(folder)),
+    ):
+        bucket.fetch(name, Path(folder) / name, shown("Fetching", unit="files"))
         yield Path(folder) / name
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Lock a folder while this process uses it; yield whether no other one does."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # it is gone, or no folder
+        yield False
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_alone = True
+    except OSError:
+        is_alone = False
+    try:
+        yield is_alone
+    finally:
+        os.close(handle)
 
 
 @backups.command()

@@ -128,8 +128,8 @@ class Settings(BaseSettings):
     )
     insecure_plaintext: bool = Field(
         False,
-        description="listen beyond loopback without TLS, behind a proxy or mesh that ends it; tokens"
-        " are needed all the same",
+        description="listen beyond loopback without TLS, behind a proxy or mesh that ends it, and"
+        " call a bucket there without TLS; tokens are needed all the same",
     )
     listen: ListenAddresses = Field(
         "127.0.0.1:50051",

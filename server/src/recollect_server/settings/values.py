@@ -215,11 +215,18 @@ def _collector(value: str) -> str:
     return _url(value, "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_HEADERS") if value else value
 
 
-def _bucket(value: str) -> str:
+def _bucket(value: str, info: ValidationInfo) -> str:
     if value:
         _url(value, "https://s3.example.org/bucket", "AWS_SECRET_ACCESS_KEY")
-        if not urlsplit(value).path.strip("/"):
+        parts = urlsplit(value)
+        if not parts.path.strip("/"):
             raise ValueError("names no bucket: https://s3.example.org/bucket does")
+        is_kept = parts.scheme == "https" or info.data.get("insecure_plaintext", True)
+        if not is_kept and not endpoints.is_local(f"{parts.hostname}:0"):
+            raise ValueError(
+                "would send backups over the network in plain text: write https://, or set"
+                " insecure_plaintext to true where the network itself is trusted"
+            )
     return value
 
 

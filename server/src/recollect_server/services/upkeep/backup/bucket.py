@@ -73,21 +73,38 @@ class BackupBucket:
 
     def upload(self, backup: Path, progress: Progress = no_progress) -> None:
         """Copy a complete backup into the bucket, under its name. What an interrupted upload left
-        is written anew.
+        is written anew, or removed.
         """
+        if self.has(backup.name):  # of another server: both are named by the second
+            raise CannotCopy(
+                f"{self.url} has a backup {backup.name} already: give each server its own prefix"
+            )
         files = [path for path in backup.rglob("*") if path.is_file()]
         files.sort(key=lambda path: (path.name in _LAST, path))
-        sizes = {}
+        sizes: dict[str, int] = {}
         for number, path in enumerate(files):
             progress(number, len(files))
+            if path.name in _LAST:
+                self._compare(backup.name, sizes)
             name = path.relative_to(backup).as_posix()
             with self._failing("write"):
                 self._client.fput_object(
                     self._bucket, f"{self._prefix}{backup.name}/{name}", str(path)
                 )
             sizes[name] = path.stat().st_size
-        if self._sizes(backup.name) != sizes:
-            raise CannotCopy(f"{self.url}/{backup.name} is not as it was sent: upload it again")
+        self._compare(backup.name, sizes)
+
+    def _compare(self, name: str, sizes: dict[str, int]) -> None:
+        """Remove the objects of a backup that are not as they were sent. Raises CannotCopy if one
+        is missing then.
+        """
+        there = self._sizes(name)
+        for odd in [it for it in there if there[it] != sizes.get(it)]:
+            with self._failing("write"):
+                self._client.remove_object(self._bucket, f"{self._prefix}{name}/{odd}")
+            del there[odd]
+        if there != sizes:
+            raise CannotCopy(f"{self.url}/{name} is not as it was sent: upload it again")
 
     def fetch(self, name: str, target: Path, progress: Progress = no_progress) -> None:
         """Copy a backup from the bucket into a new folder."""
