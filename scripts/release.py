@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 VERSIONS = {
     "client/pyproject.toml": [r'^version = "(.+)"$'],
+    "client/src/recollect/__init__.py": [r'^__version__ = "(.+)"$'],
     "server/pyproject.toml": [r'^version = "(.+)"$', r'"recollect-client(?:\[[\w,]+\])?==([^"]+)"'],
     "server/src/recollect_server/__init__.py": [r'^__version__ = "(.+)"$'],
     "deploy/helm/recollect/Chart.yaml": [r"^version: (.+)$", r'^appVersion: "(.+)"$'],

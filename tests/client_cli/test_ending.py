@@ -31,7 +31,9 @@ def test_the_version_is_printed_without_the_commands() -> None:
         check=True,
     )
     assert ran.stdout.startswith("recollect, version ")
-    assert [it for it in ("click", "grpc", "rich") if f" {it}\n" in ran.stderr] == []
+    assert [
+        it for it in ("click", "grpc", "rich", "importlib.metadata") if f" {it}\n" in ran.stderr
+    ] == []
 
 
 @pytest.mark.parametrize("command", ["show", "export", "rename"])
@@ -262,7 +264,9 @@ def test_a_profile_names_a_server_with_its_token_and_no_other_gets_that(
     token = client.admin.create_token("panel", spaces=["default"])
     folder = tmp_path / "recollect"
     folder.mkdir()
-    (folder / "work.token").write_text(f"{token.secret}\n")
+    secret = folder / "work.token"
+    secret.write_text(f"{token.secret}\n")
+    secret.chmod(0o640)
     file = folder / "profiles.toml"
     work = f'address = "{recollect.address}"\n'
     file.write_text(f'[work]\n{work}token_file = "work.token"\n[open]\n{work}[else]\ntoken = 7\n')
@@ -299,6 +303,44 @@ def test_a_profile_names_a_server_with_its_token_and_no_other_gets_that(
     typed = {"COMP_WORDS": f"recollect --profile work show --address {NOBODY} ", "COMP_CWORD": "6"}
     completed = called(**typed, _RECOLLECT_COMPLETE="bash_complete")
     assert "conv-" in completed.out
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_profiles_token_that_others_may_read_is_refused(is_beside: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "recollect"
+    folder.mkdir()
+    file, secret = folder / "profiles.toml", folder / "work.token"
+    token = 'token_file = "work.token"' if is_beside else 'token = "quixotriple"'
+    file.write_text(f'[work]\naddress = "{NOBODY}"\n{token}\n[open]\naddress = "{NOBODY}"\n')
+    secret.write_text("quixotriple")
+    exposed = secret if is_beside else file
+    for path in (file, secret):
+        path.chmod(0o644 if path is exposed else 0o600)
+
+    def listed(profile: str) -> Ran:
+        ran: Ran = Recollect(NOBODY)("--profile", profile, "list", XDG_CONFIG_HOME=str(tmp_path))
+        assert "quixotriple" not in ran.out + ran.err
+        return ran
+
+    refused = listed("work")
+    sentence = f"{exposed}: others may read the token in it: chmod o= {exposed}"
+    assert (refused.code, sentence in refused.err) == (2, True), refused.err
+    assert listed("open").code == 4  # nobody is there: it names no token
+    exposed.chmod(0o640)
+    assert listed("work").code == 4
+
+
+def test_a_profile_names_files_from_its_own_folder_or_from_home(tmp_path: Path) -> None:
+    folder = tmp_path / "recollect"
+    folder.mkdir()
+    (folder / "profiles.toml").write_text(
+        f'[home]\naddress = "{NOBODY}"\nca = "~/ca.pem"\n[own]\naddress = "{NOBODY}"\nca = "ca.pem"\n'
+    )
+    for profile, place in (("home", tmp_path), ("own", folder)):
+        ran = Recollect(NOBODY)(
+            "--profile", profile, "list", XDG_CONFIG_HOME=str(tmp_path), HOME=str(tmp_path)
+        )
+        assert f"cannot be read: '{place / 'ca.pem'}'" in ran.err
 
 
 @pytest.mark.parametrize("command", ["import", "export"])

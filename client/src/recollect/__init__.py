@@ -17,6 +17,8 @@ them again.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from recollect._async.client import AsyncClient
     from recollect._embedded import embedded, embedded_async

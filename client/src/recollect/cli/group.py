@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from recollect import __version__
 from recollect.cli import exits
 from recollect.cli.administration import admin
 from recollect.cli.anchors import anchors
@@ -114,7 +115,7 @@ def _discard_output() -> None:
     callback=use_profile,
     help="Call the server that has this name in your profiles.toml.",
 )
-@click.version_option(package_name="recollect-client", prog_name="recollect")
+@click.version_option(__version__, prog_name="recollect")
 def commands() -> None:
     """Read, search, continue and look after the conversations of a Recollect server.
 

@@ -6,6 +6,7 @@ import os
 import sys
 from importlib.util import find_spec
 
+from recollect import __version__
 from recollect._shared.startup import INTERRUPTED, open_closed_streams
 
 NEEDS = ("click", "rich")
@@ -15,9 +16,7 @@ def main() -> None:
     """Run the command line and exit."""
     open_closed_streams()
     if sys.argv[1:] == ["--version"]:  # without the commands, whose import takes most of a second
-        from importlib.metadata import version
-
-        sys.stdout.write(f"recollect, version {version('recollect-client')}\n")
+        sys.stdout.write(f"recollect, version {__version__}\n")
         return
     if missing := [name for name in NEEDS if find_spec(name) is None]:
         sys.stderr.write(

@@ -1,6 +1,7 @@
 """Profiles: servers by name, each with its token, in a file of the user."""
 
 import os
+import stat
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from recollect._shared.channel import ADDRESS
-from recollect._shared.endpoint import CA, CLIENT_CERT, CLIENT_KEY, SPACE, TOKEN
+from recollect._shared.endpoint import CA, CLIENT_CERT, CLIENT_KEY, SPACE, SYSTEM, TOKEN
 
 PROFILE = "RECOLLECT_PROFILE"
 _VARIABLES = {
@@ -21,6 +22,8 @@ _VARIABLES = {
     "client_key": CLIENT_KEY,
 }
 _FIELDS = (*_VARIABLES, "token_file")
+_FILES = {"token_file", "ca", "client_cert", "client_key"}
+"""Fields that name files, from the folder of the profiles."""
 
 
 def use_profile(context: click.Context, _: click.Parameter, name: str | None) -> None:
@@ -31,17 +34,30 @@ def use_profile(context: click.Context, _: click.Parameter, name: str | None) ->
         return
     path = Path(click.get_app_dir("recollect")) / "profiles.toml"
     fields = _fields_of(_profiles(path), name, path)
+    for field in _FILES.intersection(fields):
+        if (field, fields[field]) != ("ca", SYSTEM):
+            fields[field] = str(path.parent / Path(fields[field]).expanduser())
+    if "token" in fields:
+        _refuse_exposed(path)
     if file := fields.pop("token_file", ""):
         try:
-            token = path.parent.joinpath(Path(file).expanduser()).read_text(encoding="utf-8")
+            fields["token"] = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as error:
             raise click.UsageError(f"{path}: token_file of {name}: {error}") from None
-        fields["token"] = token.strip()
+        _refuse_exposed(Path(file))
     for field, variable in _VARIABLES.items():
         os.environ.pop(variable, None)
         if field in fields:
             os.environ[variable] = fields[field]
     context.meta[PROFILE] = name
+
+
+def _refuse_exposed(path: Path) -> None:
+    """Refuse a file with a token that every user of the machine may read. Raises
+    click.UsageError.
+    """
+    if os.name == "posix" and path.stat().st_mode & stat.S_IRWXO:
+        raise click.UsageError(f"{path}: others may read the token in it: chmod o= {path}")
 
 
 def refuse_beside_profile(context: click.Context, param: click.Parameter, address: str) -> str:

@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import anyio
@@ -15,7 +14,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
-from recollect import AsyncClient, RecollectError
+from recollect import AsyncClient, RecollectError, __version__
 from recollect.mcp import prompts, shapes, tools
 from recollect.mcp.bounds import LISTING_TIMEOUT
 from recollect.mcp.changes import Subscriptions
@@ -156,7 +155,7 @@ def build(
     return Server(
         "recollect",
         title="Recollect",
-        version=version("recollect-client"),
+        version=__version__,
         instructions=_INSTRUCTIONS,
         on_list_tools=offers.list_tools,
         on_call_tool=offers.call,
