@@ -181,8 +181,9 @@ def test_each_person_has_a_session_and_a_token_of_their_own(
     next_one = ProxiedPage(setup, setup.folder / "tcp.toml", f"127.0.0.1:{port}", address)
     after = ByProxy(port)
     statuses = [after.who(name, cookies["sam"]).status for name in ("alex", "sam")]
+    out_again = after.who("alex", cookies["alex"]).status
     next_one.stop()
-    assert statuses == [401, 200]
+    assert (statuses, out_again) == ([401, 200], 401)
     # a file of a token is read again when it changes
     file = setup.folder / "sam.token"
     secret = file.read_text()
@@ -435,3 +436,74 @@ def test_two_people_use_the_page_behind_nginx_as_the_guide_says(
     assert all(it.startswith((f"{site}{BASE}/", "data:")) for it in sent)
     alexs.close()
     sams.close()
+
+
+@pytest.fixture
+def signed_in(setup: Setup, browser: Any) -> Iterator[tuple[Any, str]]:
+    """Open a window of a browser in which a proxy signs alex in, and return the page's address."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    text = _block("toml").replace('# peers = ["192.0.2.7"]  ', 'peers = ["127.0.0.1"]')
+    started = ProxiedPage(setup, setup.people(text, name="own.toml"), f"127.0.0.1:{port}", url)
+    window = browser.new_context(
+        service_workers="block", extra_http_headers={"X-Recollect-Person": "alex"}
+    )
+    yield window, url
+    window.close()
+    started.stop()
+
+
+def test_tabs_of_a_browser_that_keeps_no_cookie_do_not_reload_each_other(
+    signed_in: tuple[Any, str],
+) -> None:
+    window, url = signed_in
+
+    def open_without_cookie(route: Any) -> None:
+        answer = route.fetch()
+        window.clear_cookies()
+        kept = {name: it for name, it in answer.headers.items() if name != "set-cookie"}
+        route.fulfill(response=answer, headers=kept)
+
+    window.route("**/session/open", open_without_cookie)
+    tabs = [window.new_page(), window.new_page()]
+    for tab in tabs:
+        tab.goto(f"{url}/")
+        tab.wait_for_selector("text=This browser keeps no cookie of this page")
+        tab.evaluate("window.isFirst = true")
+    tabs[1].reload()
+    tabs[1].wait_for_selector("text=This browser keeps no cookie of this page")
+    assert tabs[0].evaluate("window.isFirst") is True
+
+
+@each("answer", [{"status": 302, "headers": {"location": "/oauth2/start"}},
+     {"status": 403, "content_type": "text/html", "body": "<html>Sign in</html>"}])  # fmt: skip
+def test_a_page_whose_proxy_asks_to_sign_in_again_leads_there(
+    setup: Setup, signed_in: tuple[Any, str], answer: dict[str, Any]
+) -> None:
+    window, url = signed_in
+    tab = window.new_page()
+    tab.goto(f"{url}/c/{setup.conversation}")
+    tab.wait_for_selector("text=The roof leaks.")
+    tab.fill(".composer textarea", "Who mends it?")
+    window.route("**/recollect.v1.*/**", lambda route: route.fulfill(**answer))
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("h1 >> text=You are not signed in")
+    window.unroute("**/recollect.v1.*/**")
+    tab.click(".gate button")
+    tab.wait_for_selector("text=The roof leaks.")
+    assert tab.input_value(".composer textarea") == "Who mends it?"
+
+
+def test_a_sign_out_that_is_refused_says_so(setup: Setup, signed_in: tuple[Any, str]) -> None:
+    window, url = signed_in
+    tab = window.new_page()
+    tab.goto(f"{url}/c/{setup.conversation}")
+    tab.fill(".composer textarea", "Not sent")
+    refused = {"status": 503, "body": "try again later"}
+    window.route("**/session/sign-out", lambda route: route.fulfill(**refused))
+    tab.click("[aria-label='Sign out']")
+    tab.wait_for_selector("text=You are still signed in: try again later")
+    window.unroute("**/session/sign-out")
+    tab.click("[aria-label='Sign out']")
+    tab.wait_for_selector("h1 >> text=You are not signed in")
+    assert "Not sent" not in tab.evaluate("JSON.stringify(sessionStorage)")

@@ -1,7 +1,10 @@
 """The views of insights, third parties, settings and health in a real browser."""
 
+from typing import Any
+
 import pytest
 from recollect import Client, Message, Trust, Usage
+from recollect.v1.external_communication_service_pb2 import DeleteCommunicationsRequest
 
 from tests.web.conftest import COLOURS, Browsing, Stage, axe, visit
 
@@ -141,6 +144,34 @@ def test_a_third_party_is_deleted_here_or_everywhere_and_leaves_a_receipt(
     page.click("dialog >> text=Delete for good")
     page.wait_for_selector("dialog >> text=2 exchanges were deleted")
     assert facts()["Exchanges"] == "2"
+    assert list(external.list_communications(party=sender)) == []
+    page.close()
+
+
+def test_more_exchanges_of_an_address_than_a_call_deletes_go_all_the_same(
+    stage: Stage, window: Browsing
+) -> None:
+    external, sender = stage.client.external, "351912000178"
+    for channel in ("whatsapp", "sms", "signal", "telegram", "viber"):
+        stage.client.channels.receive(
+            channel, f"{channel}-e", "Is the flat free?", sender=f"+{sender}", sender_name="Rui"
+        )
+    of_sender = list(external.list_communications(party=sender))
+    page = window.tab(f"/third-parties/{of_sender[0].id}", ".exchange-body")
+
+    def limit(route: Any) -> None:
+        """Let a call delete two at most, in place of a thousand."""
+        request = DeleteCommunicationsRequest.FromString(route.request.post_data_buffer)
+        request.limit = 2
+        route.continue_(post_data=request.SerializeToString())
+
+    page.route("**/*/DeleteCommunications", limit)
+    page.click(".exchange [aria-label='Delete…']")
+    page.check(f"dialog >> text=All 2+ exchanges, on every channel, of {sender}")
+    page.click("dialog >> text=Delete for good")
+    page.wait_for_selector(f"dialog >> text={len(of_sender)} exchanges were deleted")
+    messages = page.locator("dialog dl > div", has_text="Messages").locator("dd")
+    assert messages.inner_text() == str(sum(it.message_count for it in of_sender))
     assert list(external.list_communications(party=sender)) == []
     page.close()
 

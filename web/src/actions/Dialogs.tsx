@@ -96,25 +96,43 @@ function Removed({ from }: { from: RemovedFrom[] }) {
   );
 }
 
+interface Gone {
+  gone: number;
+  removed: RemovedFrom[];
+}
+
+/** Adds up what several receipts say of each place. */
+function sumOf(parts: RemovedFrom[]): RemovedFrom[] {
+  const places = new Map<string, RemovedFrom>();
+  for (const it of parts) places.set(it.place, { ...it, count: it.count + (places.get(it.place)?.count ?? 0n) });
+  return [...places.values()];
+}
+
 /** Deletes what a third party wrote here, or everywhere under the same address. */
 function DeleteParty({ it }: { it: Asked & { what: "deleteParty" } }) {
   const external = useMemo(() => client.of(ExternalCommunicationService), []);
   const { id, party, partyName, messageCount } = it.communication;
-  const [all, setAll] = useState<string[]>();
+  const [all, setAll] = useState<{ count: number; hasMore: boolean }>();
   const [isEverywhere, setEverywhere] = useState(false);
-  const [done, setDone] = useState<{ gone: number; removed: RemovedFrom[] }>();
-  const requestId = useMemo(newRequestId, [isEverywhere]);
+  const [done, setDone] = useState<Gone>();
+  // What went before a failure counts when the rest is asked for, with the request id of the failure.
+  const work = useMemo<Gone & { requestId: string }>(() => ({ gone: 0, removed: [], requestId: newRequestId() }), [isEverywhere]);
   useEffect(() => {
     external.deleteCommunications({ parties: [party], dryRun: true, limit: 1000 }).then(
-      (answer) => setAll(answer.communicationIds),
-      () => setAll([]), // what stands against it is said where it is done
+      (answer) => setAll({ count: answer.communicationIds.length, hasMore: answer.hasMore }),
+      () => setAll({ count: 0, hasMore: false }), // what stands against it is said where it is done
     );
   }, []);
   const run = async () => {
     const which = isEverywhere ? { parties: [party] } : { communicationIds: [id] };
-    const answer = await external.deleteCommunications({ ...which, limit: 1000, requestId });
-    if (answer.failure) throw new Error(answer.failure);
-    setDone({ gone: answer.communicationIds.length, removed: answer.removed });
+    for (let hasMore = true; hasMore; work.requestId = newRequestId()) {
+      const answer = await external.deleteCommunications({ ...which, limit: 1000, requestId: work.requestId });
+      if (answer.failure) throw new Error(answer.failure);
+      work.gone += answer.communicationIds.length;
+      work.removed = sumOf([...work.removed, ...answer.removed]);
+      hasMore = answer.hasMore;
+    }
+    setDone({ gone: work.gone, removed: work.removed });
     it.onDeleted();
   };
   if (done) return <Receipt title={d.partyDeleted(done.gone)}><Removed from={done.removed} /></Receipt>;
@@ -122,10 +140,10 @@ function DeleteParty({ it }: { it: Asked & { what: "deleteParty" } }) {
     <Asking title={d.deletePartyTitle} submit={d.delete} run={run} isDanger isBlocked={!all}>
       <ul class="action-names"><li><bdi>{oneLine(partyName || party)}</bdi></li></ul>
       <p>{d.deletePartyHint(Number(messageCount))}</p>
-      {all && all.length > 1 && (
+      {all && (all.count > 1 || all.hasMore) && (
         <label class="check">
           <input type="checkbox" checked={isEverywhere} onChange={(event) => setEverywhere(event.currentTarget.checked)} />
-          <span>{d.everywhere(all.length)} <bdi>{oneLine(party)}</bdi></span>
+          <span>{d.everywhere(all.count, all.hasMore)} <bdi>{oneLine(party)}</bdi></span>
         </label>
       )}
     </Asking>

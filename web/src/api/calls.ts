@@ -3,7 +3,7 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { AccessService, RecallService, RecollectCore } from "@recollect/client";
-import { base } from "./base";
+import { base, isSignedInByProxy } from "./base";
 import { space } from "./space";
 
 /** Callbacks on calls that are refused for want of a session or of a token. */
@@ -22,9 +22,27 @@ const watchRefusals: Interceptor = (next) => async (request) => {
   }
 };
 
+/** Statuses with which a proxy shows its own page of signing in. */
+const SIGN_IN_STATUSES = [200, 401, 403];
+
+/** Return whether the proxy before this page asks in its place who signs in. */
+export function isOfProxy(response: Response): boolean {
+  const isPage = response.headers.get("content-type")?.startsWith("text/html") ?? false;
+  const isSignIn = isPage && SIGN_IN_STATUSES.includes(response.status);
+  return isSignedInByProxy && (response.type === "opaqueredirect" || isSignIn);
+}
+
+/** Fetch from the server of this page. What leads to the proxy's sign-in is followed by no script. */
+export const fetchOwn: typeof fetch = async (input, init) => {
+  const response = await fetch(input, isSignedInByProxy ? { ...init, redirect: "manual" } : init);
+  if (isOfProxy(response)) onRefusal.session?.();
+  return response;
+};
+
 const transport = createConnectTransport({
   baseUrl: self.location.origin + base,
   useBinaryFormat: true,
+  fetch: fetchOwn,
   interceptors: [watchRefusals],
 });
 

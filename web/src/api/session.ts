@@ -4,7 +4,9 @@ import { Scope, type WhoAmIResponse } from "@recollect/client";
 import { restartStream } from "../live/connection";
 import { t } from "../texts";
 import { base, isSignedInByProxy } from "./base";
-import { access, onRefusal } from "./calls";
+import { forgetUnsent, keepUnsent } from "../state/unsent";
+import { tell } from "../ui/Notice";
+import { access, fetchOwn, isOfProxy, onRefusal } from "./calls";
 import { onSessionChange, tellSessionChange } from "./changes";
 import { describe, isOf } from "./errors";
 import { isSpaceValid } from "./space";
@@ -25,6 +27,8 @@ export const session = signal<SessionState>({ kind: "loading" });
 /** Set while somebody whom a proxy signs in is signed out here. */
 const SIGNED_OUT = `recollect-signed-out${base}`;
 let refusal: string | undefined;
+const CREATED = 201;
+const UNAUTHENTICATED = 401;
 
 onRefusal.session = () => (session.value = { kind: "closed", ...(refusal && { reason: refusal }) });
 onRefusal.token = () => (session.value = { kind: "token" });
@@ -65,10 +69,14 @@ export async function openSession(): Promise<void> {
 }
 
 async function openByProxy(): Promise<void> {
-  const response = await post("/session/open", { key: "" }).catch(() => undefined);
-  if (response && !response.ok) refusal = await messageOf(response);
-  // What the browser showed may have been another person's.
-  if (response?.status === 201) tellSessionChange();
+  const open = () => post("/session/open", { key: "" }).catch(() => undefined);
+  const response = await open();
+  if (response && !response.ok && !isOfProxy(response)) refusal = await messageOf(response);
+  if (response?.status !== CREATED) return;
+  // What the browser showed may have been another person's. Where it keeps no cookie, each tab would
+  // begin a session, and reload the others.
+  if ((await open())?.status === CREATED) refusal = t.session.noCookies;
+  else tellSessionChange();
 }
 
 /** Begin the session of whom the proxy names, after signing out. */
@@ -84,7 +92,9 @@ export async function refreshSession(): Promise<void> {
     return;
   }
   try {
-    session.value = { kind: "open", caller: await access.whoAmI({}) };
+    const caller = await access.whoAmI({});
+    keepUnsent(caller.tokenId);
+    session.value = { kind: "open", caller };
   } catch (error) {
     const kind = session.peek().kind;
     if (kind === "closed" || kind === "token") return;
@@ -106,13 +116,19 @@ async function messageOf(response: Response): Promise<string> {
   try {
     return String((JSON.parse(text) as { message?: unknown }).message);
   } catch {
-    return text;
+    return text.startsWith("<") ? t.errors.pageServerGone : text; // a proxy's page says less
   }
 }
 
-/** Forget the token of this browser. */
+/** Forget the token of this browser. Says so if that failed. */
 export async function signOut(): Promise<void> {
-  const response = await post("/session/sign-out", {});
+  const response = await post("/session/sign-out", {}).catch(() => undefined);
+  if (response && isOfProxy(response)) return;
+  if (!response?.ok && response?.status !== UNAUTHENTICATED) {
+    const reason = response ? await messageOf(response) : t.errors.pageServerGone;
+    return tell({ text: t.session.notSignedOut(reason) });
+  }
+  forgetUnsent();
   if (!isSignedInByProxy) return changeCaller();
   localStorage.setItem(SIGNED_OUT, "yes");
   const { location: next } = response.ok ? ((await response.json()) as { location: string }) : { location: "" };
@@ -131,5 +147,5 @@ function changeCaller(): void {
 
 function post(path: string, body: unknown): Promise<Response> {
   const headers = { "content-type": "application/json" };
-  return fetch(base + path, { method: "POST", headers, body: JSON.stringify(body) });
+  return fetchOwn(base + path, { method: "POST", headers, body: JSON.stringify(body) });
 }

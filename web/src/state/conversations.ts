@@ -38,9 +38,6 @@ export const NEW = "new";
 /** The conversation that was begun last, until it is shown. */
 export const begun = { id: "" };
 
-/** What is typed and not sent yet, by conversation, for as long as the page is open. */
-export const unsent = new Map<string, string>();
-
 let filters: Filters = readFilters();
 let nextPage = "";
 let loading: AbortController | undefined;

@@ -69,7 +69,9 @@ export const en = {
     closedTitle: "This browser is not signed in",
     closed: "Open the newest address that recollect-web printed in its terminal. Each address signs one browser in, once.",
     signedOutTitle: "You are not signed in",
-    signedOut: "You signed out here, or somebody else signed in.",
+    signedOut: "You signed out here, your sign-in ended, or somebody else signed in.",
+    notSignedOut: (reason: string) => `You are still signed in: ${reason}`,
+    noCookies: "This browser keeps no cookie of this page, without which nobody is signed in. Allow cookies, then reload.",
     proxyToken: "The server does not take your token any more. Whoever set up this page gives it another one.",
     tokenTitle: "Sign in",
     token: "This server asks for a token.",
@@ -154,7 +156,7 @@ export const en = {
     deletePartyTitle: "Delete what this third party wrote?",
     deletePartyHint: (n: number) =>
       `${count(n, "message", "messages")} with the replies, its trust and its questions, and everything that searches know of them go for good. If it writes again, it is a stranger.`,
-    everywhere: (n: number) => `All ${n.toLocaleString("en")} exchanges, on every channel, of`,
+    everywhere: (n: number, hasMore: boolean) => `All ${n.toLocaleString("en")}${hasMore ? "+" : ""} exchanges, on every channel, of`,
     partyDeleted: (n: number) => `${count(n, "exchange was", "exchanges were")} deleted`,
     places: {
       transcript: "Bytes of transcripts", torn_tail: "Bytes of a message that was not written whole", conversations: "Conversations", messages: "Messages",

@@ -192,7 +192,10 @@ class Page:
         session.token = None
         if self._people is None:
             return Response(status_code=204, headers={"cache-control": "no-store"})
-        self._sessions.end(request.cookies[self._cookie])
+        try:
+            self._sessions.end(request.cookies[self._cookie])
+        except OSError as error:
+            print_notice(f"Signed out until a restart only: {error.filename}: {error.strerror}")
         content = json.dumps({"location": self._people.sign_out})
         answer = Response(
             content, headers={"cache-control": "no-store"}, media_type="application/json"

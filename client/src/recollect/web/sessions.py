@@ -6,6 +6,7 @@ import os
 import secrets
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ _MAX_SESSIONS = 64
 _MAX_KEYS = 4
 """Keys that are open at the same time."""
 _MAX_ENDED = 4096
-"""Cookies of people who signed out that are remembered, until a restart."""
+"""Cookies of people who signed out that are remembered."""
 _KEY_BYTES = 32
 _LONGEST = 30 * 24 * 3600
 """Seconds for which a cookie opens a session again after a restart."""
@@ -24,11 +25,13 @@ class SessionKey:
     """The key that signs cookies: a browser stays signed in while the page's server restarts.
 
     It is in a file that its owner alone can read, one for each port. Without such a file the key
-    is new with each start, and a restart ends every session.
+    is new with each start, and a restart ends every session. Beside it is a file of the cookies of
+    people who signed out.
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, ended: Path | None = None) -> None:
         self._key = key
+        self._ended = ended
 
     @classmethod
     def new(cls) -> "SessionKey":
@@ -43,9 +46,26 @@ class SessionKey:
         folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
         path = folder / "recollect" / f"web-{name}.key"
         try:
-            return cls(_read(path) or _write(path))
-        except OSError:
+            key = cls(_read(path) or _write(path), path.with_name(f"{path.name}.ended"))
+            key.ended()
+        except (OSError, ValueError):
             return cls.new()
+        return key
+
+    def ended(self) -> list[bytes]:
+        """Return the hashes of cookies that people signed out of, oldest first."""
+        try:
+            lines = self._ended.read_text("ascii").split() if self._ended else []
+        except FileNotFoundError:
+            return []
+        return [bytes.fromhex(it) for it in lines]
+
+    def keep_ended(self, hashes: Iterable[bytes]) -> None:
+        """Write the hashes of cookies that people signed out of, for the next start. Raises
+        OSError.
+        """
+        if self._ended is not None:
+            _replace(self._ended, "".join(f"{it.hex()}\n" for it in hashes).encode("ascii"))
 
     def sign(self, person: str) -> str:
         """Return a new cookie for a person; an empty name stands for the holder of
@@ -81,10 +101,16 @@ def _read(path: Path) -> bytes:
 def _write(path: Path) -> bytes:
     key = secrets.token_bytes(_KEY_BYTES)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(key)
+    _replace(path, key)
     return key
+
+
+def _replace(path: Path, content: bytes) -> None:
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(content)
+    new.replace(path)
 
 
 @dataclass(slots=True)
@@ -104,7 +130,7 @@ class Sessions:
         self._lock = threading.Lock()
         self._keys: list[bytes] = []
         self._sessions: dict[bytes, Session] = {}
-        self._ended: dict[bytes, None] = {}
+        self._ended = dict.fromkeys(key.ended())
 
     def new_key(self) -> str:
         """Return a key that opens one session, once."""
@@ -131,13 +157,16 @@ class Sessions:
         return cookie
 
     def end(self, cookie: str) -> None:
-        """Let a cookie open nothing any more."""
+        """Let a cookie open nothing any more, also after a restart. Raises OSError where only that
+        is not certain.
+        """
         hashed = _hash(cookie)
         with self._lock:
             self._sessions.pop(hashed, None)
             self._ended[hashed] = None
             while len(self._ended) > _MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
+            self._key.keep_ended(self._ended)
 
     def find(self, cookie: str | None, person: str = "") -> Session | None:
         """Return the session of a cookie, None if there is none of this person."""
