@@ -33,8 +33,8 @@ class Peer:
     searches: bool = True
 
 
-_LANGGRAPH_PACKAGES = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2", *_RUNTIME)
-_MCP_MEMORY = ("mcp-memory-service==12.2.0", *_RUNTIME)
+_LANGGRAPH_PACKAGES = ("langgraph==1.2.24", "langgraph-checkpoint-sqlite==3.1.2", *_RUNTIME)
+_MCP_MEMORY = ("mcp-memory-service==12.4.0", *_RUNTIME)
 _TXTAI = ("torch==2.13.0", "txtai==9.14.0", *_RUNTIME)
 _VECTORS, _WORDS, _BOTH = "vectors", "words", "words and vectors"
 RECOLLECT = Peer("Recollect", "", (), _BOTH)

@@ -1,13 +1,15 @@
 """Recollect beside other memory libraries that run offline without a key, in one run.
 
 `python -m bench.peers --set DIR ... [--groups NAME ...] [--peers NAME ...] [--json OUT.json]
-[--picture OUT.svg] [--vectors FILE] [--here]`
+[--picture OUT.svg] [--vectors FILE] [--journal FILE] [--here]`
 
 Each library is installed with pip into a virtual environment of its own, in `--environments`, and
 driven over JSON lines as a process (`peer_drivers.py`): one that does not install or run is a row
 with the reason. `--here` installs nothing and takes what this environment has. `--read OUT.json`
 measures nothing and draws the figures of an earlier run. `--vectors FILE` embeds each text once for
-all libraries, for large sets.
+all libraries, for large sets. `--journal FILE` gets a line for each library and group as soon as it
+is measured, and what it has already is not measured again: a run that was ended goes on, and
+libraries can be measured one by one.
 
 Everybody stores the same messages, one a call, in the order of their conversations, and answers the
 same questions with ten messages. A library gets speaker and date in the text; Recollect has fields
@@ -25,7 +27,8 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -83,10 +86,31 @@ class Row:
     """The same, of the last ones."""
     probes_stored: int = 0
     failure: str = ""
+    load: float = 0.0
+    """The highest load average at the end of a group."""
+    date: str = ""
+
+    def add(self, group: "Row") -> None:
+        """Add the measurements of another group."""
+        self.tally.conversations += group.tally.conversations
+        self.tally.messages += group.tally.messages
+        for name, times in group.times.items():
+            self.times[name] += times
+        for name in ("messages", "bytes", "held", "probes", "probes_stored"):
+            setattr(self, name, getattr(self, name) + getattr(group, name))
+        self.memory = max(self.memory, group.memory)
+        self.load, self.date = max(self.load, group.load), max(self.date, group.date)
+        self.failure = self.failure or group.failure
 
     def summary(self, installed: int, *, timed: bool = True) -> dict[str, Any]:
         """Return the figures of the row, with times in milliseconds if they are worth it."""
-        about = {"peer": self.peer.name, "by": self.peer.by, "packages": self.peer.packages}
+        about = {
+            "peer": self.peer.name,
+            "by": self.peer.by,
+            "packages": self.peer.packages,
+            "date": self.date,
+            "load": self.load,
+        }
         if self.failure:
             return about | {"failure": self.failure}
         middle = {
@@ -227,6 +251,41 @@ def run_group(
                 crash(memory, row, items[:count])
         except Failed as failure:
             row.failure = str(failure)
+    row.load, row.date = round(os.getloadavg()[0], 1), f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+class Journal:
+    """A file with a line for each library and group that was measured."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._rows: dict[tuple[str, str, str], Row] = {}
+        if path is not None and path.exists():
+            for line in filter(None, path.read_bytes().splitlines()):
+                with suppress(orjson.JSONDecodeError):  # the run ended while it wrote
+                    self._read(orjson.loads(line))
+
+    def _read(self, line: dict[str, Any]) -> None:
+        of_set, group, name = line.pop("set"), line.pop("group"), line.pop("peer")
+        packages = tuple(line.pop("packages"))
+        peer = next((it for it in PEERS if (it.name, it.packages) == (name, packages)), None)
+        if peer:
+            tally, times = Tally(**line.pop("tally")), defaultdict(list, line.pop("times"))
+            self._rows[of_set, group, name] = Row(peer, tally, times, **line)
+
+    def row(self, of_set: str, group: str, peer: Peer) -> Row | None:
+        """Return what was measured of this very version of a library, unless it failed."""
+        return self._rows.get((of_set, group, peer.name))
+
+    def add(self, of_set: str, group: str, row: Row) -> None:
+        """Append a row."""
+        if self._path is None or row.failure:
+            return
+        measured = {it.name: getattr(row, it.name) for it in fields(row) if it.name != "peer"}
+        line = {"set": of_set, "group": group, "peer": row.peer.name} | measured
+        with self._path.open("ab") as file:
+            # The break comes first: it ends what an ended run left.
+            file.write(b"\n" + orjson.dumps(line | {"packages": row.peer.packages}))
 
 
 _FOUND = ("any@1", "any@5", "any@10", "recall@10")
@@ -315,6 +374,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
         help="keeps the vectors of texts for the next library, and leaves the times out",
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="writes the figures")
+    parser.add_argument(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="keeps what is measured, and takes it from there",
+    )
     parser.add_argument("--read", type=Path, metavar="IN", help="measures nothing, reads figures")
     parser.add_argument("--picture", type=Path, metavar="OUT.svg", help="draws the first set")
     chosen = parser.parse_args(arguments)
@@ -331,6 +396,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
 def run(chosen: argparse.Namespace) -> dict[str, Any]:
     """Measure every peer on every group in turn, and return the report."""
     peers = [it for it in PEERS if not chosen.peers or it.name in chosen.peers]
+    journal = Journal(chosen.journal)
     sizes: dict[str, int] = {}
     failures: dict[str, str] = {}
     for peer in [] if chosen.here else peers:
@@ -358,15 +424,20 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
         for at, group in enumerate(groups):
             for row in rows:
                 if not row.failure:
-                    print(f"{group}: {row.peer.name} ...", file=sys.stderr, flush=True)
-                    run_group(
-                        row,
-                        plans[group],
-                        questions[group],
-                        chosen.environments,
-                        chosen.vectors,
-                        here=chosen.here,
-                    )
+                    of_group = journal.row(folder.name, group, row.peer)
+                    if of_group is None:
+                        print(f"{group}: {row.peer.name} ...", file=sys.stderr, flush=True)
+                        of_group = Row(row.peer)
+                        run_group(
+                            of_group,
+                            plans[group],
+                            questions[group],
+                            chosen.environments,
+                            chosen.vectors,
+                            here=chosen.here,
+                        )
+                        journal.add(folder.name, group, of_group)
+                    row.add(of_group)
             report["loads"].append(round(os.getloadavg()[0], 1))
             report["sets"][folder.name] = {
                 "groups": groups[: at + 1],

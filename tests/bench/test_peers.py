@@ -54,6 +54,46 @@ def test_recollect_and_a_baseline_make_a_table_a_report_and_a_picture(
     assert capsys.readouterr().out in output
 
 
+def test_a_run_goes_on_from_its_journal(
+    recall_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal, report = tmp_path / "journal.jsonl", tmp_path / "peers.json"
+    command = ["--set", str(recall_set), "--here", "--journal", str(journal), "--json", str(report)]
+    alone = peers.main([*command, "--peers", PLAIN_FTS5.name])
+    [measured] = orjson.loads(report.read_bytes())["sets"]["set"]["rows"]
+    assert "ann: plain FTS5 ..." in capsys.readouterr().err
+    with journal.open("ab") as file:
+        file.write(b'\n{"set": "set", "group": "ann", "peer": "Recol')  # ended while it wrote
+
+    both = peers.main([*command, "--peers", PLAIN_FTS5.name, RECOLLECT_WORDS.name])
+    said = capsys.readouterr().err
+    assert "ann: Recollect, embedder off ..." in said
+    assert "plain FTS5" not in said, "it is not measured again"
+    [_, taken] = orjson.loads(report.read_bytes())["sets"]["set"]["rows"]
+    assert taken == measured
+    assert [it.value for it in both if it.part == PLAIN_FTS5.name] == [it.value for it in alone]
+
+    lines = [it for it in journal.read_bytes().splitlines() if it.endswith(b"}")]
+    assert [orjson.loads(it)["peer"] for it in lines] == [PLAIN_FTS5.name, RECOLLECT_WORDS.name]
+
+
+def test_another_version_of_a_library_is_measured_anew(
+    recall_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    row = Row(PLAIN_FTS5)
+    plans = recall.read_conversations(recall_set / recall_sets.FILE, abbreviations=False)
+    questions = recall.read_questions(recall_set / recall.QUERIES)
+    peers.run_group(row, plans["ann"], questions["ann"], tmp_path)
+    peers.Journal(path).add("set", "ann", row)
+    kept = peers.Journal(path).row("set", "ann", PLAIN_FTS5)
+    assert kept is not None
+    assert kept.summary(0) == row.summary(0)
+    newer = dataclasses.replace(PLAIN_FTS5, packages=("sqlite==4",))
+    monkeypatch.setattr(peers, "PEERS", (newer,))
+    assert peers.Journal(path).row("set", "ann", newer) is None
+
+
 def test_a_question_is_asked_before_anything_newer_is_stored(recall_set: Path) -> None:
     plans = recall.read_conversations(recall_set / recall_sets.FILE, abbreviations=False)["bob"]
     [question] = recall.read_questions(recall_set / recall.QUERIES)["bob"]
