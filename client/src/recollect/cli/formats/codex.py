@@ -65,7 +65,9 @@ def read(reading: Reading, options: Options) -> Iterator[Plan | Skip]:
             if payload is value and value.get("record_type") == "state":
                 continue
             number += 1
-            _add(talk, payload, str(number), value.get("timestamp"), model)
+            if not _add(talk, payload, str(number), value.get("timestamp"), model):
+                what = f"an item of the type {text_of(payload, 'type')!r:.40} is not read"
+                talk.note(what, f"line {where.rpartition(':')[2]}")
     if talk is not None:
         yield talk.plan()
 
@@ -81,7 +83,8 @@ def _begin(fields: dict[str, Any], name: str) -> Talk:
     )
 
 
-def _add(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> None:
+def _add(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> bool:
+    """Add an item. Return False for one of a type that is not known."""
     kind = text_of(item, "type")
     call_id = text_of(item, "call_id") or text_of(item, "id") or f"{own}/call"
     if kind == "message":
@@ -102,7 +105,8 @@ def _add(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> N
     elif kind == "ghost_snapshot":
         talk.hidden += 1
     else:
-        talk.note(f"an item of the type {kind!r:.40} is not read")
+        return False
+    return True
 
 
 def _say(talk: Talk, item: dict[str, Any], own: str, time: Any, model: str) -> None:
