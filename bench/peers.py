@@ -312,7 +312,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     def rule(columns: Sequence[str]) -> str:
         return line(*("---" for _ in columns))
 
-    head = ["memory", "ranks by", *_FOUND, "held after a kill"]
+    head = ["memory", "ranks by", *_FOUND, "held after a kill", "date, load"]
     lines = [line(*head), rule(head)]
     for row in rows:
         if "failure" in row:
@@ -320,7 +320,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             continue
         shares = [f"{row['found'][it]:.1f}" if "found" in row else "-" for it in _FOUND]
         held = f"{row['held']}; {row['held_last']}"
-        lines.append(line(row["peer"], row["by"], *shares, held))
+        when = f"{row['date']}, {row['load']}"
+        lines.append(line(row["peer"], row["by"], *shares, held, when))
     head = ["memory", *_COSTS]
     lines += ["", line(*head), rule(head)]
     for row in rows:
