@@ -4,6 +4,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,3 +237,11 @@ def test_a_start_writes_what_it_locks_and_looks_at_and_no_more(
         "recollect.lock",
         *["tokens.jsonl"] * with_token.ON,
     ]
+
+
+def test_a_server_imports_neither_the_client_nor_what_prints_for_people() -> None:
+    text = "import sys, recollect_server.__main__, recollect_server.cli.serve; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    names = set(ran.stdout.split())
+    assert {"recollect.v1", "recollect_server.app"} < names
+    assert names.isdisjoint({"recollect._types.message", "recollect._shared.channel", "rich"})

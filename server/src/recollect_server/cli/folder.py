@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
-from recollect import Unavailable
-from recollect._embedded import address_of
-from recollect.cli.options import TEXT
 
 from recollect_server.app import CannotStart, FolderLock
 from recollect_server.cli.logs import printable, say, set_up_logs_of_a_command
@@ -90,6 +87,11 @@ def leave_to_server(settings: Settings, command: click.Command, *arguments: str)
     the token and the certificates that the environment names, and end this command with its exit
     code. Return if no server runs there.
     """
+    # The client, which no server needs: a sixth of the time that a start takes to import.
+    from recollect import Unavailable
+    from recollect._embedded import address_of
+    from recollect.cli.options import TEXT
+
     try:
         address = address_of(settings.data_dir) if settings.data_dir.is_dir() else None
     except Unavailable as error:
