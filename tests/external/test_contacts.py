@@ -137,6 +137,8 @@ def test_an_untrusted_party_is_acknowledged_once_until_the_owner_answers(outside
     outside.resolve(outside.escalations()[0].id)
     assert not outside.get(name).communication.acknowledged
     assert not outside.reply(name, "It is paid.").message.acknowledgement
+    # The provider delivers it once more.
+    assert receive(outside, "Still there?", 2).acknowledgement == ""
     assert receive(outside, "And this?", 3).acknowledgement == TEXT
     assert outside.reply(name, TEXT).message.acknowledgement
 

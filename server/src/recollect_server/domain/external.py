@@ -248,13 +248,14 @@ def refusal(communication: Communication, scope: str) -> str:
 
 
 def may_acknowledge(communication: Communication) -> bool:
-    """Return whether the party may have the acknowledgement: it is untrusted, wrote, and had none
-    since the owner last answered.
+    """Return whether the party may have the acknowledgement: it is untrusted, wrote something that
+    the owner has not answered, and had none since the last answer.
     """
     return (
         communication.trust is Trust.UNTRUSTED
         and communication.message_count > 0
         and not communication.acknowledged
+        and not communication.released
     )
 
 
