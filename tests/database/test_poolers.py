@@ -12,6 +12,7 @@ import pytest
 from recollect_server.app import CannotStart
 from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.database import PostgresDatabase
+from structlog.testing import capture_logs
 
 from tests.conftest import Start
 from tests.postgres import Pooler, Postgres, pooled
@@ -136,6 +137,38 @@ def test_a_pooler_that_is_killed_and_a_postgresql_behind_it_that_stops_are_secon
         ]
         stream.until(lambda: "three" in stream.messages())
         assert [it for it in stream.messages() if it != "well"] == ["two", "three"]
+
+
+def test_streams_go_on_once_a_setting_of_the_sessions_that_was_refused_is_taken_back(
+    postgres: Postgres,
+    pooler: Pooler,
+    start_server: Start,
+    connect: Connect,
+    subscribe: Callable[..., Subscriber],
+) -> None:
+    url = postgres.new_database()
+    name = url.partition("?")[0].rpartition("/")[2]
+    service = connect(server := start_server(store=pooler.url(url)))
+    conversation_id = service.conversation_of("one")
+    stream = subscribe(server.target).ready()
+    with capture_logs() as logged:
+        postgres.execute(
+            f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"
+        )
+        pooler.stop()
+        postgres.end_sessions(url)
+        pooler.start()
+        until(
+            lambda: any(
+                it["event"] == "changes_not_followed" and "read committed" in it["reason"]
+                for it in logged
+            )
+        )
+    postgres.execute(f"ALTER DATABASE {name} RESET default_transaction_isolation")
+    postgres.end_sessions(url)
+    until(lambda: is_served(service))
+    service.append(conversation_id, user("two"), request_id="r2")
+    stream.until(lambda: "two" in stream.messages())
 
 
 @pytest.mark.parametrize(

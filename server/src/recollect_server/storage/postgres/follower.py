@@ -251,7 +251,7 @@ class Follower:
 
     def _follow(self) -> None:
         connection: Connection | None = None
-        is_failing = False
+        failure = ""  # the last look's
         while followed := self._next():
             rest = _POLL
             try:
@@ -259,18 +259,20 @@ class Follower:
                     connection = self._connection = self._connect()
                     self.timeline = timeline_of(connection)
                     self._recovered = None
-                    if is_failing:
+                    if failure:
                         for it in followed:
                             it.verify(self.timeline)
                 if self._look(connection, followed):
                     rest = 0.0
-                if is_failing:
+                if failure:
                     log.info("changes_followed_again")
-                is_failing = False
-            except (psycopg.Error, LogUnavailable) as error:
-                if not is_failing:
-                    log.warning("changes_not_followed", reason=str(error).partition("\n")[0])
-                is_failing, rest = True, _AGAIN
+                failure = ""
+            except Exception as error:  # noqa: BLE001 - all streams wait for this thread, whatever one look raises
+                rest = _AGAIN
+                reason = str(error).partition("\n")[0] or type(error).__name__
+                if reason != failure:
+                    failure = reason
+                    log.warning("changes_not_followed", reason=reason, error=type(error).__name__)
                 if connection is not None:
                     self._connection = None
                     connection.close()
