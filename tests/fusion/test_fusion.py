@@ -284,3 +284,15 @@ def test_a_message_without_codes_gets_what_its_vector_or_its_words_lead_to_expec
     added = of_matches(messages, Matches(near, lacking, near))
     assert added[1] == pytest.approx(np.nanmax(added))
     assert added[count - 1] > 0 > added[0]
+
+
+def test_across_languages_what_nobody_said_is_left_to_nearness(legs: Legs) -> None:
+    messages, _ = _spoken(legs, 30)
+    count = len(messages.tokens)
+    near, none = np.linspace(0.2, 0.9, count), np.zeros(count, np.bool_)
+    alike = Matches(near, none, near)
+    added = [of_matches(messages, alike, unsaid) for unsaid in (0.0, 1.0)]
+    np.testing.assert_array_equal(*added)
+    across = [np.ptp(of_matches(messages, replace(alike, across=True), it)) for it in (0.0, 1.0)]
+    assert across[0] == np.ptp(added[0])
+    assert across[1] > 2 * across[0]

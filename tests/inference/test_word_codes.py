@@ -6,9 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recollect_server.inference.embedder import Embedder
-from recollect_server.inference.weights import MODEL, SUMS, TOKENIZER, WrongWeights, look, shipped
+from recollect_server.inference.weights import (
+    E5,
+    MODEL,
+    SUMS,
+    TOKENIZER,
+    WrongWeights,
+    look,
+    shipped,
+)
 from recollect_server.inference.word_codes import WIDTH, Codes, QuestionPieces, joined
-from recollect_server.services.recall.word_matches import NEIGHBOUR, nearness, weights
+from recollect_server.services.recall.word_matches import LOWER, NEIGHBOUR, nearness, weights
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +43,39 @@ def test_a_word_comes_near_to_the_text_that_has_one_like_it(embedder: Embedder) 
     )
     assert doctor[1] > 0.6 > 0.3 > cat[1]
     assert doctor[3] > 0.8
+
+
+@pytest.fixture(scope="module")
+def second() -> Embedder:
+    return Embedder(look(shipped(E5), E5))
+
+
+def test_by_the_second_model_a_word_comes_near_to_the_text_that_has_its_translation(
+    second: Embedder,
+) -> None:
+    question = asked(second, "When does the dentist have time?")
+    dentist, cat = (
+        question.cosines(codes(second, it)).max(axis=0)
+        for it in ("Der Zahnarzt hat am Donnerstag Zeit", "Die Katze schläft auf dem Sofa")
+    )
+    when, time = (question.words.index(it) for it in ("when", "time"))
+    assert min(dentist[when], dentist[time]) > 0.3 > 0.2 > max(cat[when], cat[time])
+
+
+def test_what_is_about_something_else_is_as_near_by_either_model(
+    embedder: Embedder, second: Embedder
+) -> None:
+    texts = {
+        embedder: ("The cat is asleep on the sofa", "We painted the fence blue on Sunday"),
+        second: ("Die Katze schläft auf dem Sofa", "Am Sonntag haben wir den Zaun gestrichen"),
+    }
+    near = []
+    for model, own in texts.items():
+        question = asked(model, "Which doctor does Nora know in the hospital?")
+        each = weights(question, {})
+        bodies = [codes(model, it).tobytes() for it in own]
+        near.append(nearness(question, each, np.array([0, 10]), bodies)[0].mean())
+    assert near[1] + LOWER == pytest.approx(near[0], abs=0.06)
 
 
 def test_a_code_tells_its_own_piece_from_others(embedder: Embedder) -> None:

@@ -13,7 +13,7 @@ from recollect.v1.recall_service_pb2 import BuildContextRequest
 from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder
 from recollect_server.inference.weights import E5, MINILM, Profile, Weights, look, shipped
 from recollect_server.services.recall import models
-from recollect_server.services.recall.candidates import VECTOR_LEGS
+from recollect_server.services.recall.candidates import SIMILAR_WORDS, VECTOR_LEGS
 from recollect_server.storage.vectors import checking
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import VectorStore, hash_of
@@ -174,6 +174,10 @@ def test_a_question_in_another_language_has_an_english_space_read_for_it(
     }
     answered = [it for it, number in FOREIGN_QUESTIONS.items() if notes[number] in best[it][:3]]
     assert len(answered) >= 8, best
+    explained = service.search(question, explain=True).hits
+    assert all(any(it.leg == SIMILAR_WORDS for it in hit.explanation) for hit in explained), (
+        "their words are compared"
+    )
     assert [service.search(it) for it in ("wet floor", "no appetite")] == english
     # A restart goes on with both, and so does what is written later.
     server.stop()

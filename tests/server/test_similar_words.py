@@ -24,6 +24,8 @@ TALK = [
     "We painted the fence blue",
     "The cat is asleep",
 ]
+MEETING = "我们把会议改到了周五下午三点，地点还是在二楼。"
+GARDEN = "Die Tomaten im Garten haben dieses Jahr kaum Früchte getragen."
 LEG = "similar_words"
 
 
@@ -74,20 +76,20 @@ def test_with_both_models_for_english_words_are_compared_too(
     assert scores[talk, 2] > scores[talk, 4] > 0
 
 
-def test_words_of_other_languages_are_not_compared_and_english_ones_beside_them_are(
+def test_words_of_other_languages_are_compared_by_the_model_that_reads_them(
     start_server: Start, connect: Connect
 ) -> None:
     service = connect(server := start_server(embedder="onnx"))
     talk = talk_of_people(service)
-    meeting = "我们把会议改到了周五下午三点，地点还是在二楼。"
-    other = service.conversation_of(meeting)
+    _, meeting = (service.conversation_of(it) for it in (GARDEN, MEETING))
     until_embedded(service, server)
     scores = compared(service.search(QUESTION, explain=True))
     assert scores[talk, 2] > scores[talk, 4] > 0
-    assert (other, 2) not in scores
-    answer = service.search(meeting, explain=True)
-    assert answer.hits
-    assert not compared(answer)
+    across = compared(service.search("When do we meet?", explain=True))
+    assert across[meeting, 2] == max(across.values())
+    own = compared(service.search("开会是什么时候？", explain=True))
+    assert own[meeting, 2] == max(own.values())
+    assert not {name for name, _ in own} & {talk}, "the model of English reads no Chinese"
 
 
 def test_over_postgresql_the_same_words_score_the_same(
@@ -134,6 +136,7 @@ def test_a_store_made_without_word_pieces_gets_them_behind_its_back(
     long = service.conversation_of(
         "Nora met her physician. " + "We talked about the garden. " * 800
     )
+    meeting = service.conversation_of(MEETING)
     until_embedded(service, server)
     assert not compared(service.search(QUESTION, explain=True))
     server.stop()
@@ -141,6 +144,7 @@ def test_a_store_made_without_word_pieces_gets_them_behind_its_back(
     until(lambda: (long, 2) in compared(service.search(QUESTION, explain=True)))
     scores = compared(service.search(QUESTION, explain=True))
     assert scores[talk, 2] > scores[talk, 4] > 0
+    until(lambda: (meeting, 2) in compared(service.search("开会是什么时候？", explain=True)))
 
 
 @pytest.mark.parametrize("way", ["delete", "redact"])
@@ -148,19 +152,21 @@ def test_what_goes_takes_the_codes_of_its_words_along(
     service: Service, server: RunningServer, way: str
 ) -> None:
     talk = talk_of_people(service)
+    service.append(talk, user(MEETING))
     until_embedded(service, server)
 
     def codes() -> int:
         with closing(sqlite3.connect(server.folder / "vectors.db")) as connection:
             return int(connection.execute("SELECT count(*) FROM codes").fetchone()[0])
 
-    assert codes() == len(TALK)
+    assert codes() == len(TALK) + 1
     if way == "delete":
         service.delete(talk)
     else:
-        service.conversations.RedactMessage(
-            api.RedactMessageRequest(conversation_id=talk, sequence=2)
-        )
+        for line in (2, len(TALK) + 1):  # one in each language
+            service.conversations.RedactMessage(
+                api.RedactMessageRequest(conversation_id=talk, sequence=line)
+            )
     assert codes() == (0 if way == "delete" else len(TALK) - 1)
 
 

@@ -37,7 +37,10 @@ class Profile:
 
 MINILM = Profile("all-MiniLM-L6-v2", words="words.npz", states="t79")
 E5 = Profile(
-    "multilingual-e5-small", "e5", "model.q4n.onnx", "query:", "passage:", centres="centres.npy"
+    *("multilingual-e5-small", "e5", "model.q4n.onnx", "query:", "passage:"),
+    centres="centres.npy",
+    words="words.npz",
+    states="t213",
 )
 
 

@@ -85,7 +85,7 @@ def fuse(
         message_features(*(sections or (messages, conversations)), dates), MESSAGE_WEIGHTS, gates
     )
     if match is not None and (matches := match(_odds(of_messages))) is not None:
-        of_messages = of_messages + of_matches(messages, matches)
+        of_messages = of_messages + of_matches(messages, matches, gates["unsaid"])
     of_conversations = weighted(
         conversation_features(messages, conversations, of_messages),
         CONVERSATION_WEIGHTS,
@@ -190,9 +190,11 @@ def conversation_features(
     }
 
 
-def of_matches(messages: MessageLegs, matches: Matches) -> Array:
+def of_matches(messages: MessageLegs, matches: Matches, unsaid: float = 0.0) -> Array:
     """Return what the words of the compared messages add to their scores. One that was not compared
     keeps its score; one that lacks codes gets what its vector, or else its words, lead to expect.
+    Across languages, what nobody said in the question's words (`unsaid`) is left to nearness, as it
+    is to the vectors.
     """
     longer = min(_lengths(messages.tokens, messages.role == ASSISTANT)[1] / _MUCH_LONGER, 1.0)
     best = matches.lacking | ~np.isnan(matches.near)
@@ -203,7 +205,9 @@ def of_matches(messages: MessageLegs, matches: Matches) -> Array:
     words = words * highest / (words.max(initial=0.0) or 1.0)
     expected = np.where(np.isnan(messages.vector), words, np.minimum(vector, highest))
     near = np.where(matches.lacking, expected, near)
-    added: Array = (_NEAR + (_NEAR_TO_AGENTS - _NEAR) * longer) * near
+    weight = _NEAR + (_NEAR_TO_AGENTS - _NEAR) * longer
+    weight += MESSAGE_WEIGHTS["vector"]["unsaid"] * unsaid * matches.across
+    added: Array = weight * near
     added += _LENGTH * (1 - 2 * longer) * length
     return added
 

@@ -118,8 +118,10 @@ class Scans:
 
     messages: AnyScan
     abbreviations: AnyScan
-    words: "AskedWords | None" = None
-    """The question's words, to be compared one by one; None where that is left out."""
+    words: "tuple[AskedWords, ...]" = ()
+    """The question's words as each model reads them, to be compared one by one; none where that is
+    left out.
+    """
     lack: str = ""
     """Reason why the question's meaning is not understood; empty if it is."""
 
@@ -132,6 +134,8 @@ class AskedWords:
     store: VectorStore
     model: int
     embedder: Embedder
+    is_main: bool
+    """True of the main model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +261,7 @@ class Meaning:
         """
         assert self.models is not None  # there is a copy
         parts: list[tuple[Scan, Scan, float]] = []
-        words: AskedWords | None = None
+        words: tuple[AskedWords, ...] = ()
         self._unasked = ""
         foreign = copy.embedder.profile == MINILM and is_foreign(text)
         lack = self._unread(copy) if foreign else ""
@@ -272,9 +276,11 @@ class Meaning:
                 continue
             messages = Scan(it.messages, prepared.vector, numbers, start, end)
             abbreviations = Scan(it.abbreviations, prepared.vector, within)
-            store = self._store
-            if prepared.words and self.compares_words(it.embedder) and it is copy and store:
-                words = AskedWords(prepared.words, store, it.model, it.embedder)
+            store, is_main = self._store, it is copy
+            # the main model reads no other language
+            is_read = not (foreign and is_main) and self.compares_words(it.embedder)
+            if prepared.words and is_read and store:
+                words += (AskedWords(prepared.words, store, it.model, it.embedder, is_main),)
             parts.append((messages, abbreviations, factor))
         if not parts:
             raise MeaningUnavailable(self._unasked)

@@ -5,6 +5,9 @@ They are made once nothing waits to be embedded, those of the newest texts first
 a search finds has them, words are not compared.
 """
 
+from dataclasses import dataclass
+
+from recollect_server.inference.embedder import Embedder
 from recollect_server.services.recall.embedding_plan import Plan
 from recollect_server.services.recall.embedding_texts import TextReader
 from recollect_server.services.recall.meaning import Meaning
@@ -13,9 +16,25 @@ from recollect_server.storage.vectors.store import ABBREVIATION, VectorStore
 
 _AT_ONCE = 16  # texts of a turn
 CODES = "word codes"
-"""Fact in the file of vectors: the constants of its codes."""
+"""Fact in the file of vectors: the constants of its codes by the main model."""
+CODES_BESIDE = "word codes beside"
+"""The same by the model of other languages."""
 _ALL = 1 << 62
 _NONE = b""  # codes of a text without any
+
+
+@dataclass(slots=True)
+class _Looked:
+    """How far the texts of a model were looked at."""
+
+    store: VectorStore
+    form: str
+    """The constants of its codes; empty where none are kept."""
+    newest: int
+    """Number of the newest text when all were looked at last."""
+    above: int = 0
+    below: int = _ALL
+    """Numbers of texts between which some may lack codes."""
 
 
 class MissingCodes:
@@ -25,46 +44,47 @@ class MissingCodes:
         self._meaning = meaning
         self._writer = writer
         self._texts = texts
-        self._store: VectorStore | None = None
-        self._form = ""
-        self._above, self._below, self._newest = 0, _ALL, 0
-        """Numbers of texts: between the first two some may lack codes, and the newest one when that
-        was so."""
+        self._looked: dict[int, _Looked] = {}  # by model
 
     def begin(self, plan: Plan) -> None:
         """Drop codes that cannot be compared, before others are made: of other constants, or all
         where none are kept any more.
         """
-        embedder = plan.main
-        form = embedder.words_identity if self._meaning.compares_words(embedder) else ""
-        if self._store is plan.store and self._form == form:
-            return
-        if plan.store.fact(CODES) != form:
-            plan.store.drop_codes()
-            plan.store.note(CODES, form)
-        self._store, self._form = plan.store, form
-        self._above, self._below, self._newest = 0, _ALL, plan.store.newest_text()
+        for model, embedder in plan.embedders():
+            form = embedder.words_identity if self._meaning.compares_words(embedder) else ""
+            looked = self._looked.get(model)
+            if looked is not None and looked.store is plan.store and looked.form == form:
+                continue
+            fact = CODES if model == plan.model else CODES_BESIDE
+            if plan.store.fact(fact) != form:
+                plan.store.drop_codes(model)
+                plan.store.note(fact, form)
+            self._looked[model] = _Looked(plan.store, form, plan.store.newest_text())
 
     def make_some(self, plan: Plan) -> bool:
         """Make the codes of the next texts. Return False if none lack them, as far as is known.
         Raises EmbeddedElsewhere.
         """
-        if not self._form:
+        return any(self._make_some(plan, *it) for it in plan.embedders())
+
+    def _make_some(self, plan: Plan, model: int, embedder: Embedder) -> bool:
+        looked = self._looked[model]
+        if not looked.form:
             return False
-        missing = plan.store.uncoded(plan.model, (self._above, self._below), _AT_ONCE)
+        missing = plan.store.uncoded(model, (looked.above, looked.below), _AT_ONCE)
         if not missing:
-            self._above, self._below = self._newest, _ALL
-            self._newest = plan.store.newest_text()
-            return self._newest > self._above
+            looked.above, looked.below = looked.newest, _ALL
+            looked.newest = plan.store.newest_text()
+            return looked.newest > looked.above
         texts = {}
         for it in missing:
             if it.line != ABBREVIATION:
                 text = self._texts.at(plan.index, it.conversation_id, it.line)
                 if text is not None and text.hash == it.hash:
                     texts[it.text] = text
-        made = self._writer.codes(plan, [*texts.values()]) if texts else {}
+        made = self._writer.codes(plan, embedder, [*texts.values()]) if texts else {}
         plan.store.add_codes({
             it.text: made[it.hash] if it.text in texts else _NONE for it in missing
         })  # fmt: skip
-        self._below = missing[-1].text
+        looked.below = missing[-1].text
         return True

@@ -14,7 +14,6 @@ from recollect_server.domain.text import counted
 from recollect_server.services.channels.identities import Identities
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.proposals import Request
 from recollect_server.services.recall.results import Hit, Result, ResultLimits, Results
 from recollect_server.services.recall.retrieval import gather
@@ -89,15 +88,7 @@ class Recall:
             index = self._index
             with index.until(deadline):
                 candidates = gather(index, self._meaning, request, deadline, self._space.telemetry)
-                compared = not is_foreign(query)
-                showing = Showing(
-                    self._space,
-                    index,
-                    candidates.terms,
-                    candidates.scans,
-                    deadline,
-                    compared=compared,
-                )
+                showing = Showing(self._space, index, candidates.terms, candidates.scans, deadline)
                 best = Results(index, candidates, scope, limits, showing)
                 hits, results = best.hits(), best.conversations()
         except IndexUnavailable as error:

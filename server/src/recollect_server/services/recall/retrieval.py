@@ -31,7 +31,6 @@ from recollect_server.services.recall.fusion import (
 )
 from recollect_server.services.recall.identifiers import shares
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.recall.models import is_foreign
 from recollect_server.services.recall.proposals import (
     SCORED,
     Proposals,
@@ -171,12 +170,12 @@ def _rank(
         legs = with_normal_words(messages, normal, *legs)
     weights = proposals.terms.words
     question = Question(query.text, dates, unsaid(weights, legs[0].keyword))
-    words = proposals.scans.words if proposals.scans else None
+    words = proposals.scans.words if proposals.scans else ()
     matches: Matches | None = None
 
     def match(scores: Array) -> Matches | None:
         nonlocal matches
-        if words is not None and not is_foreign(query.text):
+        if words:
             owners, rarities = evidence.of_messages.conversation, proposals.terms.rarities
             matches = word_matches(
                 words, rarities, messages, owners, evidence.conversations, scores

@@ -100,8 +100,10 @@ class Matches:
     """
     even: Array
     """Nearness of all words of the question, of which the least near count most: one shared word or
-    name alone is little. nan as in `near`.
+    name alone is little. nan as in `near`, and by the model of other languages.
     """
+    across: bool = False
+    """True where the model of other languages compared any."""
 
 
 @dataclass(frozen=True, slots=True)

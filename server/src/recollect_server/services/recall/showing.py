@@ -32,17 +32,14 @@ class Showing:
         query: QueryTerms,
         scans: Scans | None,
         deadline: Deadline,
-        *,
-        compared: bool = False,
     ) -> None:
-        """Show words that met the question's by their meaning where such are `compared`."""
         terms = query.chosen
         self.unread: set[str] = set()
         """Conversations whose transcripts cannot be read now."""
         self._space = space
         self._index = index
         self._scans = scans
-        self._words = scans.words if scans and compared else None
+        self._words = next((it for it in (scans.words if scans else ()) if it.is_main), None)
         self._rarities = query.rarities
         self._deadline = deadline
         stems, prefixes = (

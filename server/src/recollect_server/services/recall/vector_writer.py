@@ -122,11 +122,11 @@ class VectorWriter:
     def vectors(self, plan: Plan, embedder: Embedder, pieces: list[Piece]) -> NDArray[np.int8]:
         return _vectors(self._run(plan, embedder, pieces))
 
-    def codes(self, plan: Plan, texts: list[Text]) -> dict[bytes, bytes]:
-        """Return the codes of the word pieces of texts that have vectors of the main model, by
-        hash. Raises EmbeddedElsewhere.
+    def codes(self, plan: Plan, embedder: Embedder, texts: list[Text]) -> dict[bytes, bytes]:
+        """Return the codes of the word pieces of texts that have vectors of a model, by hash.
+        Raises EmbeddedElsewhere.
         """
-        embedder, moment = plan.main, self._shared.moment
+        moment = self._shared.moment
         codes = self._shared.take_codes(embedder, texts)
         missing = [it for it in texts if it.hash not in codes]
         if missing and not self._shared.may_embed(embedder.identity):

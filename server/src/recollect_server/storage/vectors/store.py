@@ -363,9 +363,10 @@ class VectorStore:
                 [(of, text) for text, of in codes.items()],
             )
 
-    def drop_codes(self) -> None:
+    def drop_codes(self, model: int) -> None:
         with self._using() as connection:
-            connection.execute("DELETE FROM codes")
+            query = "DELETE FROM codes WHERE text IN (SELECT text FROM texts WHERE model = ?)"
+            connection.execute(query, (model,))
 
     def removed_after(self, moment: int, oldest: int) -> tuple[list[str], int]:
         """Return the conversations that were deleted or unindexed after a moment, and the present
