@@ -111,6 +111,7 @@ def test_a_token_is_offered_what_it_may_do_and_nothing_else(signing: Signing, ki
     assert (page.locator(".question-form input").count() > 0) == offer.answers
     assert (page.locator(".trust button").count() > 0) == offer.answers
     assert (page.locator(".exchange [aria-label='Delete…']").count() > 0) == offer.writes
+    assert (page.locator(".said [aria-label^='Take its text']").count() > 0) == offer.writes
     # a token for one space has no space to choose
     assert page.locator(".space-button").count() == (kind == "admin of all")
     assert refused == []

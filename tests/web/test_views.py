@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from recollect import Client, Message, Trust, Usage
+from recollect import Client, Message, ReceivedExternal, Trust, Usage
 from recollect.v1.external_communication_service_pb2 import DeleteCommunicationsRequest
 
 from tests.web.conftest import COLOURS, Browsing, Stage, axe, visit
@@ -173,6 +173,36 @@ def test_more_exchanges_of_an_address_than_a_call_deletes_go_all_the_same(
     messages = page.locator("dialog dl > div", has_text="Messages").locator("dd")
     assert messages.inner_text() == str(sum(it.message_count for it in of_sender))
     assert list(external.list_communications(party=sender)) == []
+    page.close()
+
+
+def test_a_message_of_a_third_party_is_redacted_with_the_question_that_quotes_it(
+    stage: Stage, window: Browsing
+) -> None:
+    external = stage.client.external
+    received = stage.client.channels.receive(
+        "whatsapp", "r-1", "The code is 4711", sender="+351912000178", sender_name="Rui"
+    )
+    assert isinstance(received.outcome, ReceivedExternal)
+    name = received.outcome.communication.id
+    page = window.tab(f"/third-parties/{name}", ".exchange-body")
+    page.wait_for_selector(".question-form >> text=The code is 4711")
+    page.get_by_label("Take its text away").click()
+    page.wait_for_selector("dialog .action-quote >> text=The code is 4711")
+    page.wait_for_selector("dialog >> text=go for good")
+    assert axe(page) == []
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="detached")
+    page.get_by_label("Take its text away").click()
+    page.click("dialog .danger")
+    page.wait_for_selector("dialog >> text=1 message was redacted")
+    page.wait_for_selector("dialog >> text=The question that quoted it has none of its words")
+    page.click("dialog .primary")
+    page.wait_for_selector(".said >> text=[redacted]")
+    page.wait_for_selector(".question-form >> text=[redacted]")
+    assert page.get_by_label("Take its text away").count() == 0
+    assert page.locator("text=4711").count() == 0
+    assert [it.text for it in external.get_communication(name).messages] == ["[redacted]"]
     page.close()
 
 

@@ -24,6 +24,7 @@ export default function Dialogs() {
     case "delete": return <Delete conversations={it.conversations} />;
     case "deleteParty": return <DeleteParty it={it} />;
     case "redact": return <Redact it={it} />;
+    case "redactExchanged": return <RedactExchanged it={it} />;
     case "export": return <Export conversations={it.conversations} />;
     case "topics": return <Topics conversations={it.conversations} />;
     default: return null;
@@ -225,6 +226,28 @@ function Redact({ it }: { it: Asked & { what: "redact" } }) {
       <p class="action-quote" dir="auto">{message.content.slice(0, 240) || "…"}</p>
       <p>{d.redactHint}</p>
       <label class="check"><input type="checkbox" checked={isTurn} onChange={(event) => setTurn(event.currentTarget.checked)} />{d.wholeTurn(message.turnNumber)}</label>
+    </Asking>
+  );
+}
+
+/** Takes the text of a third party's message away, or of a reply to one. */
+function RedactExchanged({ it }: { it: Asked & { what: "redactExchanged" } }) {
+  const external = useMemo(() => client.of(ExternalCommunicationService), []);
+  const requestId = useMemo(newRequestId, []);
+  const [isQuoted, setQuoted] = useState<boolean>();
+  const { communicationId, message } = it;
+  const run = async () => {
+    const answer = await external.redactExternalMessage({ communicationId, sequence: message.sequence, requestId });
+    setQuoted(answer.escalation !== undefined);
+    it.onRedacted();
+  };
+  if (isQuoted !== undefined) {
+    return <Receipt title={d.redacted(1)}><p>{isQuoted ? d.redactedQuestion : d.redactedAlone}</p></Receipt>;
+  }
+  return (
+    <Asking title={d.redactTitle} submit={d.redact} run={run} isDanger>
+      <p class="action-quote" dir="auto">{message.text.slice(0, 240) || "…"}</p>
+      <p>{d.redactExchangedHint}</p>
     </Asking>
   );
 }

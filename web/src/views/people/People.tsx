@@ -180,7 +180,10 @@ function Exchange({ id, onDeleted }: { id: string; onDeleted: () => void }) {
       <div class="exchange-body" tabIndex={0} role="region" aria-label={t.people.messages(Number(it.messageCount))}>
         {hasOlder && <button class="button more" onClick={() => setSize(Math.min(size * 4, 500))}>{t.people.older}</button>}
         {messages.map((one) => (
-          <Said key={String(one.sequence)} message={one} name={nameOf(it)} answered={resolved.get(one.sequence)} />
+          <Said
+            key={String(one.sequence)} message={one} name={nameOf(it)} answered={resolved.get(one.sequence)}
+            onRedact={() => ask({ what: "redactExchanged", communicationId: it.id, message: one, onRedacted: again })}
+          />
         ))}
       </div>
       {open.map((one) => <Question key={one.id} escalation={one} onAnswered={again} />)}
@@ -189,7 +192,14 @@ function Exchange({ id, onDeleted }: { id: string; onDeleted: () => void }) {
   );
 }
 
-function Said({ message, name, answered }: { message: ExternalMessage; name: string; answered?: Escalation | undefined }) {
+interface SaidProps {
+  message: ExternalMessage;
+  name: string;
+  answered?: Escalation | undefined;
+  onRedact: () => void;
+}
+
+function Said({ message, name, answered, onRedact }: SaidProps) {
   const isOurs = message.direction === Direction.OUTBOUND;
   return (
     <article class="said" data-ours={isOurs}>
@@ -198,6 +208,11 @@ function Said({ message, name, answered }: { message: ExternalMessage; name: str
         {message.acknowledgement && <span class="badge">{t.people.acknowledgement}</span>}
         {message.scope && <span class="badge">{t.people.about(oneLine(message.scope))}</span>}
         <time title={fullTime(message.timestamp)}>{shortTime(message.timestamp)}</time>
+        {may(Scope.COMMUNICATIONS_DELETE) && !message.redaction && (
+          <button class="quiet" title={t.actions.redactItem} aria-label={t.actions.redactItem} onClick={onRedact}>
+            <Icon name="eraser" />
+          </button>
+        )}
       </header>
       {message.email?.subject && <p class="said-subject"><bdi>{oneLine(message.email.subject)}</bdi></p>}
       <p class="said-text"><bdi>{message.text}</bdi></p>
