@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.logs.store import START, LogNotFound, LogUnavailable, Version
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,33 @@ def test_a_log_that_goes_while_its_folder_is_listed_is_left_out(
 
     monkeypatch.setattr(os, "scandir", after_a_delete)
     assert list(store.logs(Kind.CONVERSATION)) == [(stays.stem, 5)]
+
+
+def test_a_log_that_never_had_anything_is_gone_when_it_is_recovered(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "conversations", sync=False)
+    store.create()
+    empty, cut_short = (store.path(f"conv-{number:026}") for number in range(2))
+    empty.touch()
+    cut_short.write_bytes(b'{"type":"conversation"')
+    with pytest.raises(LogNotFound):
+        store.recover(empty.stem)
+    torn = store.recover(cut_short.stem)
+    assert torn is not None
+    assert list(store.logs(Kind.CONVERSATION)) == []
+    assert list(store.logs(Kind.CONVERSATION, Version.TORN)) == [(cut_short.stem, torn.bytes_cut)]
+
+
+def test_a_swap_that_a_crash_kept_from_changing_the_log_is_taken_back(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "conversations", sync=False)
+    name = f"conv-{0:026}"
+    store.append(name, START, [b"one\n"])
+    path = store.path(name)
+    path.with_name(path.name + ".redacting").hardlink_to(path)
+    path.with_name(path.name + ".copy").write_bytes(b"xxx\nmore\n")
+    assert list(store.logs(Kind.CONVERSATION, Version.REPLACED)) == [(name, 4)]
+    assert store.take_back(name)
+    assert [it.name for it in path.parent.iterdir()] == [path.name]
+    assert list(store.raw(name)) == [b"one"]
+    store.swap(name, [b"xxx\n", b"more\n"], keep=True)
+    assert not store.take_back(name)
+    assert list(store.raw(name, Version.REPLACED)) == [b"one"]

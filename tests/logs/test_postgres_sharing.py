@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import encoded
+from recollect_server.storage.logs.order import Key
 from recollect_server.storage.logs.store import (
     START,
-    ChangePosition,
     Changes,
     Claim,
     LogConflict,
@@ -86,10 +86,12 @@ def test_a_replica_is_given_each_change_of_the_other_once(
         (CONVERSATION, Action.REDACT),
         (CONVERSATION, Action.DELETE),
     ]
-    everything = two.sharing.history(ChangePosition(), 100)
-    assert everything.changes == first.changes + second.changes
-    rest = two.sharing.history(everything.changes[1].position, 2)
-    assert rest.changes == everything.changes[2:4]
+    everything = two.order.after(Key(), Kind.CONVERSATION, 100, 1 << 20).rows
+    assert [(it.log, it.action) for it in everything] == [
+        (it.log, it.action) for it in first.changes + second.changes
+    ]
+    rest = two.order.after(everything[1].end, Kind.CONVERSATION, 100, 1 << 20)
+    assert rest.rows == everything[2:]
 
 
 def test_a_change_that_is_committed_late_is_given_out_at_once_and_ordered_where_it_began(
@@ -107,14 +109,14 @@ def test_a_change_that_is_committed_late_is_given_out_at_once_and_ordered_where_
         begin(store)
         before = sharing.changes(moment)
         assert [it.log for it in before.changes] == [CONVERSATION]
-        stalled = sharing.history(ChangePosition(), 10)
-        assert (stalled.changes, stalled.is_whole) == ([], True)
+        start = store.order.settled()
+        assert store.order.after(start.key, Kind.CONVERSATION, 10, 1 << 20).rows == []
         late.commit()
         after = sharing.changes(before.moment)
         assert [it.log for it in after.changes] == ["late"]
-    order = sharing.history(ChangePosition(), 10)
-    assert [it.log for it in order.changes] == ["late", CONVERSATION]
-    assert order.changes[-1].position.transaction < order.horizon
+    order = store.order.after(start.key, Kind.CONVERSATION, 10, 1 << 20)
+    assert [it.log for it in order.rows] == ["late", CONVERSATION]
+    assert order.rows[-1].transaction < order.horizon
 
 
 def test_who_stands_before_changes_that_were_pruned_is_told_so(
@@ -122,16 +124,16 @@ def test_who_stands_before_changes_that_were_pruned_is_told_so(
 ) -> None:
     store = PostgresStore(opened(postgres.new_database()), "default", tmp_path)
     sharing = store.sharing
-    moment = sharing.moment()
+    start, moment = store.order.now(), sharing.moment()
     end = begin(store)
-    position = sharing.history(ChangePosition(), 1).changes[0].position
+    first = store.order.now()
     assert sharing.prune_changes(max_age=3600, most=10) == 0
     add(store, CONVERSATION, end, message(5))
     assert sharing.prune_changes(max_age=3600, most=1) == 1
     assert not sharing.changes(moment).is_whole
-    assert not sharing.history(ChangePosition(), 10).is_whole
-    rest = sharing.history(position, 10)
-    assert (len(rest.changes), rest.is_whole) == (1, True)
+    assert not store.order.reaches(start)
+    assert store.order.reaches(first)
+    assert len(store.order.after(first.key, Kind.CONVERSATION, 10, 1 << 20).rows) == 1
     now = sharing.moment()
     assert sharing.prune_changes(max_age=0, most=10) == 1
     assert sharing.changes(now).is_whole
@@ -203,8 +205,8 @@ def test_the_id_of_a_request_that_leaves_no_line_is_taken_until_it_is_given_up(
     lines = encoded([message(1)])[1]
     assert one.sharing.begin_request("r1", PAYLOAD)
     assert not two.sharing.begin_request("r1", OTHER_PAYLOAD)
-    assert not two.sharing.begin_delete(OTHER, "r1", OTHER_PAYLOAD, "note")
-    assert two.sharing.delete_note(OTHER) is None
+    assert not two.sharing.begin_request("r1", OTHER_PAYLOAD, OTHER, "note")
+    assert two.sharing.answer(log=OTHER) is None
     with pytest.raises(LogTaken):
         two.append(CONVERSATION, START, lines, claim)
     end = begin(two, OTHER)
@@ -227,8 +229,8 @@ def test_the_id_of_a_request_that_leaves_no_line_is_taken_until_it_is_given_up(
     two.append(CONVERSATION, START, lines, claim)
     assert not one.sharing.begin_request("r1", PAYLOAD)
     two.swap(CONVERSATION, None)
-    assert one.sharing.begin_delete(OTHER, "r1", PAYLOAD, "note")
-    assert two.sharing.delete_note(OTHER) == "note"
+    assert one.sharing.begin_request("r1", PAYLOAD, OTHER, "note")
+    assert two.sharing.answer(log=OTHER) == "note"
 
 
 def test_the_claims_of_lines_that_are_left_out_are_free_and_those_of_others_stay(

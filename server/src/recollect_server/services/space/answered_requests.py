@@ -99,7 +99,7 @@ class AnsweredRequests:
         """
         note = orjson.dumps([request.id, request.hash]).decode()
         if sharing := self._store.sharing:
-            if not sharing.begin_delete(conversation_id, request.id, request.hash, note):
+            if not sharing.begin_request(request.id, request.hash, conversation_id, note):
                 raise RequestIdReused(request.id)
             return
         with suppress(IndexUnavailable):  # its answers are lost too
@@ -140,9 +140,13 @@ def request_of_delete(logs: LogStore, index: Index, conversation_id: str) -> Req
     """Return the request that began a delete which has not ended; None if none did, or if it has
     its answer. Raises DataUnavailable.
     """
-    notes = logs.sharing or index.requests
-    if (note := notes.delete_note(conversation_id)) is None:
+    sharing = logs.sharing
+    note = (
+        sharing.answer(log=conversation_id)
+        if sharing
+        else index.requests.delete_note(conversation_id)
+    )
+    if note is None:
         return None
     request = RequestKey(*orjson.loads(note))
-    is_answered = logs.sharing is not None and logs.sharing.answer(request.id) != ""
-    return None if is_answered else request
+    return None if sharing and sharing.answer(request.id) != "" else request

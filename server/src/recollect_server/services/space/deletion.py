@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-import orjson
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet, Conversation
@@ -30,15 +29,14 @@ from recollect_server.domain.errors import (
     RecollectError,
 )
 from recollect_server.domain.external import Communication
-from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
-from recollect_server.services.space.answered_requests import request_of_delete, share
+from recollect_server.services.space.answered_requests import request_of_delete
 from recollect_server.services.space.deletion_steps import (
     DELETE_ANCHORS,
     KEEP_ANCHORS,
+    Receipt,
     anchors_of,
     catch_up_forgotten,
-    count_deleted,
     finish_delete,
     forget_received,
     settle_anchors,
@@ -48,11 +46,8 @@ from recollect_server.services.space.late_redactions import lines_as_indexed
 from recollect_server.services.space.logs import RedactedElsewhere
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import RequestKey
-from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.external_rows import StoredCommunication
-from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import LogConflict, LogNotFound, Version
 
@@ -65,26 +60,6 @@ def nobody(_conversation_id: str) -> None:
 
 class NotConfirmed(Exception):
     """The conversation no longer meets the condition under which it was to be deleted."""
-
-
-@frozen
-class Receipt:
-    """Receipt of a delete: how much was removed, by place."""
-
-    conversation_id: str
-    removed: Removed
-    time: int
-
-    def known_as(self, request: RequestKey) -> KnownRequest:
-        """Return the request that this answers, to be remembered."""
-        answer = orjson.dumps({"removed": self.removed, "time": self.time}).decode()
-        return KnownRequest(request.id, request.hash, self.conversation_id, answer=answer)
-
-    @classmethod
-    def of(cls, record: KnownRequest) -> "Receipt":
-        """Return the receipt that answered a request."""
-        answer = orjson.loads(record.answer)
-        return cls(record.conversation_id, answer["removed"], answer["time"])
 
 
 class Deletions:
@@ -395,9 +370,6 @@ class Deletions:
         else:
             request = self._requested.get(conversation_id)
         try:
-            if request is None:
-                index = self._projection.index
-                request = request_of_delete(self._store, index, conversation_id)
             try:
                 receipt = self._finish(conversation_id, number, request)
             except LogNotFound:
@@ -421,42 +393,18 @@ class Deletions:
         time = self._clock()
         own_anchors = self._anchors.drop_source(conversation_id)
         event = Deleted(conversation_id, number, {})
-        is_conversation = not is_communication_id(conversation_id)
-        if is_conversation:
+        if not is_communication_id(conversation_id):
             self._publish(event)
         index = self._projection.index
         if (stored := index.indexed(conversation_id)) is not None:
             self._keep_as_indexed(stored)
-        counted: Removed = {}
-        if request and stored is None and index.removal.find(conversation_id) is None:
-            # another process began it, and its words are gone from this index already
-            counted = count_deleted(self._store, conversation_id)
-
-        def receipt_of(removed: Removed) -> Receipt:
-            every = counted | removed | event.removed
-            if own_anchors:
-                every["anchors"] = every.get("anchors", 0) + own_anchors
-            return Receipt(conversation_id, every, time)
-
-        def ending(removed: Removed) -> None:
-            if request:
-                share(self._store, receipt_of(removed).known_as(request))
-
-        removed = finish_delete(
-            self._store,
-            index,
-            conversation_id,
-            time,
+        receipt = finish_delete(
+            *(self._store, index, conversation_id, time, request),
+            elsewhere=event.removed | ({"anchors": own_anchors} if own_anchors else {}),
             old=self._as_indexed.get(conversation_id),
-            ending=ending,
         )
         self._as_indexed.pop(conversation_id, None)
         self._anchors.changed()
-        hit("delete.log_emptied")
-        receipt = receipt_of(removed)
-        if request:
-            receipt = Receipt.of(self._requests.end_delete(receipt.known_as(request)))
-        hit("delete.remembered")
         return receipt
 
 

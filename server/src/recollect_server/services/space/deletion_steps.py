@@ -2,20 +2,26 @@
 before it, `finish_delete` behind it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
+import orjson
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import AnchorsPresent, IndexUnavailable
+from recollect_server.domain.frozen import frozen
+from recollect_server.services.space.answered_requests import request_of_delete, share
+from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Removed, Spoken
 from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
 from recollect_server.storage.logs.ledger import forgotten_ledger
-from recollect_server.storage.logs.lines import contents_of, spoken
+from recollect_server.storage.logs.lines import contents_of
 from recollect_server.storage.logs.received import (
     deliveries,
     forget_deliveries,
@@ -116,46 +122,96 @@ def _anchors_found(
     return [anchor for anchor in anchors if anchor.time > forgotten.get(anchor.key, -1)]
 
 
+@frozen
+class Receipt:
+    """Receipt of a delete: how much was removed, by place."""
+
+    conversation_id: str
+    removed: Removed
+    time: int
+
+    def known_as(self, request: RequestKey) -> KnownRequest:
+        """Return the request that this answers, to be remembered."""
+        answer = orjson.dumps({"removed": self.removed, "time": self.time}).decode()
+        return KnownRequest(request.id, request.hash, self.conversation_id, answer=answer)
+
+    @classmethod
+    def of(cls, record: KnownRequest) -> "Receipt":
+        """Return the receipt that answered a request."""
+        answer = orjson.loads(record.answer)
+        return cls(record.conversation_id, answer["removed"], answer["time"])
+
+
 def finish_delete(
     logs: LogStore,
     index: Index,
     name: str,
     time: int,
+    request: RequestKey | None = None,
+    *,
+    elsewhere: Removed | None = None,
     progress: Callable[[int], None] | None = None,
     old: list[bytes] | None = None,
-    ending: Callable[[Removed], None] | None = None,
-) -> Removed:
-    """Take steps 2 to 5, of a conversation or of a communication; to take them again after a crash
-    is harmless. Return what was removed from where.
+) -> Receipt:
+    """Take steps 2 to 5, of a conversation or of a communication, and keep the receipt of the
+    request that began the delete; to take them again after a crash is harmless.
 
-    `progress` is called with the number of bytes of the transcript that are done with. `old` are
-    the lines that the index has (see `lines_as_indexed`); None: those of the log. `ending` is
-    called with what is removed then, before a shared store removes the log. No lock is needed: the
-    conversation is gone. Raises DataUnavailable: then the next start finishes it.
+    `request`: None: it is looked up. `elsewhere` is what was removed of it outside of log and
+    index. `progress` is called with the number of bytes of the transcript that are done with. `old`
+    are the lines that the index has (see `lines_as_indexed`); None: those of the log. No lock is
+    needed: the conversation is gone. Raises DataUnavailable: then the next start finishes it.
     """
     removed: Removed = {}
+    counted: Removed = {}
+    request = request or request_of_delete(logs, index, name)
     forget_received(logs, index, name)
     removal = index.removal_of(name)
     number = removal.find(name)
-    if number is None and (stored := index.indexed(name)) is not None:
+    stored = index.indexed(name)
+    if request and stored is None:  # the words of all or some are gone from this index already
+        lines = removal.spoken(logs.raw(name, Version.DELETED), lambda _: True)
+        count = sum(message is not None for _, _, message in lines)
+        counted = {"messages": count, "search_terms": count}
+    if number is None and stored is not None:
         number = stored.number
         removed |= removal.begin(number, name, time)
         hit("delete.row_removed")
     if number is not None:
         removed |= removal.remove_history(number, name)
         hit("delete.history_removed")
-        lines = logs.raw(name, Version.DELETED) if old is None else iter(old)
-        count = _remove_messages(lines, index, name, number, progress)
+        raw = iter(old) if old is not None else logs.raw(name, Version.DELETED)
+        count = _remove_messages(raw, index, name, number, progress)
         removed |= {"messages": count, "search_terms": count}
         removal.purge_words(number)
         removal.end(number)
         hit("delete.words_removed")
+    empty_log(index, name)
+
+    def receipt_of(more: Removed) -> Receipt:
+        every = Counter(removed | counted | more)
+        every.update(elsewhere or {})
+        return Receipt(name, dict(every), time)
+
+    if request and logs.sharing is not None:
+        with suppress(LogNotFound):  # another replica was the last that had words of it
+            size = logs.length(name, Version.DELETED)
+            share(logs, receipt_of({"transcript": size}).known_as(request))
+    receipt = receipt_of(logs.drop(name, Version.DELETED))
+    hit("delete.log_emptied")
+    if request:
+        record = share(logs, receipt.known_as(request))
+        index.requests.end_delete(record)
+        receipt = Receipt.of(record)
+    hit("delete.remembered")
+    return receipt
+
+
+def empty_log(index: Index, name: str) -> None:
+    """Cut the index's write-ahead log, so that no page with the text of a log is left there. Raises
+    IndexUnavailable.
+    """
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=name)
-    if ending is not None and logs.sharing is not None:
-        with suppress(LogNotFound):  # another replica was the last that had words of it
-            ending(removed | {"transcript": logs.length(name, Version.DELETED)})
-    return removed | logs.drop(name, Version.DELETED)
 
 
 def forget_received(logs: LogStore, index: Index, name: str) -> None:
@@ -167,15 +223,6 @@ def forget_received(logs: LogStore, index: Index, name: str) -> None:
         forget_deliveries(ledger, hashes)
         hit("delete.forgotten")
         index.routing.forget_deliveries(hashes, ledger.size())
-
-
-def count_deleted(logs: LogStore, conversation_id: str) -> Removed:
-    """Return what a delete of a conversation removes from the index, by its log. Raises
-    LogNotFound, LogUnavailable.
-    """
-    lines = spoken(logs.raw(conversation_id, Version.DELETED), lambda _: True)
-    count = sum(message is not None for _, _, message in lines)
-    return {"messages": count, "search_terms": count}
 
 
 def _new_deliveries(logs: LogStore, index: Index, name: str) -> list[str]:

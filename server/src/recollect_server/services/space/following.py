@@ -44,13 +44,13 @@ from recollect_server.storage.logs.store import (
     ANCHORS,
     FORGOTTEN,
     Change,
-    ChangePosition,
     LogConflict,
     LogNotFound,
     Position,
     Sharing,
     Version,
     has_version,
+    timeline_of,
 )
 
 R = TypeVar("R")
@@ -289,7 +289,7 @@ class Following:
         IndexUnavailable.
         """
         self._sharing.join()  # that may be lost too
-        timeline = self._sharing.timeline()
+        timeline = timeline_of(self._store)
         lost = self._lost_logs(moment)
         log.warning("store_taken_over", logs_with_lost_lines=len(lost))
         if not lost:
@@ -378,4 +378,4 @@ class Following:
 
 
 def _change(name: str, kind: str, action: Action, end: int) -> Change:
-    return Change(ChangePosition(), name, kind, action, -1, end, 0, 0)
+    return Change(name, kind, action, -1, end, 0)

@@ -51,6 +51,7 @@ from recollect_server.domain.message import Message, Redaction
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.deletion_steps import empty_log
 from recollect_server.services.space.events import Appended, ExchangeRedacted, Redacted
 from recollect_server.services.space.late_redactions import check_behind
 from recollect_server.services.space.logs import Logs, check_unanswered, entries_of
@@ -77,8 +78,6 @@ from recollect_server.storage.logs.store import (
     has_version,
     request_claim,
 )
-from recollect_server.storage.vectors.file import VectorsUnavailable
-from recollect_server.storage.vectors.store import ABBREVIATION, forget_lines
 
 log = structlog.get_logger("recollect.redaction")
 
@@ -500,8 +499,7 @@ def finish_redaction(
         publish(ExchangeRedacted(conversation_id))
     hit("redact.forgotten")
     store.drop(conversation_id, Version.REPLACED)
-    if not index.removal.empty_log():
-        log.warning("log_not_emptied", conversation=conversation_id)
+    empty_log(index, conversation_id)
     return conversation, cursor
 
 
@@ -575,11 +573,18 @@ def _erased(
 
 
 def finish_interrupted(
-    store: LogStore, index: Index, conversation_id: str, time: int, *, is_rebuilt: bool
+    store: LogStore,
+    index: Index,
+    anchors: AnchorLedger,
+    conversation_id: str,
+    time: int,
+    publish: Callable[[object], None],
+    *,
+    is_rebuilt: bool,
 ) -> None:
-    """Finish, or take back, a redaction that a crash interrupted, or that other processes have not
-    ended. No other call of this one may be under way. `is_rebuilt`: the index was just made from
-    the logs.
+    """Finish, or take back, a redaction that a crash or a lost index interrupted, or that other
+    processes have not ended. `is_rebuilt`: the index was just made from the logs. Hold the
+    conversation's lock.
 
     Raises IndexUnavailable: then a new index helps; StorageUnavailable.
     """
@@ -597,17 +602,10 @@ def finish_interrupted(
         ) from None
     if not has_version(store, conversation_id, Version.REPLACED):
         return  # another process was the last that had the text
-
-    def forget(event: object) -> None:
-        if not isinstance(event, Redacted):
-            return  # nothing else is kept of a third party's text
-        with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
-            forget_lines(index.folder, event.conversation_id, (*event.sequences, ABBREVIATION))
-
     try:
         if store.sharing is not None:
             _take_in_behind(store, index, conversation_id, time)
-        finish_redaction(store, index, AnchorLedger(store), conversation_id, time, forget)
+        finish_redaction(store, index, anchors, conversation_id, time, publish)
     except LogNotFound:
         if store.sharing is None:
             raise

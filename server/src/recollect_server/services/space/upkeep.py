@@ -33,12 +33,12 @@ from recollect_server.services.space.deletion_steps import (
 from recollect_server.services.space.events import IndexReplaced
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
-from recollect_server.services.space.redaction import Redactions, finish_redaction
+from recollect_server.services.space.redaction import Redactions, finish_interrupted
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogNotFound, Version
+from recollect_server.storage.logs.store import LogNotFound, Version, timeline_of
 
 log = structlog.get_logger("recollect.index")
 
@@ -226,8 +226,7 @@ class Upkeep:
         new = Index(store.root, numbers_after=old.last_number())
         try:
             new.log.claim_file(copied=False)
-            if store.sharing:
-                new.note_timeline(store.sharing.timeline())
+            new.note_timeline(timeline_of(store))
             catch_up_forgotten(store, new)
             for logs in self._kinds:
                 for name, _ in store.logs(logs.kind):
@@ -252,28 +251,15 @@ class Upkeep:
                 )
         for logs in self._kinds:  # those that are redacted or deleted met no index
             for name, _ in store.logs(logs.kind, Version.REPLACED):
-                self._finish_redaction(name)
+                with self._locks.conversations.hold(name):
+                    finish_interrupted(
+                        *(store, new, self._anchors, name, self._clock(), self._publish),
+                        is_rebuilt=True,
+                    )
             for name, _ in store.logs(logs.kind, Version.DELETED):
                 with self._locks.conversations.hold(name):
                     finish_delete(store, new, name, self._clock())
         return True
-
-    def _finish_redaction(self, conversation_id: str) -> None:
-        """Finish a redaction that the index before interrupted: the new one has none of the text.
-
-        Raises DataUnavailable.
-        """
-        index = self._projection.index
-        with self._locks.conversations.hold(conversation_id):
-            if not self._store.take_back(conversation_id):
-                finish_redaction(
-                    self._store,
-                    index,
-                    self._anchors,
-                    conversation_id,
-                    self._clock(),
-                    self._publish,
-                )
 
     def _build(self, index: Index, logs: Logs[Any], name: str) -> None:
         """Index a log in a new index. Raises IndexUnavailable.

@@ -139,8 +139,8 @@ def _check_source(source: Place) -> None:
         )
     for space in source.names():
         store = source.of(space)
-        kept = (Version.DELETED, Version.REPLACED)
-        if any(True for it in kept for kind in Kind for _ in store.logs(kind, it)):
+        versions = (Version.DELETED, Version.REPLACED)
+        if any(True for it in versions for kind in Kind for _ in store.logs(kind, it)):
             raise CannotCopy(
                 f"the space {space} has a delete or a redaction that has not ended: start a server"
                 f" over {source.name} once, stop it, and move then"

@@ -25,17 +25,15 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.answered_requests import request_of_delete, share
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion import Receipt
 from recollect_server.services.space.deletion_steps import (
     catch_up_forgotten,
-    count_deleted,
     finish_delete,
     forget_anchors_again,
 )
+from recollect_server.services.space.events import Redacted
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.services.space.redaction import finish_interrupted
@@ -49,12 +47,17 @@ from recollect_server.storage.index.file import (
     remove_files,
 )
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.removal import Removed
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogNotFound, LogStore, Version, has_version
+from recollect_server.storage.logs.store import (
+    LogNotFound,
+    LogStore,
+    Version,
+    has_version,
+    timeline_of,
+)
 from recollect_server.storage.vectors.file import VectorsUnavailable
-from recollect_server.storage.vectors.store import forget_conversations
+from recollect_server.storage.vectors.store import ABBREVIATION, forget_conversations, forget_lines
 
 log = structlog.get_logger("recollect.recovery")
 
@@ -145,7 +148,7 @@ def recover(
     closed = seal is not Seal.MISSING
     if (index := _open(logs, seal)) is not None:
         try:
-            timeline = logs.sharing.timeline() if logs.sharing else ""
+            timeline = timeline_of(logs)
             if timeline != index.timeline():
                 # Since it was closed a copy of the store took over, which may lack some of it.
                 closed = False
@@ -178,8 +181,7 @@ def rebuild(
     except IndexUnavailable as error:
         raise IndexUnavailable(f"the index cannot be made: {error}") from error
     index.log.claim_file(copied=False)
-    if logs.sharing:
-        index.note_timeline(logs.sharing.timeline())
+    index.note_timeline(timeline_of(logs))
     making.begin(index)
 
     def both(done: int, of: int) -> None:
@@ -380,20 +382,12 @@ def _finish_interrupted_delete(
                 "finishing_interrupted_delete", conversation=conversation_id, bytes=size, done=done
             )
 
-    request, now = request_of_delete(logs, index, conversation_id), clock()
-    counted: Removed = {"anchors": anchors} if anchors else {}
-
-    def keep(removed: Removed) -> None:
-        if request:
-            receipt = Receipt(conversation_id, removed | counted, now)
-            index.requests.end_delete(share(logs, receipt.known_as(request)))
-
     try:
-        if request:  # the index may have removed a part of it before
-            counted |= count_deleted(logs, conversation_id)
-        removed = finish_delete(logs, index, conversation_id, now, progress, ending=keep)
-        if logs.sharing is None:
-            keep(removed)
+        receipt = finish_delete(
+            *(logs, index, conversation_id, clock()),
+            elsewhere={"anchors": anchors} if anchors else {},
+            progress=progress,
+        )
     except LogNotFound:  # another process ended it meanwhile
         if logs.sharing is None:
             raise
@@ -406,7 +400,7 @@ def _finish_interrupted_delete(
         "interrupted_delete_finished",
         conversation=conversation_id,
         seconds=seconds,
-        messages=removed.get("messages", 0),
+        messages=receipt.removed.get("messages", 0),
     )
 
 
@@ -427,10 +421,22 @@ def _look_after_all(
     )
     if (deleting or redacting or communications or exchanges) and not rebuilt:
         index.writer.skip_cursors()  # what goes may have changed before, and the index not know of it
-    anchors = AnchorLedger(logs) if deleting else None
+    anchors = AnchorLedger(logs) if deleting or redacting or exchanges else None
+
+    def forget(event: object) -> None:
+        if not isinstance(event, Redacted):
+            return  # nothing else is kept of a third party's text
+        with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
+            forget_lines(logs.root, event.conversation_id, (*event.sequences, ABBREVIATION))
+
+    def finish_redactions(names: Iterable[str]) -> None:
+        for name in names:
+            assert anchors is not None
+            finish_interrupted(*(logs, index, anchors, name, clock(), forget), is_rebuilt=rebuilt)
+
     catch_up_forgotten(logs, index)
-    for name in () if rebuilt else (*redacting, *exchanges):
-        finish_interrupted(logs, index, name, clock(), is_rebuilt=False)
+    if not rebuilt:
+        finish_redactions((*redacting, *exchanges))
     with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
         forget_conversations(logs.root, deleting)
     for conversation_id in deleting:
@@ -444,8 +450,8 @@ def _look_after_all(
         rebuilt=rebuilt,
     )
     index.settle()
-    for conversation_id in redacting if rebuilt else ():  # the index has none of the text
-        finish_interrupted(logs, index, conversation_id, clock(), is_rebuilt=True)
+    if rebuilt:  # the index has none of the text
+        finish_redactions(redacting)
     forget_anchors_again(logs, index)
     settle_all(logs, index)
     with suppress(VectorsUnavailable):
@@ -459,8 +465,8 @@ def _look_after_all(
         lengths[Kind.COMMUNICATION],
         rebuilt=rebuilt,
     )
-    for name in exchanges if rebuilt else ():
-        finish_interrupted(logs, index, name, clock(), is_rebuilt=True)
+    if rebuilt:
+        finish_redactions(exchanges)
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")

@@ -254,8 +254,8 @@ class Index(Database):
         )
 
     def timeline(self) -> str:
-        """Return the history of a shared store that the index follows (see `Sharing.timeline`);
-        empty if that was never noted.
+        """Return the history of a shared store that the index follows (see
+        `storage.logs.store.timeline_of`); empty if that was never noted.
         """
         return str(self.value("SELECT value FROM identity WHERE name = 'timeline'") or "")
 

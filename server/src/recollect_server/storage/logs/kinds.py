@@ -21,6 +21,6 @@ class Action(StrEnum):
     REDACT = "redact"
     """Lines have lost their text, and kept their places; one was added behind `start`."""
     DELETE = "delete"
-    """It is gone. Its lines can be read by `raw_deleted` until each process has ended the delete,
-    but for one that was silent for half a minute.
+    """It is gone. Its lines can be read until each process has dropped them, but for one that was
+    silent for half a minute.
     """

@@ -77,7 +77,7 @@ class TornTail:
 
 
 class Version(StrEnum):
-    """What a store can have of a log, beside each other."""
+    """Version of a log; a store can have several beside each other."""
 
     PRESENT = "present"
     """The log: one of every other version alone is gone."""
@@ -137,22 +137,21 @@ def has_version(store: "LogStore", log: str, version: Version) -> bool:
     return True
 
 
+def timeline_of(store: "LogStore") -> str:
+    """Return the name of the present history of a shared store, which changes when a copy takes
+    over; empty of a folder. Raises LogUnavailable.
+    """
+    return str(store.order.timeline()) if store.order else ""
+
+
 def request_claim(request_id: str) -> str:
     """Return the name of a request among the claims of a space."""
     return f"request {request_id}"
 
 
-class ChangePosition(NamedTuple):
-    """Position of a change in the order that all processes agree on. Nothing stands at (0, 0)."""
-
-    transaction: int = 0
-    number: int = 0
-
-
 class Change(NamedTuple):
     """A change of a log that somebody committed."""
 
-    position: ChangePosition
     log: str
     kind: str
     """As `Kind`, or `ledger`."""
@@ -163,8 +162,6 @@ class Change(NamedTuple):
     """Bytes of the log behind it."""
     replica: int
     """Number of the process that made it (`Sharing.replica`)."""
-    time: int
-    """Milliseconds since 1970, by the database's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +169,7 @@ class Changes:
     """Changes that were committed between two moments."""
 
     changes: list[Change]
-    """In the order of their positions. Those of one log are in the order of its lines."""
+    """Those of one log are in the order of its lines."""
     moment: str
     """The later moment, for the next call."""
     is_whole: bool
@@ -182,19 +179,6 @@ class Changes:
     is_taken_over: bool = False
     """True if a copy of the database took over between the moments. What was seen before may never
     have been there.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """A part of the one order of changes."""
-
-    changes: list[Change]
-    is_whole: bool
-    """False if some behind the position were pruned."""
-    horizon: int
-    """Number of the oldest transaction that still ran: the changes of it and later ones are not in
-    the order yet, though `changes` may have given them out.
     """
 
 
@@ -212,11 +196,11 @@ class Sharing(Protocol):
     """Operations of processes that share a store, beside those of `LogStore`. Every method raises
     LogUnavailable. Safe to call from any thread.
 
-    The two ways to read changes differ in what they promise. `changes` gives out everything that is
-    committed, at once, for an index: what it has given out is known to it by a moment, not by a
-    position, for a transaction that began earlier may commit later. `history` gives out an order
-    that is the same for every process and never changes, for streams: it ends below the oldest
-    transaction that runs, so a transaction that stays open stalls it, and nothing else.
+    `changes` gives out everything that is committed, at once, for an index: what it has given out
+    is known to it by a moment, not by a position, for a transaction that began earlier may commit
+    later. Streams read the `Order`, which is the same for every process and never changes: it ends
+    below the oldest transaction that runs, so a transaction that stays open stalls it, and nothing
+    else.
     """
 
     replica: int
@@ -233,18 +217,10 @@ class Sharing(Protocol):
     def changes(self, after: str) -> Changes:
         """Return everything that was committed between a moment and now."""
 
-    def timeline(self) -> str:
-        """Return the name of the present history, which changes when a copy of the store takes
-        over.
-        """
-
     def changed_since_takeover(self, moment: str) -> dict[str, int] | None:
         """Return the logs that were changed since a copy took over for the first time behind a
         moment, each with the byte at which that begins. None if it is not known.
         """
-
-    def history(self, after: ChangePosition, limit: int) -> History:
-        """Return the oldest changes behind a position, in the one order, at most `limit`."""
 
     def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Return places with what claimed each last; empty: nothing did. An append that begins a
@@ -254,9 +230,10 @@ class Sharing(Protocol):
     def claim(self, place: str) -> None:
         """Claim a place: an append that begins a log there and names the claim before it fails."""
 
-    def begin_request(self, request_id: str, payload: str) -> bool:
+    def begin_request(self, request_id: str, payload: str, log: str = "", note: str = "") -> bool:
         """Begin a request that leaves no line; `payload` is the hash of its payload. From here on
-        its id is taken, for those that leave lines too. Return False if another request has it.
+        its id is taken, for those that leave lines too. `note`: that it deletes a log; the last one
+        of a log stays. Return False, and note nothing, if another request has the id.
         """
 
     def give_up_request(self, request_id: str, payload: str) -> None:
@@ -267,17 +244,9 @@ class Sharing(Protocol):
         now.
         """
 
-    def begin_delete(self, log: str, request_id: str, payload: str, note: str) -> bool:
-        """Begin such a request, and note that it deletes a log; the last note of a log stays.
-        Return False, and note nothing, if another request has the id.
-        """
-
-    def delete_note(self, log: str) -> str | None:
-        """Return the last note of `begin_delete` about a log; None if there is none."""
-
-    def answer(self, request_id: str) -> str | None:
+    def answer(self, request_id: str = "", log: str = "") -> str | None:
         """Return what `remember` kept of a request; empty: it is begun; None: nothing is known of
-        it.
+        it. Or return the last note of `begin_request` about a log; None if there is none.
         """
 
     def is_begun(self, request_id: str, payload: str) -> bool:

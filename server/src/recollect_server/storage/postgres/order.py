@@ -1,7 +1,7 @@
 """The order of the changes of a space in PostgreSQL (see `storage.logs.order`)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.order import (
@@ -13,8 +13,7 @@ from recollect_server.storage.logs.order import (
     Part,
     Take,
 )
-from recollect_server.storage.logs.store import LogUnavailable
-from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
+from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.follower import (
     SNAPSHOT,
@@ -22,8 +21,7 @@ from recollect_server.storage.postgres.follower import (
     TransactionSnapshot,
     read_after,
 )
-
-T = TypeVar("T")
+from recollect_server.storage.postgres.sharing import failing, fetched
 
 
 class PostgresOrder:
@@ -111,7 +109,8 @@ class PostgresOrder:
             snapshot = TransactionSnapshot.of(row[0])
             return read_after(connection, self._space, key, kind, limit, max_bytes, snapshot, only)
 
-        return self._run(work)
+        with failing("changes", "read"):
+            return self._database.run(work)
 
     def placed(self, start: Mark, cursor: int) -> tuple[Mark, dict[str, int]]:  # noqa: ARG002
         """Return `start`, and the logs that were changed behind it, and where: the index may have
@@ -237,14 +236,4 @@ class PostgresOrder:
         self._follower.hurry()
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
-            with connection.cursor(binary=True) as cursor:
-                return cursor.execute(statement.encode(), values).fetchall()
-
-        return self._run(work)
-
-    def _run(self, work: Callable[[Connection, bool], T]) -> T:
-        try:
-            return self._database.run(work)
-        except DatabaseUnavailable as error:
-            raise LogUnavailable("changes", "read", str(error)) from error
+        return fetched(self._database, "changes", "read", statement, *values)

@@ -12,7 +12,7 @@ from recollect_server.storage.logs.store import Claim, LogNotFound, Version
 from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.order import PostgresOrder
-from recollect_server.storage.postgres.sharing import failing, held_lease, key_of
+from recollect_server.storage.postgres.sharing import failing, fetched, held_lease, key_of
 from recollect_server.storage.postgres.statement import (
     Statement,
     StatementFailed,
@@ -145,13 +145,7 @@ class LogRows:
         """Return the rows of a statement. `is_name`: the log is a kind, for the texts of errors."""
         if not is_name:
             kind_of(log)
-
-        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
-            with connection.cursor(binary=True) as cursor:
-                return cursor.execute(statement.encode(), values).fetchall()
-
-        with failing(log, action):
-            return self._database.run(work)
+        return fetched(self._database, log, action, statement, *values)
 
     def lines_at(self, places: Sequence[tuple[str, int]]) -> list[tuple[str, int, int, bytes]]:
         """Return log, number, offset and bytes of the lines at offsets of logs that are not being

@@ -13,9 +13,7 @@ from uuid import UUID
 from recollect_server.storage.logs.kinds import Action
 from recollect_server.storage.logs.store import (
     Change,
-    ChangePosition,
     Changes,
-    History,
     LogUnavailable,
     request_claim,
 )
@@ -30,10 +28,6 @@ _MOMENT = (
     " || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 )
 _REQUEST = "%s, %s, %s, %s::uuid"  # a request that leaves no line (see `_request`)
-_COLUMNS = (
-    'c.xid::text, c.id, c.log, c.kind, c.action, c."from", c.until, c.replica,'
-    " (extract(epoch FROM c.time) * 1000)::bigint"
-)
 
 
 class PostgresSharing:
@@ -73,7 +67,8 @@ class PostgresSharing:
         """Return everything that was committed between a moment and now, by one statement."""
         snapshot, _, timeline = after.partition(" ")
         rows = self._rows(
-            f"SELECT {_MOMENT}, p.xid IS NOT NULL, {_COLUMNS} FROM (SELECT 1) one"
+            f"SELECT {_MOMENT}, p.xid IS NOT NULL, c.xid::text,"
+            ' c.log, c.kind, c.action, c."from", c.until, c.replica FROM (SELECT 1) one'
             " LEFT JOIN recollect.pruned p ON p.space = %s AND NOT pg_visible_in_snapshot(p.xid, %s)"
             " LEFT JOIN recollect.changes c ON c.space = %s"
             " AND c.xid >= pg_snapshot_xmin(%s) AND NOT pg_visible_in_snapshot(c.xid, %s)"
@@ -81,24 +76,22 @@ class PostgresSharing:
             *(self._space, snapshot, self._space, snapshot, snapshot),
         )
         moment, is_pruned = rows[0][:2]
-        changes = [_change_of(row[2:]) for row in rows if row[2] is not None]
-        newest = max((it.position.transaction for it in changes), default=0)
+        rows = [row[2:] for row in rows if row[2] is not None]
+        newest = max((int(xid) for xid, *_ in rows), default=0)
         if is_first and _is_unnoted(moment, after):
             # A pooler led the connection to another server by itself.
             self._rows("SELECT recollect.enter()")
             return self.changes(after, is_first=False)
         is_taken_over = not (moment.endswith(f" {timeline}") and _follows(moment, snapshot))
         return Changes(
-            changes,
+            [
+                Change(log, kind, Action(action), start, end, replica)
+                for _, log, kind, action, start, end, replica in rows
+            ],
             _durable(moment, max(newest, int(snapshot.split(":")[1]) - 1)),
             not is_pruned and not is_taken_over,
             is_taken_over,
         )
-
-    def timeline(self) -> str:
-        """Return the name of the present history."""
-        ((tag,),) = self._rows("SELECT recollect.timeline()")
-        return str(tag)
 
     def changed_since_takeover(self, moment: str) -> dict[str, int] | None:
         """Return where each log was first changed since the takeover that followed a moment."""
@@ -120,26 +113,6 @@ class PostgresSharing:
         )
         return {str(log): int(start) for log, start in rows}
 
-    def history(self, after: ChangePosition, limit: int) -> History:
-        """Return the oldest changes behind a position, below the oldest transaction that runs."""
-        rows = self._rows(
-            "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, p.xid IS NOT NULL,"
-            f" {_COLUMNS} FROM (SELECT 1) one"
-            " LEFT JOIN recollect.pruned p ON p.space = %s AND p.xid > %s::xid8"
-            " LEFT JOIN LATERAL (SELECT * FROM recollect.changes c WHERE c.space = %s"
-            " AND (c.xid, c.id) > (%s::xid8, %s::bigint)"
-            " AND c.xid < pg_snapshot_xmin(pg_current_snapshot())"
-            " ORDER BY c.xid, c.id LIMIT %s) c ON true ORDER BY c.xid, c.id",
-            *(self._space, str(after.transaction), self._space, str(after.transaction)),
-            *(after.number, limit),
-        )
-        horizon, is_pruned = rows[0][:2]
-        return History(
-            [_change_of(row[2:]) for row in rows if row[2] is not None],
-            not is_pruned,
-            int(horizon),
-        )
-
     def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Return places with what claimed each last."""
         keys = {key_of(place): place for place in places}
@@ -160,11 +133,19 @@ class PostgresSharing:
             action="written",
         )
 
-    def begin_request(self, request_id: str, payload: str) -> bool:
-        """Claim the id of a request, and keep that it is begun."""
-        begin = f"SELECT recollect.begin_request({_REQUEST})"
-        ((is_begun,),) = self._rows(begin, *self._request(request_id, payload), action="written")
-        return bool(is_begun)
+    def begin_request(self, request_id: str, payload: str, log: str = "", note: str = "") -> bool:
+        """Claim the id of a request, and keep that it is begun, and the note of a log."""
+        begin, request = f"recollect.begin_request({_REQUEST})", self._request(request_id, payload)
+        if not log:
+            return bool(self._rows(f"SELECT {begin}", *request, action="written")[0][0])
+        rows = self._rows(
+            "INSERT INTO recollect.receipts (space, key, answer)"
+            f" SELECT %s, %s, %s WHERE {begin}"
+            " ON CONFLICT (space, key) DO UPDATE SET answer = excluded.answer RETURNING 1",
+            *(self._space, _note_key(log), note, *request),
+            action="written",
+        )
+        return bool(rows)
 
     def give_up_request(self, request_id: str, payload: str) -> None:
         """Drop the claim of a request that has no answer."""
@@ -179,30 +160,11 @@ class PostgresSharing:
         )
         return str(first)
 
-    def begin_delete(self, log: str, request_id: str, payload: str, note: str) -> bool:
-        """Claim the id of a request, and keep that it is begun, and the note of the log."""
-        rows = self._rows(
-            "INSERT INTO recollect.receipts (space, key, answer) SELECT %s, %s, %s"
-            f" WHERE recollect.begin_request({_REQUEST})"
-            " ON CONFLICT (space, key) DO UPDATE SET answer = excluded.answer RETURNING 1",
-            *(self._space, _note_key(log), note, *self._request(request_id, payload)),
-            action="written",
-        )
-        return bool(rows)
-
-    def delete_note(self, log: str) -> str | None:
-        """Return the note of a log."""
+    def answer(self, request_id: str = "", log: str = "") -> str | None:
+        """Return what `remember` kept of a request, or the note of a log."""
         rows = self._rows(
             "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s",
-            *(self._space, _note_key(log)),
-        )
-        return str(rows[0][0]) if rows else None
-
-    def answer(self, request_id: str) -> str | None:
-        """Return what `remember` kept of a request."""
-        rows = self._rows(
-            "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s",
-            *(self._space, key_of(request_id)),
+            *(self._space, _note_key(log) if log else key_of(request_id)),
         )
         return str(rows[0][0]) if rows else None
 
@@ -257,18 +219,14 @@ class PostgresSharing:
 
     def vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
         """Return the vectors of texts, each by its log and hash."""
-
-        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
-            with connection.cursor(binary=True) as cursor:
-                return cursor.execute(
-                    "SELECT v.hash, v.body FROM unnest(%s::text[], %s::bytea[]) AS it (log, hash)"
-                    " JOIN recollect.vectors v ON v.space = %s AND v.log = it.log"
-                    " AND v.model = %s AND v.hash = it.hash",
-                    [[log for log, _ in texts], [it for _, it in texts], self._space, model],
-                ).fetchall()
-
-        with failing("vectors", "read"):
-            return {bytes(name): bytes(body) for name, body in self._database.run(work)}
+        rows = fetched(
+            *(self._database, "vectors", "read"),
+            "SELECT v.hash, v.body FROM unnest(%s::text[], %s::bytea[]) AS it (log, hash)"
+            " JOIN recollect.vectors v ON v.space = %s AND v.log = it.log"
+            " AND v.model = %s AND v.hash = it.hash",
+            *([log for log, _ in texts], [it for _, it in texts], self._space, model),
+        )
+        return {bytes(name): bytes(body) for name, body in rows}
 
     def keep_vectors(
         self, model: str, log: str, vectors: Mapping[bytes, bytes], moment: str
@@ -289,11 +247,7 @@ class PostgresSharing:
         return int(count)
 
     def _rows(self, statement: str, *values: object, action: str = "read") -> list[tuple[Any, ...]]:
-        def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
-            return connection.execute(statement.encode(), values).fetchall()
-
-        with failing("shared", action):
-            return self._database.run(work)
+        return fetched(self._database, "shared", action, statement, *values)
 
 
 def key_of(name: str) -> bytes:
@@ -305,6 +259,19 @@ def _note_key(log: str) -> bytes:
     return key_of(f"\n{log}")  # no request id has a newline
 
 
+def fetched(
+    database: PostgresDatabase, log: str, action: str, statement: str, *values: object
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement. Raises LogUnavailable, with the log and the action."""
+
+    def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
+        with connection.cursor(binary=True) as cursor:
+            return cursor.execute(statement.encode(), values).fetchall()
+
+    with failing(log, action):
+        return database.run(work)
+
+
 @contextmanager
 def failing(log: str, action: str) -> Iterator[None]:
     """Turn what the database refuses into the errors of a store."""
@@ -312,13 +279,6 @@ def failing(log: str, action: str) -> Iterator[None]:
         yield
     except DatabaseUnavailable as error:
         raise LogUnavailable(log, action, str(error)) from error
-
-
-def _change_of(row: tuple[Any, ...]) -> Change:
-    xid, number, log, kind, action, start, end, replica, time = row
-    return Change(
-        ChangePosition(int(xid), number), log, kind, Action(action), start, end, replica, time
-    )
 
 
 def _durable(moment: str, newest: int) -> str:

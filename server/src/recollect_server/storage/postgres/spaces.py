@@ -21,10 +21,9 @@ from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import (
     LogNotFound,
-    LogUnavailable,
     Version,
 )
-from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
+from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.sharing import failing
 from recollect_server.storage.postgres.store import PostgresStore
@@ -262,10 +261,8 @@ class PostgresSpaces:
         return self._run("read", work)
 
     def _run(self, action: str, work: Callable[[Connection], T]) -> T:
-        try:
+        with failing(Kind.CONVERSATION, action):
             return self._database.run(lambda connection, _: work(connection))
-        except DatabaseUnavailable as error:
-            raise LogUnavailable(Kind.CONVERSATION, action, str(error)) from error
 
 
 def spaces_of(database: PostgresDatabase) -> list[str]:

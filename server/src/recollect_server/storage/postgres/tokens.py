@@ -8,10 +8,10 @@ from uuid import uuid4
 
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.record import seal
-from recollect_server.storage.logs.store import LogUnavailable
 from recollect_server.storage.logs.tokens import TOKENS, Mark, fields_of
-from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
+from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.session import Work
+from recollect_server.storage.postgres.sharing import failing
 
 T = TypeVar("T")
 
@@ -98,7 +98,5 @@ class PostgresTokenLedger:
         return self._run("written", work)
 
     def _run(self, action: str, work: Work[T]) -> T:
-        try:
+        with failing(TOKENS, action):
             return self._database.run(work)
-        except DatabaseUnavailable as error:
-            raise LogUnavailable(TOKENS, action, str(error)) from error
