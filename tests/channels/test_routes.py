@@ -49,10 +49,11 @@ class SlowIndex(Index):
         self.routing.mail = self.mail  # type: ignore[method-assign]
 
     def mail(self, names: Iterable[int], *, settled: bool) -> list[str]:
+        conversations = self._mail(names, settled=settled)
         if self.meanwhile:
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()
-        return self._mail(names, settled=settled)
+        return conversations
 
 
 @pytest.fixture
@@ -74,6 +75,13 @@ def routes_of(index: Index) -> Routes:
 
 def say(index: Index, routes: Routes | None, *names: int) -> str:
     """Begin a conversation that names these ids, and index it."""
+    conversation_id = put(index, routes, *names)
+    index.settle()
+    return conversation_id
+
+
+def put(index: Index, routes: Routes | None, *names: int) -> str:
+    """Begin a conversation that names these ids, which the index takes in later."""
     began = Began(f"conv-{ULID()}", "email", 1)
     lines, _ = encoded([Entry(began)])
     after = fold(None, began)
@@ -81,16 +89,27 @@ def say(index: Index, routes: Routes | None, *names: int) -> str:
     index.add(None, None, after, lines, time=1, failed=pytest.fail, mail=names)
     if routes:
         routes.learn(index, None, after, [], names)
-    index.settle()
     return after.id
 
 
-def test_a_fact_that_leaves_the_overlay_while_the_index_is_asked_is_found_there(
-    index: SlowIndex, routes: Routes
+def test_a_fact_that_leaves_the_overlay_while_the_index_is_asked_is_not_lost(
+    index: SlowIndex, routes: Routes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = say(index, None, 7)
-    second = say(index, routes, 7)
-    index.meanwhile = lambda: say(index, routes, 8)
+    go_on, take_in = Event(), Writer._take_in
+
+    def late(writer: Writer, documents: list[Any]) -> None:
+        go_on.wait()
+        take_in(writer, documents)
+
+    def meanwhile() -> None:
+        go_on.set()
+        index.settle()
+        say(index, routes, 8)
+
+    monkeypatch.setattr(Writer, "_take_in", late)
+    second = put(index, routes, 7)
+    index.meanwhile = meanwhile
     assert routes.threads([7, 9]) == {first, second}
     assert routes.threads([7, 9]) == {first, second}
 
