@@ -82,6 +82,10 @@ def test_a_first_visit_shows_lines_that_store_a_conversation(
     stage: Stage, window: Browsing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = window.tab("/?space=first-visit", ".first-lines")
+    edges = "it => [it.getBoundingClientRect().right, it.closest('.side').getBoundingClientRect().right]"
+    for part in (".side .state-title", ".side .state p", ".first-lines"):
+        right, side = page.locator(part).first.evaluate(edges)
+        assert right <= side, part
     assert axe(page) == []
     monkeypatch.setenv("RECOLLECT_ADDRESS", stage.server.address)
     monkeypatch.setenv("RECOLLECT_SPACE", "first-visit")
