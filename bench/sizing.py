@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SPACES = (1_000, 10_000, 100_000, 1_000_000, 5_000_000)
+SPACES = (1_000, 10_000, 100_000, 1_000_000, 5_400_000)
 _DRAWN = 200_000  # spaces of a simulation: more change the third digit
 _SIGMA = 1.5  # of the logarithm of a space's size: the busiest percent has a fifth of all messages
 _SEED = 22
