@@ -147,3 +147,11 @@ def test_a_message_is_as_near_as_its_best_passage_or_what_is_said_beside_it(
     assert beside[0] == apart[0]
     assert beside[0] > beside[1] >= NEIGHBOUR * apart[0] - 1e-6
     assert (beside[2:4] == apart[2:4]).all()
+
+
+def test_pieces_of_one_word_lie_in_that_word_and_a_sign_lies_in_none(embedder: Embedder) -> None:
+    text = "Hydroxychloroquine, naïve snake_case!"
+    pieces = range(100)  # more than there are
+    words = {text[first:last] for first, last in embedder.word_spans(text, pieces)}
+    assert words == {"Hydroxychloroquine", "naïve", "snake_case"}
+    assert embedder.word_spans(text, [1]) == {(0, len("Hydroxychloroquine"))}

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -55,6 +55,7 @@ _REFUSALS = (
 )
 
 _WORD = re.compile(r"\w+")
+_NO_WORD = (0, 0)
 # Numbers of the fields of an ONNX file (onnx.proto, which is protobuf)
 _GRAPH, _OUTPUT, _NAME, _TYPE, _TENSOR_OF_FLOATS = 7, 12, 1, 2, b"\x0a\x02\x08\x01"
 
@@ -322,14 +323,17 @@ class Embedder:
             states = answer[1][0, len(model.question_marks) : -1] if self._words else vector[:0]
         if self._words is None:
             return AskedWith(vector, None)
-        words = [text[first:last].lower() for first, last in _spans(model, text, len(states))]
+        offsets = _encoding(model, text).offsets[: len(states)]
+        words = [text[slice(*_word_at(text, chars))].lower() for chars in offsets]
         return AskedWith(vector, self._words.question(words, states))
 
-    def word_spans(self, text: str, count: int) -> list[tuple[int, int]]:
-        """Return where the word is that each of the first pieces of a text is of; (0, 0) of a sign.
-        Raises CannotEmbed.
+    def word_spans(self, text: str, pieces: Iterable[int]) -> set[tuple[int, int]]:
+        """Return where the words are that pieces of a text are of, by the indices of the pieces;
+        signs are of none. Raises CannotEmbed.
         """
-        return _spans(self._loaded(), text, count)
+        cut = _encoding(self._loaded(), text)
+        spans = {_word_at(text, cut.token_to_chars(at)) for at in pieces if at < len(cut)}
+        return spans - {_NO_WORD}
 
     def _run(
         self, model: _Model, ids: NDArray[np.int64], mask: NDArray[np.int64]
@@ -374,16 +378,21 @@ def _output(name: str) -> bytes:
     return of(_GRAPH, of(_OUTPUT, value))
 
 
-def _spans(model: _Model, text: str, count: int) -> list[tuple[int, int]]:
-    """Return where the word is that each of the first pieces of a text is of; (0, 0) of a sign."""
-    offsets = model.tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets[:count]
-    words = [it.span() for it in _WORD.finditer(text)]
-    spans, at = [], 0
-    for start, end in offsets:
-        while at < len(words) and words[at][1] <= start:
-            at += 1
-        spans.append(words[at] if at < len(words) and words[at][0] < end else (0, 0))
-    return spans
+def _encoding(model: _Model, text: str) -> Any:
+    """Return the pieces of a text with their places in it."""
+    return model.tokenizer.encode_batch([text], add_special_tokens=False)[0]
+
+
+def _word_at(text: str, chars: tuple[int, int]) -> tuple[int, int]:
+    """Return where the word is that the piece at a place is of; `_NO_WORD` of a sign."""
+    if (part := _WORD.search(text, *chars)) is None:
+        return _NO_WORD
+    first = part.start()
+    while first and _WORD.match(text, first - 1):
+        first -= 1
+    word = _WORD.match(text, first)
+    assert word is not None
+    return word.span()
 
 
 def _return_freed_memory() -> None:

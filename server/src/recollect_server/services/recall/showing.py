@@ -2,6 +2,8 @@
 meaning.
 """
 
+from collections import defaultdict
+
 import structlog
 
 from recollect_server.domain.conversation import Conversation, opening_of
@@ -12,7 +14,7 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.snippets import CHUNK, LENGTH, PassageFinder, passage_at, plain
 from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.recall.meaning import Scans
-from recollect_server.services.recall.word_matches import met_words
+from recollect_server.services.recall.word_matches import known_codes, met_words
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
 from recollect_server.storage.index.index import Index
@@ -50,6 +52,8 @@ class Showing:
         )
         self._messages: dict[tuple[str, int], Message | None] = {}
         self._shown: dict[tuple[str, int], str] = {}
+        self._codes: dict[tuple[str, int], bytes] = {}
+        """Codes of word pieces of messages that were read; empty where none are known."""
         self._conversations: dict[int, Conversation] = {}
 
     def prepare(self, places: dict[int, list[Place]]) -> None:
@@ -121,7 +125,14 @@ class Showing:
         if self._words is None or len(text) > CHUNK:
             return []
         before = len(text) - len(message.content)
-        met = met_words(self._words, self._rarities, conversation_id, message.sequence, text)
+        name = (conversation_id, message.sequence)
+        if name not in self._codes:  # of all that was read by now: one query
+            lines: defaultdict[str, list[int]] = defaultdict(list)
+            unasked = self._messages.keys() - self._codes.keys()
+            for conversation, line in unasked:
+                lines[conversation].append(line)
+            self._codes |= dict.fromkeys(unasked, b"") | known_codes(self._words, lines)
+        met = met_words(self._words, self._rarities, self._codes[name], text)
         return [(first - before, last - before) for first, last in met if first >= before]
 
     def _snippet(self, identity: int, content: str, met: list[tuple[int, int]]) -> str:

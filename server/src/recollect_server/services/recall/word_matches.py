@@ -43,7 +43,6 @@ LOWER = 0.1
 multilingual-e5-small than by those of all-MiniLM-L6-v2: in open text 0.11 beside 0.21, with
 deviations of 0.06 and 0.07.
 """
-_UNSHOWN = STOP_WORDS | {""}
 _COMMON = 0.1  # weight of a piece whose word is in every message, beside its rarity
 _EVENLY = 5.0  # how much more the least near word of a question counts than the others
 _NOTHING = -0.2  # cosine of a piece to a message that has none
@@ -77,9 +76,7 @@ def word_matches(
     for words in asked:
         if not np.isnan(near[is_best]).any():
             break
-        codes: dict[tuple[str, int], bytes] = {}
-        with suppress(VectorsUnavailable):
-            codes = words.store.codes_of(words.model, lines)
+        codes = known_codes(words, lines)
         of_model = nearness(
             words.question,
             weights(words.question, rarities),
@@ -106,24 +103,31 @@ def word_matches(
     return matches
 
 
+def known_codes(
+    words: AskedWords, lines: Mapping[str, Sequence[int]]
+) -> dict[tuple[str, int], bytes]:
+    """Return the codes of messages, by conversation and line; not those that are not known."""
+    with suppress(VectorsUnavailable):
+        return words.store.codes_of(words.model, lines)
+    return {}
+
+
 def met_words(
-    words: AskedWords, rarities: Mapping[str, float], name: str, line: int, text: str
+    words: AskedWords, rarities: Mapping[str, float], codes: bytes, text: str
 ) -> list[tuple[int, int]]:
     """Return where the words of a message are that come nearest to the rare words of the question,
     in order; none of a message without codes. `text` is the one that was embedded.
     """
-    codes = b""
-    with suppress(VectorsUnavailable):
-        codes = words.store.codes_of(words.model, {name: [line]}).get((name, line), b"")
     rare = [at for at, it in enumerate(words.question.words) if it in rarities]
     if not codes or not rare:
         return []
     cosines = words.question.cosines(np.frombuffer(codes, np.uint8).reshape(-1, WIDTH))[:, rare]
+    nearest = cosines.argmax(axis=0)[cosines.max(axis=0) >= MET]
+    if not len(nearest):  # to cut a text into pieces is dear
+        return []
     with suppress(CannotEmbed):
-        spans = words.embedder.word_spans(text, len(cosines))
-        nearest = zip(cosines.argmax(axis=0).tolist(), cosines.max(axis=0).tolist(), strict=True)
-        met = {spans[at] for at, cosine in nearest if cosine >= MET and at < len(spans)}
-        return sorted(it for it in met if text[slice(*it)].lower() not in _UNSHOWN)
+        met = words.embedder.word_spans(text, {*nearest.tolist()})
+        return sorted(it for it in met if text[slice(*it)].lower() not in STOP_WORDS)
     return []
 
 
