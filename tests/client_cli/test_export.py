@@ -1,5 +1,6 @@
 """`recollect export`: what is written, and that `import` reads it back."""
 
+import json
 import os
 import stat
 from collections.abc import Callable
@@ -7,7 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
 from recollect import Attachment, Client, Message, Party, ToolCall, Usage
+from recollect.v1 import conversation_pb2, conversation_service_pb2
 from recollect_server.domain.conversation import (
     NO_SPLIT,
     Abbreviated,
@@ -26,8 +30,10 @@ from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
 
 from tests.at_rest import lines_of
+from tests.client.conftest import Fault, Scripted, error_info, scripted
 from tests.client_cli.conftest import Counts, Run, counts_of
 
+__all__ = ["scripted"]
 START = 1_714_557_600_000
 
 
@@ -316,6 +322,22 @@ def test_damaged_lines_are_counted_and_the_rest_is_exported(
         if isinstance(it, StoredMessage)
     ]
     assert texts == ["said 1", "said 3"]
+
+
+def test_a_conversation_at_which_the_server_fails_is_named_and_the_others_are_exported(
+    scripted: Scripted, run_at: Run, tmp_path: Path
+) -> None:
+    began = {"channel": "web", "create_time": Timestamp(seconds=1), "message_count": 0}
+    ids = [f"conv-01HQ000000000000000000000{it}" for it in range(2)]
+    both = [conversation_pb2.Conversation(id=it, **began) for it in ids]
+    listed = conversation_service_pb2.ListResponse(conversations=both)
+    fault = Fault(grpc.StatusCode.INTERNAL, [error_info("ERROR_REASON_INTERNAL")])
+    loaded = conversation_service_pb2.LoadResponse(conversation=both[1])
+    scripted.script = [listed, listed, fault, loaded]
+    ran = run_at(scripted.target, "export", "-o", tmp_path / "all.jsonl")
+    assert (ran.code, f"left out of {ids[0]}: scripted" in ran.err) == (6, True)
+    [line] = (tmp_path / "all.jsonl").read_text().splitlines()
+    assert json.loads(line)["id"] == ids[1]
 
 
 def test_a_long_conversation_is_exported_whole_and_in_order(

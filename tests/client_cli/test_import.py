@@ -16,12 +16,17 @@ from typing import Any
 
 import grpc
 import pytest
-from recollect import Client
+from recollect import Client, ErrorReason
+from recollect.cli.exits import INCOMPLETE
 from recollect.cli.formats import recall_sets, transcripts
 from recollect.cli.formats.forms import Options
 from recollect.cli.formats.reading import Source
 from recollect.cli.sending import carry_out
+from recollect.v1 import conversation_service_pb2
 
+from tests.cases import each
+from tests.client.conftest import Fault, Scripted, error_info, retry_info, scripted
+from tests.client.test_errors import CODES
 from tests.client_cli.conftest import (
     BringIn,
     Counts,
@@ -36,6 +41,7 @@ from tests.client_cli.conftest import (
     talk,
 )
 
+__all__ = ["scripted"]
 COMMAND = (sys.executable, "-m", "recollect.cli.main")
 NOBODY = "127.0.0.1:1"
 SHARED_SETS = Path(__file__).parents[3] / "shared" / "recall-sets"
@@ -131,6 +137,41 @@ def test_a_server_that_stops_ends_the_import_with_a_sentence(
     assert (importing.returncode, output) == (4, "")
     assert "the same command again goes on from there" in error
     assert "Traceback" not in error
+
+
+def test_a_conversation_that_is_full_is_named_and_the_others_come(
+    run_at: Run, start_server: Callable[..., Any], write_set: Set
+) -> None:
+    server = start_server(max_conversation_messages=3)
+    sizes = [2, 5, *[2] * 20]
+    folder = write_set(*(set_line(f"s{at}", talk(size)) for at, size in enumerate(sizes)))
+    first, again = (run_at(server.target, "import", folder) for _ in range(2))
+    assert counts_of(first) == Counts(22, 0, 42, 0, 1)
+    assert counts_of(again) == Counts(1, 21, 0, 42, 1)
+    for ran in (first, again):
+        assert "left out the rest of" in ran.err
+        assert "reached the limit max_conversation_messages" in ran.err
+        assert "(5 messages left out)" in ran.err
+
+
+@each("reason", ErrorReason)
+def test_what_any_conversation_would_meet_ends_an_import_and_what_one_meets_leaves_it_out(
+    scripted: Scripted, run_at: Run, write_set: Set, reason: ErrorReason
+) -> None:
+    later = {"LIMIT_EXCEEDED", "TOO_MANY_SPACES", "TOO_MANY_ANSWERS", "TOO_MANY_SUBSCRIBERS"}
+    later |= {"RATE_LIMITED", "STORAGE_UNAVAILABLE", "INDEX_UNAVAILABLE"}
+    for_all = {"UNAUTHENTICATED", "PERMISSION_DENIED", "TRUST_REQUIRED", "DEADLINE_EXCEEDED"}
+    details = [error_info(reason)] + ([retry_info(3600)] if reason.name in later else [])
+    fault = Fault(grpc.StatusCode[CODES[reason.name][0]], details)
+    scripted.script = [conversation_service_pb2.ListResponse(), *[fault] * 4]
+    ran = run_at(scripted.target, "import", write_set(set_line("s1", talk(2))))
+    assert "Traceback" not in ran.err
+    if reason.name in later | for_all:
+        assert ran.code not in (0, INCOMPLETE)
+        assert "the same command again goes on from there" in ran.err
+    else:
+        assert counts_of(ran) == Counts(0, 0, 0, 0, 1)
+        assert "(2 messages left out)" in ran.err
 
 
 def test_a_path_with_nothing_to_import_is_refused(run: Run, tmp_path: Path, server: Any) -> None:

@@ -10,10 +10,10 @@ from typing import IO
 
 import click
 
-from recollect import ArchiveFilter, Client, DataDamaged, NotFound, TurnMemory, Unimplemented
+from recollect import ArchiveFilter, Client, RecollectError, TurnMemory, Unimplemented
 from recollect._shared.history import read_history
 from recollect.cli import transcript
-from recollect.cli.exits import INCOMPLETE, Ended
+from recollect.cli.exits import INCOMPLETE, Ended, ends_run
 from recollect.cli.options import (
     CONVERSATION,
     NamedPath,
@@ -179,7 +179,9 @@ def _lines(client: Client, conversation_id: str, tally: Tally) -> Iterator[bytes
         assert now.conversation is not None, "a conversation that is named is answered or not found"
         history = read_history(client.conversations.load, now.conversation)
         memories = _memories(client, conversation_id)
-    except (NotFound, DataDamaged) as error:
+    except RecollectError as error:
+        if ends_run(error):
+            raise
         _leave_out(tally, conversation_id, str(error))
         return iter(())
     if history.damaged_lines:

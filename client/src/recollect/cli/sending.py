@@ -18,9 +18,7 @@ from recollect import (
     Client,
     Conversation,
     ErrorReason,
-    FailedPrecondition,
     InvalidArgument,
-    NotFound,
     RecollectError,
     ResourceExhausted,
     Role,
@@ -29,6 +27,7 @@ from recollect import (
 )
 from recollect._shared.history import read_history
 from recollect._shared.plain import plain
+from recollect.cli.exits import ends_run
 from recollect.cli.plans import Batch, Event, Placed, Plan, Tally, fingerprint
 from recollect.cli.printing import counted
 from recollect.cli.transcript import TIERS, is_conversation_id
@@ -36,15 +35,6 @@ from recollect.cli.transcript import TIERS, is_conversation_id
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 8 << 20
 
-_REFUSALS = (
-    AlreadyExists,
-    FailedPrecondition,
-    InvalidArgument,
-    NotFound,
-    TurnOutOfDate,
-    Unimplemented,
-)
-"""Errors that concern one conversation alone. Others end the import."""
 _MESSAGE_FIELD = re.compile(r"messages\[(\d+)\]")
 _NOT_TAKEN = {
     "anchor": "the API takes no anchor of a conversation: {} stays behind",
@@ -58,7 +48,9 @@ _NOT_TAKEN = {
 
 
 def carry_out(client: Client, plan: Plan) -> Tally:
-    """Import one conversation and count what the server took and refused. Raises RecollectError."""
+    """Import one conversation and count what the server took and refused. Raises RecollectError
+    where others would fail likewise.
+    """
     return _Sending(client, plan).run()
 
 
@@ -93,7 +85,9 @@ class _Sending:
         except AlreadyExists:
             self._leave_at_home()
             return self._tally
-        except _REFUSALS as error:
+        except RecollectError as error:
+            if ends_run(error):
+                raise
             self._refused(str(error))
             return self._tally
         try:
@@ -113,7 +107,9 @@ class _Sending:
         except TurnOutOfDate:
             reason = "is not as an earlier import left it: the file changed, or somebody went on"
             self._refused(f"{self._id} {reason} with it")
-        except _REFUSALS as error:
+        except RecollectError as error:
+            if ends_run(error):
+                raise
             self._refused(f"{self._id}: {error}")
         if exists or self._tally.messages_known:
             self._tally.conversations_known = 1
@@ -190,7 +186,9 @@ class _Sending:
         own = self._plan.beginning.id
         try:
             there = self._calls.get(own)
-        except RecollectError:
+        except RecollectError as error:
+            if ends_run(error):
+                raise
             self._refused(
                 "it was imported before with another beginning (time, participants, model):"
                 " delete that one first"
