@@ -25,8 +25,6 @@ SUBSTITUTIONS = [
     (r"StopAsyncIteration", "StopIteration"),
     (r"__a(enter|exit|iter|next)__", r"__\1__"),
     (r"Awaitable\[(None|object)\]", r"\1"),
-    (r"import asyncio", "import time"),
-    (r"asyncio\.sleep", "time.sleep"),
     (r"recollect\._async", "recollect._sync"),
     (r"recollect\._backends\.tasks", "recollect._backends.threads"),
     (r"The client for asyncio", "The client that blocks"),

@@ -20,7 +20,7 @@ from recollect._shared import channel
 from recollect.v1 import recall_service_pb2 as recall_pb
 
 from tests.cases import each
-from tests.client.conftest import Fault, Scripted
+from tests.client.conftest import Fault, Scripted, error_info, retry_info
 
 CONVERSATION = "conv-01HQ0000000000000000000000"
 
@@ -93,6 +93,90 @@ async def test_closing_ends_a_call_of_another_task_without_cancelling_the_task(
     await client.close()
     with pytest.raises(recollect.ClientClosed):
         await task
+
+
+def _paused(scripted: Scripted) -> tuple[threading.Event, recollect.RetryPolicy]:
+    """Script failures after which a client pauses for ten minutes, and return its policy and an
+    event that is set when a pause is due.
+    """
+    info = error_info("ERROR_REASON_LIMIT_EXCEEDED")
+    fault = Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info, retry_info(600)])
+    scripted.script, scripted.streams = [fault], [[fault]]
+    due = threading.Event()
+
+    def jitter() -> float:
+        due.set()
+        return 0.0
+
+    return due, recollect.RetryPolicy(random=jitter)
+
+
+@pytest.mark.parametrize("waiting", ["call", "watch of the client", "watch"])
+def test_closing_ends_what_pauses_before_a_retry(scripted: Scripted, waiting: str) -> None:
+    due, policy = _paused(scripted)
+    client = recollect.Client(scripted.target, timeout=3600, retry=policy)
+    watch = client.conversations.watch()
+    outcomes: list[object] = []
+
+    def call() -> None:
+        try:
+            outcomes.append(client.conversations.get(CONVERSATION))
+        except recollect.RecollectError as error:
+            outcomes.append(type(error))
+
+    target = call if waiting == "call" else lambda: outcomes.append(list(watch))
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    assert due.wait(10)
+    (watch if waiting == "watch" else client).close()
+    thread.join(10)
+    assert outcomes == [recollect.ClientClosed if waiting == "call" else []]
+    client.close()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("waiting", ["call", "watch of the client", "watch"])
+async def test_closing_ends_what_pauses_before_a_retry_in_a_task(
+    scripted: Scripted, waiting: str, elsewhere: bool
+) -> None:
+    due, policy = _paused(scripted)
+    client = recollect.AsyncClient(scripted.target, timeout=3600, retry=policy)
+    watch = client.conversations.watch()
+    work = client.conversations.get(CONVERSATION) if waiting == "call" else anext(watch, None)
+    task = asyncio.ensure_future(work)
+    assert await asyncio.to_thread(due.wait, 10)
+
+    async def close() -> None:
+        await (watch if waiting == "watch" else client).close()
+
+    if elsewhere:  # in a thread with a loop of its own
+        await asyncio.to_thread(asyncio.run, close())
+    else:
+        await close()
+    done, _ = await asyncio.wait({task}, timeout=10)
+    assert done, "the pause goes on"
+    if waiting == "call":
+        assert isinstance(task.exception(), recollect.ClientClosed)
+    else:
+        assert task.result() is None
+    await client.close()
+
+
+async def test_a_pause_ends_after_its_time_and_when_its_task_is_cancelled(
+    scripted: Scripted,
+) -> None:
+    info = error_info("ERROR_REASON_LIMIT_EXCEEDED")
+    scripted.script = [Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info, retry_info(0.01)])]
+    async with recollect.AsyncClient(scripted.target) as client:
+        await client.conversations.get(CONVERSATION)
+    assert scripted.methods == ["Get", "Get"]
+    due, policy = _paused(scripted)
+    async with recollect.AsyncClient(scripted.target, timeout=3600, retry=policy) as client:
+        task = asyncio.create_task(client.conversations.get(CONVERSATION))
+        assert await asyncio.to_thread(due.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_a_task_that_is_cancelled_hears_of_it(scripted: Scripted) -> None:

@@ -1,6 +1,5 @@
 """`recollect.AsyncClient`."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -28,7 +27,7 @@ class AsyncClient:
     `target` is the server's address, or `unix:PATH` (else RECOLLECT_ADDRESS, else
     127.0.0.1:50051). `timeout` bounds every call in seconds, its retries included; each method
     takes another. `retry` says how calls are repeated, `None` never to. `sleep` is how it waits
-    before a retry; tests give their own.
+    before a retry; tests give their own, which `close` does not end.
 
     `token` goes with every call (else RECOLLECT_TOKEN), and `space` names whose data is meant (else
     RECOLLECT_SPACE, else what the token is for). `ca` turns TLS on: a file with the authority of
@@ -71,7 +70,7 @@ class AsyncClient:
         insecure: bool = False,
         time_zone: str | None = None,
         retry: RetryPolicy | None = DEFAULT_RETRY,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[object]] | None = None,
     ) -> None:
         endpoint = Endpoint.of(
             target, token=token, space=space, ca=ca, cert=cert, insecure=insecure

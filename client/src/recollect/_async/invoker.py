@@ -22,13 +22,13 @@ class Invoker:
         endpoint: Endpoint,
         timeout: float,
         retry: RetryPolicy | None,
-        sleep: Callable[[float], Awaitable[object]],
+        sleep: Callable[[float], Awaitable[object]] | None,
         time_zone: str | None,
     ) -> None:
         self._connection = Connection(endpoint)
         self._timeout = checked_timeout(timeout)
         self.retry = retry
-        self.sleep = sleep
+        self._sleep = sleep
         self.time_zone = time_zone
         self._was_answered = False
 
@@ -64,7 +64,7 @@ class Invoker:
                 delay = attempts.delay_after(outcome)
             except RecollectError as error:
                 raise await self.diagnosed(error, attempts.time_left()) from None
-            await self.sleep(delay)
+            await self.pause(delay)
 
     async def iterate(self, call: Call[Page[Item]], timeout: float | None) -> AsyncIterator[Item]:
         """Yield what the call lists, page by page. `timeout` bounds each page."""
@@ -83,6 +83,19 @@ class Invoker:
         """Return what to raise for a call that failed for good: where TLS is the reason, that."""
         return await self._connection.diagnosed(error, seconds)
 
+    async def pause(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Wait before a retry: until the client is closed, or the pause is over at a `wake`, but no
+        longer than these seconds.
+        """
+        if self._sleep is None:
+            await self._connection.pause(seconds, is_over)
+        else:
+            await self._sleep(seconds)
+
+    def wake(self) -> None:
+        """Have every pause look whether it is over."""
+        self._connection.wake()
+
     async def close(self) -> None:
-        """End the connection and the calls that run over it. Closing again does nothing."""
+        """End the connection, and the calls and pauses over it. Closing again does nothing."""
         await self._connection.close()

@@ -49,6 +49,7 @@ class Watch(AsyncIterator[Item]):
         self._closed = True
         if self._stream is not None:
             self._stream.cancel()
+        self._invoker.wake()
         return tasks.Done()  # async only
 
     def __aiter__(self) -> Self:
@@ -76,7 +77,7 @@ class Watch(AsyncIterator[Item]):
                     delay = self._watching.delay_after(failure, self._invoker.patience)
                 except RecollectError as error:
                     raise await self._invoker.diagnosed(error, DEFAULT_TIMEOUT) from None
-                await self._invoker.sleep(delay)
+                await self._invoker.pause(delay, lambda: self._closed)
         raise StopAsyncIteration
 
     async def __aenter__(self) -> Self:

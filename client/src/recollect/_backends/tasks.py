@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -27,6 +28,7 @@ class Connection:
         self._metadata = endpoint.metadata
         self._closed = False
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
+        self._pauses: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     async def send(self, call: Call[Answer], timeout: float) -> Any:
         """Send a call once and return its response or its failure. Raises ClientClosed."""
@@ -66,9 +68,31 @@ class Connection:
             return error
         return await asyncio.to_thread(diagnosed, error, self._endpoint, seconds)
 
+    async def pause(self, seconds: float, is_over: Callable[[], bool]) -> None:
+        """Wait until the connection is closed, or the pause is over at a `wake`, but no longer than
+        these seconds.
+        """
+        awake = asyncio.Event()
+        self._pauses[awake] = asyncio.get_running_loop()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    while not (self._closed or is_over()):
+                        await awake.wait()
+                        awake.clear()
+        finally:
+            del self._pauses[awake]
+
+    def wake(self) -> None:
+        """Have every pause look whether it is over, whichever loop it is in."""
+        for awake, loop in list(self._pauses.items()):
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(awake.set)
+
     async def close(self) -> None:
-        """End the connection and the calls that run over it. Closing again does nothing."""
+        """End the connection, and the calls and pauses over it. Closing again does nothing."""
         self._closed = True
+        self.wake()
         own = asyncio.get_running_loop()
         for loop, opened in list(self._opened.items()):
             if loop is own:

@@ -1,5 +1,6 @@
 """A connection that threads share, over grpc."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ class Connection:
         self._endpoint = endpoint
         self._metadata = endpoint.metadata
         self._closed = False
+        self._changed = threading.Condition()
         self._channel = (
             grpc.insecure_channel(self.target, CHANNEL_OPTIONS)
             if endpoint.tls is None
@@ -62,9 +64,22 @@ class Connection:
         """
         return error if self._closed else diagnosed(error, self._endpoint, seconds)
 
+    def pause(self, seconds: float, is_over: Callable[[], bool]) -> None:
+        """Wait until the connection is closed, or the pause is over at a `wake`, but no longer than
+        these seconds.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or is_over(), seconds)
+
+    def wake(self) -> None:
+        """Have every pause look whether it is over."""
+        with self._changed:
+            self._changed.notify_all()
+
     def close(self) -> None:
-        """End the connection and the calls that run over it. Closing again does nothing."""
+        """End the connection, and the calls and pauses over it. Closing again does nothing."""
         self._closed = True
+        self.wake()
         self._channel.close()
 
     def _method(self, method: Method[Any]) -> "grpc.UnaryUnaryMultiCallable[Any, Any]":
