@@ -327,9 +327,11 @@ def test_damaged_lines_are_counted_and_the_rest_is_exported(
 def test_a_conversation_at_which_the_server_fails_is_named_and_the_others_are_exported(
     scripted: Scripted, run_at: Run, tmp_path: Path
 ) -> None:
-    began = {"channel": "web", "create_time": Timestamp(seconds=1), "message_count": 0}
     ids = [f"conv-01HQ000000000000000000000{it}" for it in range(2)]
-    both = [conversation_pb2.Conversation(id=it, **began) for it in ids]
+    both = [
+        conversation_pb2.Conversation(id=it, channel="web", create_time=Timestamp(seconds=1))
+        for it in ids
+    ]
     listed = conversation_service_pb2.ListResponse(conversations=both)
     fault = Fault(grpc.StatusCode.INTERNAL, [error_info("ERROR_REASON_INTERNAL")])
     loaded = conversation_service_pb2.LoadResponse(conversation=both[1])
