@@ -220,13 +220,13 @@ def test_a_fetch_removes_what_a_killed_one_left_and_nothing_of_one_under_way(
     assert operate(*backup, url=url, folder=folder, **secret).exit_code == 0
     [made] = folder.iterdir()
     shutil.rmtree(made)
-    killed, running = folder / ".fetching-killed", folder / ".fetching-running"
-    for it in (killed, running):
+    stale, other = folder / ".fetching-killed", folder / ".fetching-running"
+    for it in (stale, other):
         it.mkdir()
         (it / "part").write_text("a part")
-    handle = os.open(running, os.O_RDONLY)
+    handle = os.open(other, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     fetched = operate("backups", "fetch", made.name, url=url, folder=folder, **secret)
     assert fetched.exit_code == 0, fetched.output
     os.close(handle)
-    assert sorted(folder.iterdir()) == sorted([running, made])
+    assert sorted(folder.iterdir()) == sorted([other, made])
