@@ -66,9 +66,9 @@ def test_a_run_goes_on_from_its_journal(
         file.write(b'\n{"set": "set", "group": "ann", "peer": "Recol')  # ended while it wrote
 
     both = peers.main([*command, "--peers", PLAIN_FTS5.name, RECOLLECT_WORDS.name])
-    said = capsys.readouterr().err
-    assert "ann: Recollect, embedder off ..." in said
-    assert "plain FTS5" not in said, "it is not measured again"
+    errors = capsys.readouterr().err
+    assert "ann: Recollect, embedder off ..." in errors
+    assert "plain FTS5" not in errors, "it is not measured again"
     [_, taken] = orjson.loads(report.read_bytes())["sets"]["set"]["rows"]
     assert taken == measured
     assert [it.value for it in both if it.part == PLAIN_FTS5.name] == [it.value for it in alone]
@@ -86,9 +86,9 @@ def test_another_version_of_a_library_is_measured_anew(
     questions = recall.read_questions(recall_set / recall.QUERIES)
     peers.run_group(row, plans["ann"], questions["ann"], tmp_path)
     peers.Journal(path).add("set", "ann", row)
-    kept = peers.Journal(path).row("set", "ann", PLAIN_FTS5)
-    assert kept is not None
-    assert kept.summary(0) == row.summary(0)
+    row_again = peers.Journal(path).row("set", "ann", PLAIN_FTS5)
+    assert row_again is not None
+    assert row_again.summary(0) == row.summary(0)
     newer = dataclasses.replace(PLAIN_FTS5, packages=("sqlite==4",))
     monkeypatch.setattr(peers, "PEERS", (newer,))
     assert peers.Journal(path).row("set", "ann", newer) is None

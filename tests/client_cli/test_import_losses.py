@@ -308,11 +308,11 @@ def test_names_and_titles_that_are_cut_are_named(run: Run, tmp_path: Path) -> No
 def test_a_conversation_without_an_id_that_grew_goes_on_where_its_beginning_is(
     run: Run, client: Client, tmp_path: Path
 ) -> None:
-    said = [
+    messages = [
         {"role": role, "content": text, "timestamp": AT}
         for role, text in (("user", "A"), ("assistant", "B"), ("user", "C"), ("assistant", "D"))
     ]
-    other = [*said[:2], said[2] | {"content": "E"}]
+    other = [*messages[:2], messages[2] | {"content": "E"}]
     log = tmp_path / "log.jsonl"
 
     def grown_to(*talks: list[dict[str, Any]]) -> tuple[int, int, int]:
@@ -322,25 +322,28 @@ def test_a_conversation_without_an_id_that_grew_goes_on_where_its_beginning_is(
         line = ran.lines[0]
         return line["conversationsNew"], line["messagesNew"], line["messagesKnown"]
 
-    assert grown_to(said[:2]) == (1, 2, 0)
-    assert grown_to(said[:3]) == (0, 1, 2)
-    assert grown_to(said) == (0, 1, 3)
-    assert grown_to(said) == (0, 0, 4)
+    assert grown_to(messages[:2]) == (1, 2, 0)
+    assert grown_to(messages[:3]) == (0, 1, 2)
+    assert grown_to(messages) == (0, 1, 3)
+    assert grown_to(messages) == (0, 0, 4)
     assert [it.content for it in only(client)] == ["A", "B", "C", "D"]
-    assert grown_to(said[:2]) == (0, 0, 2), "an earlier state of it is no other branch"
-    assert grown_to(said, other) == (1, 3, 4), "one that went on otherwise is another one"
-    assert grown_to(other, said) == (0, 0, 7)
-    kept = [messages_of(client, it.id) for it in client.conversations.list()]
-    assert sorted(kept) == [["A", "B", "C", "D"], ["A", "B", "E"]]
+    assert grown_to(messages[:2]) == (0, 0, 2), "an earlier state of it is no other branch"
+    assert grown_to(messages, other) == (1, 3, 4), "one that went on otherwise is another one"
+    assert grown_to(other, messages) == (0, 0, 7)
+    contents = [messages_of(client, it.id) for it in client.conversations.list()]
+    assert sorted(contents) == [["A", "B", "C", "D"], ["A", "B", "E"]]
 
 
 def test_a_message_that_was_changed_in_a_file_is_named(
     run: Run, client: Client, tmp_path: Path
 ) -> None:
-    said = [{"role": "user", "content": it, "timestamp": AT} for it in ("A", "B")]
-    path = written(tmp_path / "log.json", {"id": "x", "messages": said})
+    messages = [{"role": "user", "content": it, "timestamp": AT} for it in ("A", "B")]
+    path = written(tmp_path / "log.json", {"id": "x", "messages": messages})
     assert run("import", path).code == 0
-    written(path, {"id": "x", "messages": [said[0], said[1] | {"content": "changed"}, said[0]]})
+    written(
+        path,
+        {"id": "x", "messages": [messages[0], messages[1] | {"content": "changed"}, messages[0]]},
+    )
     ran = run("import", path)
     assert (ran.code, ran.lines[0]["messagesNew"]) == (6, 0)
     assert "the export shows another branch of it than an earlier import brought" in ran.err

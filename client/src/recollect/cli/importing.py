@@ -204,8 +204,8 @@ def _continued(client: Client, plans: Iterator[Plan]) -> Iterator[Plan]:
                 for it in there
                 if {"importEnd", "importId"} <= it.metadata.keys()
             }
-        known = next((names[it] for it in reversed(plan.prefixes) if names and it in names), "")
-        yield plan.named(known) if known else plan
+        name = next((names[it] for it in reversed(plan.prefixes) if names and it in names), "")
+        yield plan.named(name) if name else plan
 
 
 def _print_all(shell: Shell, inputs: list[Input], options: Options, tally: Tally) -> None:
