@@ -169,6 +169,7 @@ def test_streams_go_on_once_a_setting_of_the_sessions_that_was_refused_is_taken_
     until(lambda: is_served(service))
     service.append(conversation_id, user("two"), request_id="r2")
     stream.until(lambda: "two" in stream.messages())
+    assert [it for it in stream.messages() if it != "well"] == ["two"]
 
 
 @pytest.mark.parametrize(

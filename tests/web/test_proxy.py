@@ -461,8 +461,8 @@ def test_tabs_of_a_browser_that_keeps_no_cookie_do_not_reload_each_other(
     def open_without_cookie(route: Any) -> None:
         answer = route.fetch()
         window.clear_cookies()
-        kept = {name: it for name, it in answer.headers.items() if name != "set-cookie"}
-        route.fulfill(response=answer, headers=kept)
+        headers = {name: it for name, it in answer.headers.items() if name != "set-cookie"}
+        route.fulfill(response=answer, headers=headers)
 
     window.route("**/session/open", open_without_cookie)
     tabs = [window.new_page(), window.new_page()]

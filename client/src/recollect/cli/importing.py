@@ -200,9 +200,9 @@ def _continued(client: Client, plans: Iterator[Plan]) -> Iterator[Plan]:
                 channels=[plan.beginning.channel], archived=ArchiveFilter.ALL, page_size=500
             )
             names = {
-                it.metadata["importEnd"]: it.metadata["importId"]
+                it.metadata["importDigest"]: it.metadata["importId"]
                 for it in there
-                if {"importEnd", "importId"} <= it.metadata.keys()
+                if {"importDigest", "importId"} <= it.metadata.keys()
             }
         name = next((names[it] for it in reversed(plan.prefixes) if names and it in names), "")
         yield plan.named(name) if name else plan

@@ -69,7 +69,7 @@ class Plan:
     """Messages that the product does not show either, which stay out."""
     prefixes: tuple[str, ...] = ()
     """Of a conversation without an id: names of its first message, of its first two, and so on to
-    the whole, which is in the metadata as `importEnd`.
+    the whole, which is in the metadata as `importDigest`.
     """
 
     def named(self, import_id: str) -> "Plan":

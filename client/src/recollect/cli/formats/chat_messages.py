@@ -48,7 +48,7 @@ def plan(value: Any, where: str) -> Plan | Skip:
     own = text_of(fields, "id")
     talk = Talk(NAME, own or digest, where, title=title, create_time=began)
     if not own:
-        talk.metadata["importEnd"] = digest
+        talk.metadata["importDigest"] = digest
     for number, (it, role) in enumerate(messages, start=1):
         body = it if role == "role" else {"content": it.get("value")}
         place = f"message-{number}"

@@ -25,7 +25,7 @@ _NONE = b""  # codes of a text without any
 
 @dataclass(slots=True)
 class _Looked:
-    """How far the texts of a model were looked at."""
+    """The texts of a model that were looked at."""
 
     store: VectorStore
     form: str

@@ -39,9 +39,9 @@ PASSAGE, STEP = 32, 16
 MET = 0.5
 """Cosine from which on a word of a message is shown as one that met a word of the question."""
 LOWER = 0.1
-"""How much lower the nearness of a text about something else is by the pieces of
-multilingual-e5-small than by those of all-MiniLM-L6-v2: in open text 0.11 beside 0.21, with
-deviations of 0.06 and 0.07.
+"""Difference between the nearness of a text about something else by the pieces of
+all-MiniLM-L6-v2 and by those of multilingual-e5-small: in open text 0.21 and 0.11, with deviations
+of 0.07 and 0.06.
 """
 _COMMON = 0.1  # weight of a piece whose word is in every message, beside its rarity
 _EVENLY = 5.0  # how much more the least near word of a question counts than the others
@@ -50,7 +50,7 @@ _DIGITS = 9  # of a score: sums that were added up in another order are equal
 
 
 def word_matches(
-    asked: Sequence[AskedWords],
+    models: Sequence[AskedWords],
     rarities: Mapping[str, float],
     messages: Messages,
     owners: NDArray[np.int64],
@@ -61,8 +61,8 @@ def word_matches(
     model that has read both; None where nothing is compared. `owners` are the indices of their
     conversations, `scores` say which look best.
     """
-    asked = [it for it in asked if it.question.words]
-    if not asked or not len(messages):
+    models = [it for it in models if it.question.words]
+    if not models or not len(messages):
         return None
     ranked = best_first(np.round(scores, _DIGITS), messages, owners, conversations)
     best = np.sort(ranked[:COMPARED])
@@ -73,7 +73,7 @@ def word_matches(
     names = [(conversations[int(owners[at])].id, messages.place(at)[0]) for at in beside.tolist()]
     near, even = np.full((2, len(beside)), np.nan)
     is_best = np.isin(beside, best)
-    for words in asked:
+    for words in models:
         if not np.isnan(near[is_best]).any():
             break
         codes = known_codes(words, lines)
