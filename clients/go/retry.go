@@ -17,8 +17,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
-
-	pb "recollect.example/go/recollectv1"
 )
 
 // RetryPolicy says how often a failed call is sent, and how long the client waits between two
@@ -71,15 +69,11 @@ func (p RetryPolicy) delay(failures int, asked time.Duration) time.Duration {
 	return max(asked, 0) + time.Duration(mathrand.Float64()*min(longest, float64(p.MaxDelay)))
 }
 
-// isWorthRepeating returns whether another attempt may do what this one did not. Unavailable says so;
-// Cancelled, where the caller did not, is how a server refuses a burst of calls. A limit and a lack
-// of places are refused before anything was done, and lift after the delay that the server names.
+// isWorthRepeating returns whether the server names a delay after which it may accept the call, or
+// another attempt may meet it: Unavailable says so; Cancelled, where the caller did not, is how a
+// server refuses a burst of calls.
 func (e *Error) isWorthRepeating() bool {
-	switch e.Reason {
-	case pb.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED, pb.ErrorReason_ERROR_REASON_TOO_MANY_SPACES:
-		return e.RetryAfter >= 0
-	}
-	return e.Code == codes.Unavailable || e.Code == codes.Canceled
+	return e.RetryAfter >= 0 || e.Code == codes.Unavailable || e.Code == codes.Canceled
 }
 
 // isAwaited returns whether to wait after a failure for a server that is started again.

@@ -1,8 +1,15 @@
 """Calls that the client retries, and calls that it must not."""
 
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
 import grpc
 import pytest
 import recollect
+from recollect._shared.history import read_history
+from recollect.adapters.openai_agents import RecollectSession
+from recollect.v1 import conversation_pb2
 from recollect.v1 import conversation_service_pb2 as pb
 
 from tests.client.conftest import FULL_JITTER, Fault, Scripted, Waits, error_info, retry_info
@@ -66,7 +73,9 @@ def test_a_cancelled_that_nobody_asked_for_is_tried_again(
     assert scripted.methods == ["Search", "Search"]
 
 
-@pytest.mark.parametrize("reason", ["LIMIT_EXCEEDED", "TOO_MANY_SPACES"])
+@pytest.mark.parametrize(
+    "reason", ["LIMIT_EXCEEDED", "TOO_MANY_SPACES", "TOO_MANY_ANSWERS", "RATE_LIMITED", "OF_2031"]
+)
 def test_a_limit_is_waited_for_as_long_as_the_server_says(
     scripted: Scripted, scripted_client: recollect.Client, waits: Waits, reason: str
 ) -> None:
@@ -76,6 +85,63 @@ def test_a_limit_is_waited_for_as_long_as_the_server_says(
     scripted_client.conversations.append_turn(CONVERSATION, [recollect.Message.user("Hi")])
     assert scripted.methods == ["AppendTurn"] * 3
     assert waits.seconds == pytest.approx([2.1, 2.2])
+
+
+def test_a_refusal_that_no_wait_lifts_is_raised_at_once(
+    scripted: Scripted, scripted_client: recollect.Client, waits: Waits
+) -> None:
+    info = error_info("ERROR_REASON_CONVERSATION_FULL")
+    scripted.script = [Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info])]
+    with pytest.raises(recollect.ResourceExhausted):
+        scripted_client.conversations.append_turn(CONVERSATION, [recollect.Message.user("Hi")])
+    assert (scripted.methods, waits.seconds) == (["AppendTurn"], [])
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "history": lambda target: read_history(_client(target).conversations.load, CONVERSATION),
+    "session": lambda target: asyncio.run(_session(target).get_items()),
+}
+
+
+FOUND = pb.ListResponse(
+    conversations=[
+        conversation_pb2.Conversation(id=CONVERSATION, channel="agents", message_count=2)
+    ]
+)
+"""The conversation of a session."""
+
+
+def _client(target: str) -> recollect.Client:
+    return recollect.Client(target, timeout=10)
+
+
+def _session(target: str) -> RecollectSession:
+    return RecollectSession(CONVERSATION, client=recollect.AsyncClient(target, timeout=10))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_only_a_page_that_is_too_large_is_asked_for_in_smaller_ones(
+    scripted: Scripted, reader: str
+) -> None:
+    info = error_info("ERROR_REASON_TOO_MANY_ANSWERS")
+    soon, late = (
+        Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info, retry_info(seconds)])
+        for seconds in (0.01, 3600)
+    )
+    too_large = Fault(grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+    def pages(*script: Fault) -> list[int]:
+        scripted.requests.clear()
+        found = [] if reader == "history" else [FOUND]
+        scripted.script = [*found, *script]
+        with suppress(recollect.ResourceExhausted):
+            READERS[reader](scripted.target)
+        return [it.request.max_turns for it in scripted.requests if it.method == "Load"]
+
+    first, second = pages(soon)
+    assert first == second
+    assert pages(late) == [first]
+    assert pages(too_large) == [first, first // 4]
 
 
 def test_a_limit_that_lifts_after_the_timeout_is_raised_at_once(

@@ -103,10 +103,13 @@ def test_a_limit_that_lifts_within_the_time_out_is_waited_for(
 ) -> None:
     driver.do(connect=scripted.target, options={"timeoutMs": 5_000})
     limit = error_info("ERROR_REASON_LIMIT_EXCEEDED", limit="calls")
-    scripted.script = [Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [limit, retry_info(0.3)])]
-    get(driver)
-    first, second = scripted.requests
-    assert first.time_remaining - second.time_remaining > 0.29
+    for reason in ("LIMIT_EXCEEDED", "TOO_MANY_SPACES", "TOO_MANY_ANSWERS", "OF_2031"):
+        scripted.requests.clear()
+        info = error_info(f"ERROR_REASON_{reason}")
+        scripted.script = [Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [info, retry_info(0.3)])]
+        get(driver)
+        first, second = scripted.requests
+        assert first.time_remaining - second.time_remaining > 0.29
     scripted.script = [Fault(grpc.StatusCode.RESOURCE_EXHAUSTED, [limit, retry_info(60)])]
     error = failure(driver)
     assert (error["reason"], error["retryAfterMs"]) == ("LIMIT_EXCEEDED", 60_000)

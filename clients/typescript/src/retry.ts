@@ -1,4 +1,4 @@
-import { RecollectError, type CodeName, type Reason } from "./errors.js";
+import { RecollectError, type CodeName } from "./errors.js";
 
 /**
  * The number of attempts of a failed call and the waits between them: exponential back-off with full
@@ -43,8 +43,6 @@ const LONGEST_RESERVE = 1000;
 
 /** UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls. */
 const WORTH_REPEATING: ReadonlySet<CodeName> = new Set<CodeName>(["UNAVAILABLE", "CANCELLED"]);
-/** Refused before anything was done, and allowed again after the delay that the server names. */
-const WORTH_WAITING_FOR: ReadonlySet<Reason | undefined> = new Set<Reason | undefined>(["LIMIT_EXCEEDED", "TOO_MANY_SPACES"]);
 
 /** Returns the complete policy. Throws a RecollectError for values that make none. */
 export function checkedPolicy(given: Partial<RetryPolicy>): RetryPolicy {
@@ -89,10 +87,9 @@ export function reserveOf(timeoutMs: number): number {
   return Math.min(LONGEST_RESERVE, timeoutMs / 10);
 }
 
-/** Returns whether another attempt of a call may do what this one did not. */
+/** Returns whether the server names a delay after which it may accept the call, or is away. */
 export function isWorthRepeating(error: RecollectError): boolean {
-  if (WORTH_WAITING_FOR.has(error.reason)) return error.retryAfterMs !== undefined;
-  return WORTH_REPEATING.has(error.code);
+  return error.retryAfterMs !== undefined || WORTH_REPEATING.has(error.code);
 }
 
 /** Waits. Rejects with the signal's reason as soon as that is aborted. */

@@ -8,7 +8,7 @@ from typing import TypedDict
 from recollect._types.conversation import Conversation, LoadedConversation
 from recollect._types.message import Message
 from recollect._types.recall import FetchedContext, TurnRange
-from recollect.errors import ResourceExhausted
+from recollect.errors import RecollectError, ResourceExhausted
 
 MAX_TURNS = 1000
 _BEYOND = 2**31 - 1  # no conversation has so many turns
@@ -25,12 +25,19 @@ class PageRequest(TypedDict):
     before_sequence: int | None
 
 
+def is_too_large(error: RecollectError) -> bool:
+    """Return whether a request or an answer is larger than gRPC takes. Refusals of the service
+    have a reason.
+    """
+    return isinstance(error, ResourceExhausted) and error.reason is None
+
+
 class History:
     """Reads a conversation from its end to its beginning: load the page that `request` names while
     `more` is true.
 
-    Thinking and metadata do not count as tokens, so that a page may be too large to receive: say so
-    with `too_large`.
+    Thinking and metadata do not count as tokens, so that a page may be too large to receive: ask
+    `can_shrink_after` an error.
     """
 
     def __init__(self, conversation: Conversation | None = None) -> None:
@@ -80,11 +87,11 @@ class History:
             self.before_turn, self.before_sequence = turn + 1, None
             self.more = self.more and self.before_turn > 1
 
-    def too_large(self) -> bool:
-        """Ask for smaller pages, because the last one was too large to receive. Return False if
-        there are none.
+    def can_shrink_after(self, error: RecollectError) -> bool:
+        """Return whether a page failed by its size, and have the next one ask for less. False if
+        another error was the reason, or there are no smaller pages.
         """
-        if self.max_turns == 1:
+        if not is_too_large(error) or self.max_turns == 1:
             return False
         self.max_turns = max(1, self.max_turns // 4)
         return True
@@ -114,8 +121,8 @@ def read_history(
     while history.more and not enough(history):
         try:
             page = load(conversation_id, **history.request)
-        except ResourceExhausted:
-            if not history.too_large():
+        except ResourceExhausted as error:
+            if not history.can_shrink_after(error):
                 raise
         else:
             history.received(page)

@@ -9,12 +9,10 @@ from typing import Any
 
 from recollect._shared.fill import invalid
 from recollect._shared.rpc import Call
-from recollect.errors import ErrorReason, RecollectError
+from recollect.errors import RecollectError
 
 _WORTH_REPEATING = frozenset({"UNAVAILABLE", "CANCELLED"})
 """UNAVAILABLE says so. CANCELLED, where nobody did, is how a server refuses a burst of calls."""
-_WORTH_WAITING_FOR = frozenset({ErrorReason.LIMIT_EXCEEDED, ErrorReason.TOO_MANY_SPACES})
-"""Refused before anything was done, and allowed again after the delay that the server names."""
 _LONGEST_PAUSE = 1.0
 """Seconds between two looks for a server that is away: it should be met soon after it is back."""
 _LONGEST_RESERVE = 1.0
@@ -33,8 +31,9 @@ class RetryPolicy:
     full jitter.
 
     Only what is safe is repeated: a call that changes nothing, or one that carries a `request_id`;
-    and only where the server was unavailable or dropped the call, or a limit is reached that lifts
-    within the time-out. The time-out bounds the call as a whole, whatever the number of attempts.
+    and only where the server was unavailable or dropped the call, or says (RetryInfo) that it may
+    accept the call again within the time-out. The time-out bounds the call as a whole, whatever the
+    number of attempts.
 
     A server that has answered this client before and is gone is being started again, most likely:
     attempts that meet no server do not count then, and go on until the time-out.
@@ -134,9 +133,8 @@ def is_from_server(outcome: object) -> bool:
 
 
 def _is_worth_repeating(error: RecollectError) -> bool:
-    if error.reason in _WORTH_WAITING_FOR:
-        return error.retry_delay is not None
-    return error.code in _WORTH_REPEATING
+    """Return whether the server names a delay after which it may accept the call, or is away."""
+    return error.retry_delay is not None or error.code in _WORTH_REPEATING
 
 
 def checked_timeout(timeout: float) -> float:

@@ -354,8 +354,8 @@ class RecollectSession(SessionABC):
         while history.more and (count is None or len(end.items) < count):
             try:
                 page = await self._client.conversations.load(end.conversation_id, **history.request)
-            except ResourceExhausted:
-                if not history.too_large():
+            except ResourceExhausted as error:
+                if not history.can_shrink_after(error):
                     raise
                 continue
             end.read(page)

@@ -25,7 +25,7 @@ from recollect import (
     TurnOutOfDate,
     Unimplemented,
 )
-from recollect._shared.history import read_history
+from recollect._shared.history import is_too_large, read_history
 from recollect._shared.plain import plain
 from recollect.cli.exits import ends_run
 from recollect.cli.plans import Batch, Event, Placed, Plan, Tally, fingerprint
@@ -459,6 +459,5 @@ def _fields(placed: Placed) -> dict[str, Any]:
 
 def _is_too_large(error: RecollectError) -> bool:
     """Return whether the batch as a whole is too large for the server, or for gRPC before it."""
-    if isinstance(error, ResourceExhausted):
-        return error.reason is None
-    return bool(error.violations) and all(it.field == "messages" for it in error.violations)
+    names_batch = bool(error.violations) and all(it.field == "messages" for it in error.violations)
+    return is_too_large(error) or names_batch
