@@ -45,7 +45,7 @@ export class RepeatingTransport implements Transport {
   ): Promise<UnaryResponse<I, O>> {
     const { retry, server, closed } = this.#settings;
     const timeout = checkedTimeout(timeoutMs ?? this.#settings.timeoutMs);
-    const deadline = Date.now() + timeout;
+    const deadline = performance.now() + timeout;
     const lastStart = deadline - reserveOf(timeout);
     const message = withRequestId(method, input);
     checkMessage(method.input, message);
@@ -55,7 +55,7 @@ export class RepeatingTransport implements Transport {
       for (let failures = 1, awaited = 0; ; failures += 1) {
         try {
           joined.signal.throwIfAborted();
-          const left = Math.max(deadline - Date.now(), 1);
+          const left = Math.max(Math.ceil(deadline - performance.now()), 1); // gRPC takes whole numbers
           const answer = await this.#inner.unary(method, joined.signal, left, this.#headers(header), message, contextValues);
           server.met();
           return answer;
@@ -68,7 +68,7 @@ export class RepeatingTransport implements Transport {
           if (isAwaited) awaited += 1;
           else if (failures - awaited >= policy.maxAttempts) throw error;
           const delay = isAwaited ? pauseAfter(policy, failures) : delayAfter(policy, failures, error.retryAfterMs);
-          if (Date.now() + delay >= lastStart) throw error;
+          if (performance.now() + delay >= lastStart) throw error;
           await wait(delay, joined.signal).catch(() => {
             throw abortReason(signal, closed);
           });

@@ -95,7 +95,7 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
     const { signal } = this.#end;
     let wasConnected = false;
     let hasSnapshot = this.#cursor !== "";
-    let began = Date.now();
+    let began = performance.now();
     for (let failures = 0; ; ) {
       let failure: unknown;
       let isConnected = false;
@@ -126,7 +126,7 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
       if (this.#closed) return undefined;
       if (signal.aborted) throw signal.reason;
       failures += 1;
-      if (failures === 1) began = Date.now();
+      if (failures === 1) began = performance.now();
       if (failure !== undefined && !this.#isTransient(failure, wasConnected, failures, began)) throw failure;
       this.#onConnection?.(false, failure);
       const askedFor = failure instanceof RecollectError ? failure.retryAfterMs : undefined;
@@ -138,7 +138,7 @@ export class Watch<U extends Streamed> implements AsyncIterableIterator<U> {
    * again for as long as it takes. */
   #isTransient(failure: unknown, wasConnected: boolean, failures: number, began: number): boolean {
     if (!(failure instanceof RecollectError) || this.#policy === undefined) return false;
-    if (this.#server.isAwaited(this.#policy, failure) && Date.now() - began < this.#patienceMs) return true;
+    if (this.#server.isAwaited(this.#policy, failure) && performance.now() - began < this.#patienceMs) return true;
     if (!TRANSIENT.has(failure.code) && !(BROKEN.has(failure.code) && failure.rawReason === undefined)) return false;
     return wasConnected || failures < this.#policy.maxAttempts;
   }

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { create } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
 import * as contract from "../src/index.js";
-import { AppendTurnRequestSchema, RecollectError, Role, type Reason } from "../src/index.js";
+import { AppendTurnRequestSchema, Recollect, RecollectError, Role, type Reason } from "../src/index.js";
 import { connect } from "../src/node.js";
 
 const address = process.env["RECOLLECT_TEST_ADDRESS"] ?? "127.0.0.1:50051";
@@ -163,3 +164,37 @@ test("what could be sent only as something else is refused by the field's name, 
   await append({ content: emoji, metadata: { a: [emoji, null, 1.5, true, { b: undefined }] } });
   assert.equal((await client.conversations.get({ conversationId })).conversation?.turnCount, 1);
 });
+
+for (const hours of [-1, 1]) {
+  test(`a machine's clock that is set by ${hours} h neither prolongs nor cuts a call or a watch`, { timeout: 20_000 }, async (t) => {
+    const { now } = Date;
+    let failures = -1; // the server answers
+    Date.now = () => now() + (failures > 1 ? hours * 3_600_000 : 0);
+    const answer = async <T>(made: T): Promise<T> => {
+      await Promise.resolve();
+      if (failures < 0) return made;
+      failures += 1;
+      throw new ConnectError("no server", Code.Unavailable);
+    };
+    const ends = { header: new Headers(), trailer: new Headers() };
+    const away = new Recollect(
+      {
+        unary: (method) => answer({ ...ends, stream: false, service: method.parent, method, message: create(method.output) }),
+        stream: (method) => answer({ ...ends, stream: true, service: method.parent, method, message: (async function* () {})() }),
+      },
+      { timeoutMs: 300, retry: { maxAttempts: 2, initialDelayMs: 5, maxDelayMs: 5 } },
+    );
+    t.after(() => {
+      Date.now = now;
+      away.close();
+    });
+    await away.conversations.list({});
+    for (const waiting of [() => away.conversations.list({}), () => away.watch().next()]) {
+      failures = 0;
+      const began = performance.now();
+      assert.equal((await failure(waiting())).code, "UNAVAILABLE");
+      const took = performance.now() - began;
+      assert.ok(took > 200 && took < 10_000, `it took ${took} ms`);
+    }
+  });
+}
