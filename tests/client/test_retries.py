@@ -132,8 +132,8 @@ def test_only_a_page_that_is_too_large_is_asked_for_in_smaller_ones(
 
     def pages(*script: Fault) -> list[int]:
         scripted.requests.clear()
-        found = [] if reader == "history" else [FOUND]
-        scripted.script = [*found, *script]
+        answer = [] if reader == "history" else [FOUND]
+        scripted.script = [*answer, *script]
         with suppress(recollect.ResourceExhausted):
             READERS[reader](scripted.target)
         return [it.request.max_turns for it in scripted.requests if it.method == "Load"]
