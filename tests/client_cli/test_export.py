@@ -1,16 +1,33 @@
 """`recollect export`: what is written, and that `import` reads it back."""
 
+import dataclasses
 import json
 import os
 import stat
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
-from recollect import Attachment, Client, Message, Party, ToolCall, Usage
+from recollect import (
+    Attachment,
+    Client,
+    Conversation,
+    ForkOrigin,
+    LoadedConversation,
+    Message,
+    NoteRecord,
+    Notes,
+    Party,
+    Redaction,
+    Role,
+    ToolCall,
+    Usage,
+)
+from recollect.cli import transcript
 from recollect.v1 import conversation_pb2, conversation_service_pb2
 from recollect_server.domain.conversation import (
     NO_SPLIT,
@@ -19,6 +36,7 @@ from recollect_server.domain.conversation import (
     Began,
     Compressed,
     Content,
+    ConversationUnindexed,
     MetaUpdated,
     SplitSuggested,
     TitleAssigned,
@@ -30,6 +48,7 @@ from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
 
 from tests.at_rest import lines_of
+from tests.cases import each
 from tests.client.conftest import Fault, Scripted, error_info, scripted
 from tests.client_cli.conftest import Counts, Run, counts_of
 
@@ -296,6 +315,110 @@ def test_what_the_api_does_not_tell_is_not_in_an_export_and_its_help_says_so(
             "`recollect-server backup` keeps every line",
         )
     )
+
+
+def test_a_fork_and_a_conversation_out_of_the_index_say_so_in_the_export_and_the_import(
+    run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path]
+) -> None:
+    origin, fork = (f"conv-01HQ000000000000000000000{it}" for it in range(2))
+    said = [StoredMessage(StoredRole.USER, "said", START, turn_number=1)]
+    folder = "data/default/conversations"
+    began = Began(origin, "web", START, ("user",))
+    write_transcript(origin, [began], said, folder=folder)
+    copied = replace(began, id=fork, origin_id=origin, origin_turn=1)
+    path = write_transcript(fork, [copied], said, [ConversationUnindexed(START)], folder=folder)
+    exported = path.parents[3] / "out" / f"{fork}.jsonl"
+    assert run_at(start_server().target, "export", "-d", exported.parent).code == 0
+    assert folded(exported) == folded(path)
+    ran = run_at(start_server(data_dir=path.parents[3] / "b").target, "import", exported.parent)
+    assert counts_of(ran) == Counts(2, 0, 2, 0, 2)
+    assert f"that it is a fork of {origin} up to turn 1 stays behind" in ran.err
+    assert "what is imported can be searched for" in ran.err
+
+
+NOT_IN_LINES = {
+    Conversation: {
+        "turn_count": "counted",
+        "message_count": "counted",
+        "usage_total": "counted",
+        "cost_total": "counted",
+        "name": "made of the id",
+        "split_suggestion": "suggested splits",  # as the help of `export` names the loss
+    },
+    Message: {"sequence": "counted"},
+}
+"""Fields that an export lacks, each with the reason."""
+TIME = datetime(2026, 1, 1, tzinfo=UTC)
+CONVERSATION = Conversation(
+    id="conv-01HQ0000000000000000000000",
+    channel="web",
+    title="Title",
+    topics=("topic",),
+    create_time=TIME,
+    update_time=TIME,
+    participants=("alex",),
+    abbreviation="Notes.",
+    manually_named=True,
+    pinned=True,
+    model="small",
+    party=Party(contact="1"),
+    usage_total=Usage(),
+    compressed_through=1,
+    notes=Notes(abbreviation=NoteRecord(writer="offline")),
+    topics_by_hand=True,
+    archived=True,
+    metadata={"a": 1},
+    origin=ForkOrigin(conversation_id="conv-01HQ0000000000000000000001", turn_number=1),
+    unindexed=True,
+)
+MESSAGE = Message(
+    role=Role.USER,
+    content="Hi",
+    timestamp=TIME,
+    thinking_text="Hm.",
+    usage=Usage(1, 2),
+    cost=1.0,
+    channel="cli",
+    sender="1",
+    tool_calls=(ToolCall("c", "f", "{}"),),
+    tool_call_id="c",
+    attachments=(Attachment("a/b", "x"),),
+    metadata={"a": 1},
+    sender_name="Alex",
+    turn_number=1,
+    redaction=Redaction("privacy", TIME),
+)
+
+
+def _without(it: Any, name: str) -> Any:
+    """Return a data class whose field has another value: its default, if it has one."""
+    value = getattr(it, name)
+    [field] = [field for field in dataclasses.fields(it) if field.name == name]
+    if field.default_factory is not dataclasses.MISSING:
+        other = field.default_factory()
+    elif field.default is not dataclasses.MISSING:
+        other = field.default
+    else:
+        other = value + timedelta(days=1) if isinstance(value, datetime) else Role.ASSISTANT
+    assert other != value, f"give {name} a value here"
+    return replace(it, **{name: other})
+
+
+@each("it", [CONVERSATION, MESSAGE])
+def test_every_field_is_in_the_lines_or_listed_with_the_reason_why_not(
+    run_at: Run, it: Conversation | Message
+) -> None:
+    def lines(it: Any) -> list[dict[str, Any]]:
+        if isinstance(it, Message):
+            return list(transcript.lines_of(LoadedConversation(conversation=CONVERSATION), [it]))
+        return list(transcript.lines_of(LoadedConversation(conversation=it), []))
+
+    listed = NOT_IN_LINES[type(it)]
+    for name in {field.name for field in dataclasses.fields(it)} - listed.keys():
+        assert lines(_without(it, name)) != lines(it), f"{name} is in no line"
+    if losses := listed.keys() & {"split_suggestion"}:
+        words = " ".join(run_at("", "export", "--help").out.split())
+        assert all(listed[name] in words for name in losses)
 
 
 def test_damaged_lines_are_counted_and_the_rest_is_exported(

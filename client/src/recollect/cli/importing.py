@@ -83,10 +83,10 @@ def import_(
     people come only with --owner.
 
     A conversation keeps its id where that is free, its title and its topics; its turns are numbered
-    anew. One that the server has by its id already is left as it is. Anchors, suggested splits and
-    pins whose place is taken are not brought in. Everything that is left out, cut or guessed is
-    named on standard error, and the exit code is 6. `recollect-server backup` and `restore` leave
-    nothing out.
+    anew. One that the server has by its id already is left as it is. Anchors, suggested splits,
+    origins of forks and pins whose place is taken are not brought in. Everything that is left out,
+    cut or guessed is named on standard error, and the exit code is 6. `recollect-server backup` and
+    `restore` leave nothing out.
     """
     inputs = [it for path in paths for it in _find(path, named or "")]
     tally = Tally()

@@ -120,6 +120,9 @@ def lines_of(
         beginning["model"] = it.model
     if it.party:
         beginning["party"] = plain(it.party)
+    if it.origin:
+        beginning["originId"] = it.origin.conversation_id
+        beginning["originTurn"] = it.origin.turn_number
     yield beginning
     for _, group in groupby(messages, key=lambda message: message.turn_number):
         turn = list(group)
@@ -170,6 +173,8 @@ def _events_of(now: LoadedConversation) -> Iterator[dict[str, Any]]:
         yield {"event": "meta_update", "metadata": metadata}
     if it.archived:
         yield {"event": "meta_update", "archived": True}
+    if it.unindexed:
+        yield {"event": "unindexed"}
 
 
 def _memory(it: TurnMemory) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _plan_of_group(lines: list[_Line]) -> Plan | Skip:
         return Skip(f"the rest of {first.where}", str(error))
     # A file may grow: its first two lines name a conversation without an id.
     key = beginning.id or fingerprint([line.fields for line in lines[:2]])
-    plan = Plan(("transcript", key), first.where, beginning)
+    plan = Plan(("transcript", key), first.where, beginning, skips=_lost_of(first))
     _add(plan, lines[1:], first.number)
     return plan
 
@@ -127,6 +127,7 @@ def _plan_of_file(name: str, lines: list[_Line], own: str) -> Plan | Skip:
         if line.kind == "meta" and beginning is None:
             try:
                 beginning = transcript.beginning_of(line.fields | ({"id": own} if own else {}))
+                plan.skips += _lost_of(line)
             except Damaged as error:
                 plan.skips.append(Skip(line.where, str(error)))
     _add(plan, [line for line in lines if line.kind != "meta"], 1)
@@ -140,6 +141,14 @@ def _plan_of_file(name: str, lines: list[_Line], own: str) -> Plan | Skip:
     plan.beginning = beginning
     plan.key = ("transcript", beginning.id or fingerprint([line.fields for line in lines[:2]]))
     return plan
+
+
+def _lost_of(line: _Line) -> list[Skip]:
+    """Return what the line of the type `meta` holds and no call takes."""
+    if not (origin := line.fields.get("originId")):
+        return []
+    link = f"that it is a fork of {origin} up to turn {line.fields.get('originTurn')}"
+    return [Skip(line.where, f"the API takes no origin: {link} stays behind")]
 
 
 def _add(plan: Plan, lines: list[_Line], first: int) -> None:
