@@ -216,7 +216,7 @@ class Following:
                 if any(it.action is Action.REDACT for it in changes):
                     with self._locks.conversations.hold(name):
                         self._redactions.follow(name)
-                if changes and not self._has_communication(name, changes[-1].end):
+                if changes and not self._has_communication(name, max(it.end for it in changes)):
                     self._take_in_other(name, kind)
             elif any(it.action is Action.REDACT for it in changes):
                 self._redact(name)
