@@ -68,6 +68,9 @@ def test_a_swap_that_a_crash_kept_from_changing_the_log_is_taken_back(tmp_path: 
     path.with_name(path.name + ".copy").write_bytes(b"xxx\nmore\n")
     assert list(store.logs(Kind.CONVERSATION, Version.REPLACED)) == [(name, 4)]
     assert store.take_back(name)
+    # Where a file has one name, what it was is a copy, of which a crash leaves a part.
+    path.with_name(path.name + ".redacting").write_bytes(b"on")
+    assert store.take_back(name)
     assert [it.name for it in path.parent.iterdir()] == [path.name]
     assert list(store.raw(name)) == [b"one"]
     store.swap(name, [b"xxx\n", b"more\n"], keep=True)

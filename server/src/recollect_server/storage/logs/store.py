@@ -14,8 +14,9 @@ believes to be the end, and learns by `LogConflict` that another process was fir
 
 Guarantees of every store:
 
-- `append` and `replace` add all lines or none, and the lines are durable when the call returns.
-- A line never changes its number or its `Place` while its log exists, except by `replace`.
+- `append` and `swap` add all lines or none, and the lines are durable when the call returns.
+- A line never changes its number or its `Place` while its log exists, except by `swap` without
+  `keep`.
 - Damaged lines are reported as such (`Line.entry` is None), never as something else, and never
   raised.
 - What `swap` keeps of a log is listed until `drop` returns, whatever happens between the two; then
