@@ -1,6 +1,7 @@
 """Codes of word pieces, with the real model, and how near they come to those of a question."""
 
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,31 @@ def test_by_the_second_model_a_word_comes_near_to_the_text_that_has_its_translat
     )
     when, time = (question.words.index(it) for it in ("when", "time"))
     assert min(dentist[when], dentist[time]) > 0.3 > 0.2 > max(cat[when], cat[time])
+
+
+def test_words_of_a_question_of_several_parts_have_the_vectors_of_their_own_pieces(
+    second: Embedder,
+) -> None:
+    short = "Wann hat der Zahnarzt Zeit?"
+    question = asked(second, f"{short} {'Ich frage noch einmal nach dem Termin. ' * 40}")
+    alone = asked(second, short)
+    of_text = codes(second, "Der Zahnarzt hat am Donnerstag Zeit")
+    at = alone.words.index("zahnarzt")
+    assert question.words[: at + 1] == alone.words[: at + 1]
+    long, brief = (it.cosines(of_text).max(axis=0) for it in (question, alone))
+    assert long[at] == pytest.approx(brief[at], abs=0.15)
+    assert len(long) == len(question.words)
+
+
+def test_a_question_of_one_run_without_signs_is_cut_in_a_moment(second: Embedder) -> None:
+    run = "我们明天下午去医院看牙医然后回家吃饭" * 150
+    began = time.process_time()
+    spans = second.word_spans(run, range(10_000))
+    assert (len(spans), spans) == (1, {(0, len(run))})
+    whole = time.process_time() - began
+    began = time.process_time()
+    second.word_spans(run[: len(run) // 10], range(10_000))
+    assert whole < 40 * (time.process_time() - began) + 0.2
 
 
 def test_what_is_about_something_else_is_as_near_by_either_model(

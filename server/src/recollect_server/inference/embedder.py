@@ -314,7 +314,8 @@ class Embedder:
         if len(pieces) > 1:
             embedded, parts = self._embed_pieces(model, pieces)
             vectors = self._centred(model, embedded, model.question_centre)
-            vector, states = unit(vectors.sum(axis=0)), parts[0]
+            vector = unit(vectors.sum(axis=0))
+            states = parts[0][len(model.question_marks) - len(model.passage_marks) :]
         else:
             # Alone, not twice: it is compared with vectors and with no other question.
             ids = np.array(pieces, np.int64)
@@ -324,7 +325,7 @@ class Embedder:
         if self._words is None:
             return AskedWith(vector, None)
         offsets = _encoding(model, text).offsets[: len(states)]
-        words = [text[slice(*_word_at(text, chars))].lower() for chars in offsets]
+        words = [text[slice(*it)].lower() for it in _words_at(text, offsets)]
         return AskedWith(vector, self._words.question(words, states))
 
     def word_spans(self, text: str, pieces: Iterable[int]) -> set[tuple[int, int]]:
@@ -332,8 +333,8 @@ class Embedder:
         signs are of none. Raises CannotEmbed.
         """
         cut = _encoding(self._loaded(), text)
-        spans = {_word_at(text, cut.token_to_chars(at)) for at in pieces if at < len(cut)}
-        return spans - {_NO_WORD}
+        places = [cut.token_to_chars(at) for at in sorted(pieces) if at < len(cut)]
+        return {*_words_at(text, places)} - {_NO_WORD}
 
     def _run(
         self, model: _Model, ids: NDArray[np.int64], mask: NDArray[np.int64]
@@ -383,14 +384,26 @@ def _encoding(model: _Model, text: str) -> Any:
     return model.tokenizer.encode_batch([text], add_special_tokens=False)[0]
 
 
-def _word_at(text: str, chars: tuple[int, int]) -> tuple[int, int]:
-    """Return where the word is that the piece at a place is of; `_NO_WORD` of a sign."""
-    if (part := _WORD.search(text, *chars)) is None:
+def _words_at(text: str, places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return where the words are that the pieces at these places are of, in order; `_NO_WORD` for a
+    sign. Most pieces are of the word of the piece before.
+    """
+    spans: list[tuple[int, int]] = []
+    word = _NO_WORD
+    for first, end in places:
+        if not word[0] <= first < end <= word[1]:
+            word = _word_at(text, first, end)
+        spans.append(word)
+    return spans
+
+
+def _word_at(text: str, first: int, end: int) -> tuple[int, int]:
+    if (part := _WORD.search(text, first, end)) is None:
         return _NO_WORD
-    first = part.start()
-    while first and _WORD.match(text, first - 1):
-        first -= 1
-    word = _WORD.match(text, first)
+    start = part.start()
+    while start and _WORD.match(text, start - 1, start):
+        start -= 1
+    word = _WORD.match(text, start)
     assert word is not None
     return word.span()
 

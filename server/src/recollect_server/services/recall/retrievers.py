@@ -102,8 +102,8 @@ class Matches:
     """Nearness of all words of the question, of which the least near count most: one shared word or
     name alone is little. nan as in `near`, and by the model of other languages.
     """
-    across: bool = False
-    """True where the model of other languages compared any."""
+    across: float = 0.0
+    """Share of the messages that the model of other languages compared."""
 
 
 @dataclass(frozen=True, slots=True)

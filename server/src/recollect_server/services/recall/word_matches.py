@@ -90,13 +90,13 @@ def word_matches(
     is_known = ~np.isnan(near)
     if is_known[is_best].mean() < LEAST_KNOWN:
         return None
+    compared = is_known & is_best
     matches = Matches(
         np.full(len(messages), np.nan),
         np.zeros(len(messages), np.bool_),
         np.full(len(messages), np.nan),
-        across=bool((is_known & np.isnan(even)).any()),
+        across=float(np.isnan(even[compared]).mean()),
     )
-    compared = is_known & is_best
     matches.near[beside[compared]] = near[compared]
     matches.even[beside[compared]] = even[compared]
     matches.lacking[beside[is_best & ~is_known]] = True
