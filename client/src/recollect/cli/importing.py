@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import click
 
-from recollect import ArchiveFilter, Client, RecollectError
+from recollect import RecollectError
 from recollect._shared.plain import time_text
 from recollect.cli import plans
 from recollect.cli.exits import INCOMPLETE, Ended, code_of, sentence_of
@@ -169,7 +169,7 @@ def _import_all(shell: Shell, inputs: list[Input], options: Options, tally: Tall
         nonlocal position
         position += size
 
-    readings = _continued(shell.client, _plans(inputs, replace(options, advance=advance), tally))
+    readings = _plans(inputs, replace(options, advance=advance), tally)
     total = sum(it.source.size for it in inputs)
     try:
         for one in each(
@@ -187,25 +187,6 @@ def _import_all(shell: Shell, inputs: list[Input], options: Options, tally: Tall
             f"{sentence_of(error, shell.address)}; what was imported stays, and the same command"
         )
         raise Ended(f"{sentence} again goes on from there", code_of(error)) from error
-
-
-def _continued(client: Client, plans: Iterator[Plan]) -> Iterator[Plan]:
-    """Give conversations without an id that grew the name by which an earlier import brought their
-    beginning.
-    """
-    names: dict[str, str] | None = None
-    for plan in plans:
-        if plan.prefixes and names is None:
-            there = client.conversations.list(
-                channels=[plan.beginning.channel], archived=ArchiveFilter.ALL, page_size=500
-            )
-            names = {
-                it.metadata["importDigest"]: it.metadata["importId"]
-                for it in there
-                if {"importDigest", "importId"} <= it.metadata.keys()
-            }
-        name = next((names[it] for it in reversed(plan.prefixes) if names and it in names), "")
-        yield plan.named(name) if name else plan
 
 
 def _print_all(shell: Shell, inputs: list[Input], options: Options, tally: Tally) -> None:

@@ -4,7 +4,7 @@ requests.
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from recollect import Message
@@ -67,21 +67,6 @@ class Plan:
     """Messages of other branches, which stay out."""
     hidden: int = 0
     """Messages that the product does not show either, which stay out."""
-    prefixes: tuple[str, ...] = ()
-    """Of a conversation without an id: names of its first message, of its first two, and so on to
-    the whole, which is in the metadata as `importDigest`.
-    """
-
-    def named(self, import_id: str) -> "Plan":
-        """Return the plan as that of the conversation which was imported by another id."""
-        steps: list[Batch | Event] = []
-        for step in self.steps:
-            metadata = step.fields.get("metadata", {}) if isinstance(step, Event) else {}
-            if isinstance(step, Event) and "importId" in metadata:
-                metadata = metadata | {"importId": import_id}
-                step = replace(step, fields=step.fields | {"metadata": metadata})
-            steps.append(step)
-        return replace(self, key=(*self.key[:-1], import_id), steps=steps)
 
     @property
     def message_count(self) -> int:

@@ -144,9 +144,6 @@ class _Sending:
         self._turn = conversation.turn_count
         self._tally.messages_known = len(stored_ids & set(ids))
         self._handled = end
-        if ids == stored[: len(ids)]:
-            self._handled = len(planned)
-            return []  # an earlier state of it: its title may be older, too
         if not stored_ids <= set(ids):
             raise _Diverged(
                 "the export shows another branch of it than an earlier import brought; delete it"

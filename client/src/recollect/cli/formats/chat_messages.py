@@ -37,37 +37,18 @@ def is_conversation(value: Any) -> bool:
 def plan(value: Any, where: str) -> Plan | Skip:
     """Return the plan of a conversation. Raises Damaged."""
     fields = mapping(value, "the item")
+    # Without an id of its own it is known by all that it holds: the same again is nothing new.
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
     title, began = text_of(fields, "title"), fields.get("created_at") or fields.get("created")
-    messages = [(it, "role") for it in objects(fields, "messages")]
-    messages += [(it, "from") for it in objects(fields, "conversations")]
-    # Without an id it is known by all that was said so far: while it grew, by less.
-    names, digest = list[str](), _digest([title, began])
-    for it, _ in messages:
-        digest = _digest([digest, it])
-        names.append(digest)
-    own = text_of(fields, "id")
-    talk = Talk(NAME, own or digest, where, title=title, create_time=began)
-    if not own:
-        talk.metadata["importDigest"] = digest
-    for number, (it, role) in enumerate(messages, start=1):
-        body = it if role == "role" else {"content": it.get("value")}
-        place = f"message-{number}"
-        # with its content: what was changed since is another message
-        name = text_of(it, "id") or f"{place}-{_digest(it)[:8]}"
-        _add(talk, it, text_of(it, role), body, name, place)
-    made = talk.plan()
-    if isinstance(made, Plan) and not own:
-        made.prefixes = tuple(names)
-    return made
+    talk = Talk(NAME, text_of(fields, "id") or digest[:32], where, title=title, create_time=began)
+    for number, it in enumerate(objects(fields, "messages"), start=1):
+        _add(talk, it, text_of(it, "role"), it, text_of(it, "id") or f"message-{number}")
+    for number, it in enumerate(objects(fields, "conversations"), start=1):
+        _add(talk, it, text_of(it, "from"), {"content": it.get("value")}, f"turn-{number}")
+    return talk.plan()
 
 
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _add(
-    talk: Talk, message: dict[str, Any], speaker: str, body: dict[str, Any], own: str, place: str
-) -> None:
+def _add(talk: Talk, message: dict[str, Any], speaker: str, body: dict[str, Any], own: str) -> None:
     role = _ROLES.get(speaker.lower())
     time, sender = message.get("timestamp") or message.get("created_at"), text_of(message, "name")
     texts, calls, files = list[str](), list[ToolCall](), list[Attachment]()
@@ -97,9 +78,10 @@ def _add(
                     if it.get("type") != "text":
                         talk.note("what a tool returned beside text is not kept", own)
                 call_id, is_error = text_of(block, "tool_use_id"), flag_of(block, "is_error")
-                talk.result(f"{own}/{index}", "", output, time, call_id=call_id, isError=is_error)
+                place = f"{own}/{index}"
+                talk.result(place, "", output, time, call_id=call_id, isError=is_error)
             case str(kind) if kind in _FILES:
-                files.append(_file(block, kind, f"{place}/{index}"))
+                files.append(_file(block, kind, f"{own}/{index}"))
             case kind:
                 talk.note(f"a part of the type {kind!r:.40} is not read", own)
     functions = [(it, fields_of(it, "function")) for it in objects(message, "tool_calls")]
