@@ -343,6 +343,20 @@ def test_a_profile_names_files_from_its_own_folder_or_from_home(tmp_path: Path) 
         assert f"cannot be read: '{place / 'ca.pem'}'" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("ca", "code", "sentence"),
+    [("", 4, ""), ("~nobody-of-that-name/ca.pem", 2, "profiles.toml: ca of work: ")],
+)
+def test_a_profiles_file_that_is_empty_is_none_and_one_without_a_home_is_refused(
+    tmp_path: Path, ca: str, code: int, sentence: str
+) -> None:
+    folder = tmp_path / "recollect"
+    folder.mkdir()
+    (folder / "profiles.toml").write_text(f'[work]\naddress = "{NOBODY}"\nca = "{ca}"\n')
+    ran = Recollect(NOBODY)("--profile", "work", "list", XDG_CONFIG_HOME=str(tmp_path))
+    assert (ran.code, sentence in ran.err) == (code, True), ran.err
+
+
 @pytest.mark.parametrize("command", ["import", "export"])
 @pytest.mark.parametrize(
     "address", ["localhost", "http://127.0.0.1:1", "unix:", "a b:1", "127.0.0.1:"]

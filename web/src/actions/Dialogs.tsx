@@ -128,9 +128,9 @@ function DeleteParty({ it }: { it: Asked & { what: "deleteParty" } }) {
     const which = isEverywhere ? { parties: [party] } : { communicationIds: [id] };
     for (let hasMore = true; hasMore; work.requestId = newRequestId()) {
       const answer = await external.deleteCommunications({ ...which, limit: 1000, requestId: work.requestId });
-      if (answer.failure) throw new Error(answer.failure);
       work.gone += answer.communicationIds.length;
       work.removed = sumOf([...work.removed, ...answer.removed]);
+      if (answer.failure) throw new Error(answer.failure);
       hasMore = answer.hasMore;
     }
     setDone({ gone: work.gone, removed: work.removed });

@@ -17,6 +17,7 @@ export function keepUnsent(caller: string): void {
   if (kept?.caller === caller) for (const [id, text] of kept.texts) unsent.set(id, text);
   addEventListener("pagehide", () => {
     if (unsent.size) sessionStorage.setItem(KEPT, JSON.stringify({ caller, texts: [...unsent] }));
+    else sessionStorage.removeItem(KEPT);
   });
 }
 

@@ -35,8 +35,11 @@ def use_profile(context: click.Context, _: click.Parameter, name: str | None) ->
     path = Path(click.get_app_dir("recollect")) / "profiles.toml"
     fields = _fields_of(_profiles(path), name, path)
     for field in _FILES.intersection(fields):
-        if (field, fields[field]) != ("ca", SYSTEM):
-            fields[field] = str(path.parent / Path(fields[field]).expanduser())
+        if fields[field] and (field, fields[field]) != ("ca", SYSTEM):
+            try:
+                fields[field] = str(path.parent / Path(fields[field]).expanduser())
+            except RuntimeError as error:  # of a user that there is none of
+                raise click.UsageError(f"{path}: {field} of {name}: {error}") from None
     if "token" in fields:
         _refuse_exposed(path)
     if file := fields.pop("token_file", ""):

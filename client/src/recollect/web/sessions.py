@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +46,22 @@ class SessionKey:
         """
         folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
         path = folder / "recollect" / f"web-{name}.key"
+        ended = path.with_name(f"{path.name}.ended")
         try:
-            key = cls(_read(path) or _write(path), path.with_name(f"{path.name}.ended"))
-            key.ended()
-        except (OSError, ValueError):
+            key = cls(_read(path) or _write(path), ended)
+            try:
+                key.ended()
+            except ValueError:  # nobody knows who signed out: everybody signs in anew
+                key = cls(_write(path), ended)
+                ended.unlink()
+        except OSError:
             return cls.new()
         return key
 
     def ended(self) -> list[bytes]:
-        """Return the hashes of cookies that people signed out of, oldest first."""
+        """Return the hashes of cookies that people signed out of, oldest first. Raises OSError,
+        ValueError.
+        """
         try:
             lines = self._ended.read_text("ascii").split() if self._ended else []
         except FileNotFoundError:
@@ -110,6 +118,8 @@ def _replace(path: Path, content: bytes) -> None:
     new.unlink(missing_ok=True)
     with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     new.replace(path)
 
 
@@ -163,6 +173,7 @@ class Sessions:
         hashed = _hash(cookie)
         with self._lock:
             self._sessions.pop(hashed, None)
+            self._read_ended()
             self._ended[hashed] = None
             while len(self._ended) > _MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
@@ -175,12 +186,17 @@ class Sessions:
         hashed = _hash(cookie)
         with self._lock:
             session = self._sessions.pop(hashed, None)
-            is_of_before = session is None and hashed not in self._ended
-            if is_of_before and self._key.admits(cookie, person):  # before a restart
-                session = Session(person)
+            if session is None and self._key.admits(cookie, person):  # of before a restart
+                self._read_ended()
+                session = None if hashed in self._ended else Session(person)
             if session is not None:
                 self._keep(hashed, session)  # now the last to give way
         return session if session is not None and session.person == person else None
+
+    def _read_ended(self) -> None:
+        """Take in which cookies another process ended, too."""
+        with suppress(OSError, ValueError):
+            self._ended = dict.fromkeys(self._key.ended()) | self._ended
 
     def _keep(self, hashed: bytes, session: Session) -> None:
         while len(self._sessions) >= _MAX_SESSIONS:
