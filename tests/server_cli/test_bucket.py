@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -18,6 +19,7 @@ from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from tests.conftest import RunningServer, Start
 from tests.server.conftest import Connect, answers
 from tests.server_cli.conftest import QUERIES, run
+from tests.waiting import until
 
 KEY, SECRET = "operator", "quixotriple"
 
@@ -40,8 +42,6 @@ def store(tmp_path: Path) -> Iterator[str]:
         "s3",
         "--addr",
         "127.0.0.1:0",
-        "--dir-cache-time",
-        "0",
     ]
     command += ["--auth-key", f"{KEY},{SECRET}", str(tmp_path / "s3")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -115,9 +115,8 @@ def test_a_backup_is_copied_to_the_bucket_and_restored_from_it_on_another_machin
     # an encrypted one is one object; that of a call is copied by `upload`, and no other again
     keys = tmp_path / "keys"
     assert run("backups", "new-key", keys).exit_code == 0
-    assert (
-        run("backup", *on_server, "--backup-dir", folder, "--backup-key-file", keys).exit_code == 0
-    )
+    encrypting = (*on_server, "--backup-dir", folder, "--backup-key-file", keys)
+    until(lambda: run("backup", *encrypting).exit_code == 0)  # a second has one name
     shutil.rmtree(folder / name)
     uploaded = operate("backups", "upload", url=url, folder=folder, **secret)
     [encrypted] = [path.name for path in folder.iterdir()]
@@ -156,18 +155,28 @@ def test_what_is_wrong_with_a_bucket_is_said_and_leaves_nothing_behind(
     [made] = folder.iterdir()  # it was made all the same, and waits for `backups upload`
     assert operate("backups", "upload", url=url, folder=folder, **secret).exit_code == 0
 
-    manifest = tmp_path / "s3/backups" / made.name / "backup.json"
+    bucket, objects = client_of(store), tmp_path / "s3/backups"
+    manifest = objects / made.name / "backup.json"
     shutil.rmtree(made)
     name, whole = made.name, manifest.read_bytes()
-    manifest.unlink()
+    bucket.remove_object("backups", f"{name}/backup.json")
     assert "has no complete backup" in refused("backups", "fetch", name, **secret)
     assert operate("backups", "list", url=url, folder=folder, **secret).stdout == ""
-    manifest.write_bytes(whole)
+    bucket.put_object("backups", f"{name}/backup.json", BytesIO(whole), len(whole))
     transcript = next(manifest.parent.rglob("conv-*.jsonl"))
-    transcript.write_bytes(transcript.read_bytes().replace(b"zebra", b"zebrA"))
+    other = transcript.read_bytes().replace(b"zebra", b"zebrA")
+    path = str(transcript.relative_to(objects))
+    bucket.put_object("backups", path, BytesIO(other), len(other))
     assert "is not as it was" in refused("backups", "verify", "--in-bucket", **secret)
     assert "is not as it was" in refused("backups", "fetch", name, **secret)
     assert list(folder.iterdir()) == []
+
+
+def client_of(store: str) -> Any:
+    """Return a client of the store. What is changed on its disk it would see late."""
+    return pytest.importorskip("minio").Minio(
+        store.removeprefix("http://"), KEY, SECRET, secure=False
+    )
 
 
 def test_an_upload_removes_what_another_left_under_the_name_of_a_backup(
@@ -178,9 +187,7 @@ def test_an_upload_removes_what_another_left_under_the_name_of_a_backup(
     made = run("backup", "--data-dir", server.data_dir, "--backup-dir", folder)
     assert made.exit_code == 0, made.output
     [name] = [it.name for it in folder.iterdir()]
-    bucket = pytest.importorskip("minio").Minio(
-        store.removeprefix("http://"), KEY, SECRET, secure=False
-    )
+    bucket = client_of(store)
     bucket.put_object("backups", f"own/{name}/conversations/stray.jsonl", BytesIO(b"{}\n"), 3)
     uploaded = operate("backups", "upload", url=url, folder=folder, **secret)
     assert uploaded.stdout == f"copied to {url}/{name}\n", uploaded.output
