@@ -86,10 +86,17 @@ class Post(Service):
         return self.deliver("email", text, sender, email=origin, **fields)
 
     def discord(
-        self, text: str, sender: str = "77", *, delivery: str = "", **place: str
+        self,
+        text: str,
+        sender: str = "77",
+        *,
+        delivery: str = "",
+        group_name: str = "",
+        **place: str,
     ) -> Response:
+        origin = DiscordOrigin(**place)
         return self.deliver(
-            "discord", text, sender, delivery=delivery, discord=DiscordOrigin(**place)
+            "discord", text, sender, delivery=delivery, group_name=group_name, discord=origin
         )
 
     def cli(self, text: str, session: str = "", **fields: Any) -> Response:

@@ -1,16 +1,22 @@
 """Display names and headers: kept and shown for people, and believed by nobody."""
 
+from contextlib import closing
+
 import pytest
 from recollect.v1 import external_communication_service_pb2 as external_api
-from recollect.v1.conversation_pb2 import Party
+from recollect.v1.conversation_pb2 import Conversation, Party
+from recollect.v1.conversation_service_pb2 import RedactMessageRequest
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
 from recollect_server.domain.addresses import display_name, name_in
 
 from tests.cases import each
 from tests.channels.conftest import STRANGER, Post, Reach, here, home
-from tests.conftest import Start
+from tests.conftest import RunningServer, Start
 from tests.server.conftest import Service, agent, delete_index, user
 from tests.server_cli.conftest import run
+from tests.streaming.conftest import Subscriber
+
+GROUP = "120363@g.us"
 
 
 def outside(post: Post) -> ExternalCommunicationServiceStub:
@@ -61,6 +67,80 @@ def test_names_outlive_the_index_and_verify_finds_them_whole(
         outside(post).ListCommunications(external_api.ListCommunicationsRequest()).communications[0]
     )
     assert (listed.party_name, listed.subject) == ("Hanan", "Roof")
+
+
+def test_a_conversation_in_a_group_is_called_by_the_groups_newest_name(
+    post: Post, server: RunningServer
+) -> None:
+    def said(text: str, name: str = "", **fields: str) -> Conversation:
+        return here(post.whatsapp(text, group=GROUP, group_name=name, **fields))
+
+    first = said("Dinner?", "Flat hunters\n", sender_name="Alex", delivery="first")
+    assert first.name == "Flat hunters (WhatsApp)"
+    assert first.party == Party(group_id=GROUP, group_name="Flat hunters")
+    assert said("At eight").name == said("At nine", "Flat hunters").name == first.name
+    # Neither another member nor a repeat changes it.
+    assert post.whatsapp("Hi", STRANGER, GROUP, group_name="Ours").HasField("external")
+    assert post.whatsapp("Dinner?", group=GROUP, group_name="Old", delivery="first").duplicate
+    assert post.get(first.id).name == first.name
+
+    with closing(Subscriber(server.target).ready()) as subscriber:
+        said("We have one!", "Flat sharers")
+        renamed = said("When?", "Flat sharers")
+        assert (renamed.id, renamed.name) == (first.id, "Flat sharers (WhatsApp)")
+        changes = subscriber.until_count("conversation_updated", 3)
+    assert [len(it.messages) for it in changes] == [1, 0, 1]
+    assert changes[1].conversation.name == renamed.name
+    assert [it.sequence for it in post.load(first.id).messages] == [2, 3, 4, 5, 7]
+    [hit] = post.listed(query="sharers").conversations
+    assert hit.id == first.id
+    assert not post.listed(query="hunters").conversations
+    after = said("/new", "Flat owners")
+    assert after.id != first.id
+    assert (after.name, said("So").name) == ("Flat owners (WhatsApp)",) * 2
+    assert post.get(first.id).name == renamed.name
+
+
+def test_a_discord_channel_has_its_name_and_a_direct_message_has_none_of_a_group(
+    post: Post,
+) -> None:
+    post.own("discord", "77")
+    for place in ("channel_id", "thread_id"):
+        made = here(post.discord("Hi", group_name="general", **{place: "7"}))
+        assert (made.name, made.party.group_name) == ("general (Discord)", "general")
+    for direct in (
+        post.discord("Hi", group_name="general", dm_user_id="77"),
+        post.whatsapp("Hi", group_name="Flat hunters"),
+        post.mail("Hi", "<1@x>", group_name="Flat hunters"),
+        post.web("Hi", group_name="Flat hunters"),
+        post.cli("Hi", group_name="Flat hunters"),
+    ):
+        assert here(direct).party.group_name == ""
+
+
+def test_a_groups_name_outlives_the_index_and_a_redaction_of_what_brought_it(
+    start_server: Start, reach: Reach
+) -> None:
+    server = start_server()
+    post = reach(server)
+    post.own("whatsapp", "1")
+    name = home(post.whatsapp("One", "1", GROUP, group_name="Flat hunters"))
+    post.whatsapp("Two", "1", GROUP, group_name="Flat sharers")
+    made = post.create("whatsapp", party=Party(group_id="2@g.us", group_name="Choir\n"))
+    assert made.name == "Choir (WhatsApp)"
+    post.conversations.RedactMessage(RedactMessageRequest(conversation_id=name, sequence=3))
+    before = post.get(name)
+    assert before.name == "Flat sharers (WhatsApp)"
+    server.stop()
+    verified = run("verify", "--data-dir", server.data_dir)
+    assert verified.exit_code == 0, verified.stdout
+    for change in (lambda _: None, delete_index):
+        change(server)
+        post = reach(server := start_server())
+        listed = {it.id: it.party for it in post.listed().conversations}
+        assert listed == {name: before.party, made.id: made.party}
+        assert (post.get(name), post.get(made.id)) == (before, made)
+        server.stop()
 
 
 def test_a_strangers_mail_keeps_what_an_answer_needs(post: Post) -> None:

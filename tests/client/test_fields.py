@@ -105,6 +105,7 @@ def test_the_client_sends_every_field_of_a_party() -> None:
         thread_id="thread",
         subject="subject",
         contact_name="Contact",
+        group_name="Group",
     )
 
     def call(it: Party) -> Any:

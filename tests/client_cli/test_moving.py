@@ -14,8 +14,10 @@ from recollect import (
     Message,
     Party,
     Role,
+    StoredInConversation,
     ToolCall,
     Usage,
+    WhatsappOrigin,
 )
 from recollect.cli import transcript
 
@@ -306,6 +308,39 @@ def test_the_lines_are_those_of_the_servers_own_transcripts(
     other.conversations.delete(it.id)
     assert counts(target(other)("import", str(server.folder / f"{it.id}.jsonl")))[2] == 11
     assert other.conversations.get(it.id).title == it.title
+
+
+def test_a_groups_newest_name_comes_along(
+    recollect: Any, server: Any, client: Client, other: Client
+) -> None:
+    client.channels.add_owner_identity("whatsapp", "1555000")
+
+    def receive(number: int, name: str) -> str:
+        received = client.channels.receive(
+            "whatsapp",
+            f"{number}",
+            "Hello",
+            sender="1555000",
+            origin=WhatsappOrigin(group_id="1@g.us"),
+            group_name=name,
+        )
+        assert isinstance(received.outcome, StoredInConversation)
+        return received.outcome.conversation.id
+
+    conversation_id = receive(1, "Flat hunters")
+    exported = [recollect("export").out]
+    receive(2, "Flat sharers")
+    exported.append(recollect("export").out)
+    exported.append((server.folder / f"{conversation_id}.jsonl").read_text())
+    for lines in exported[1:]:
+        assert counts(target(other)("import", "-", stdin=lines)) == (1, 0, 2, 0, 0)
+        [there] = other.conversations.list()
+        assert there.party == Party(group_id="1@g.us", group_name="Flat sharers")
+        assert there.name == "Flat sharers (WhatsApp)"
+        other.conversations.delete(there.id, force=True)
+    # An export that was made after the group had another name goes on where it was imported.
+    assert counts(target(other)("import", "-", stdin=exported[0])) == (1, 0, 1, 0, 0)
+    assert counts(target(other)("import", "-", stdin=exported[1])) == (0, 1, 1, 1, 0)
 
 
 def test_a_file_is_there_when_it_is_whole(recollect: Any, talked: Talked, tmp_path: Path) -> None:

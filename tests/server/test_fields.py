@@ -159,7 +159,7 @@ def stored(start_server: Callable[..., RunningServer], tmp_path: Path) -> Runnin
         Message(Role.ASSISTANT, "found it", TIME, 3, 1, usage=usage, cost=0.5, tool_calls=calls),
         Message(Role.USER, "hello again", TIME, 4, 2, sender="alex"),
     ]
-    party = Party("contact", "group", "thread", "subject", "Contact")
+    party = Party("contact", "group", "thread", "subject", "Contact", "Group")
     conversation = [
         Began(
             CONVERSATION,

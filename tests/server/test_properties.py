@@ -72,7 +72,7 @@ MESSAGES = st.builds(
 )
 TOPICS = st.lists(TEXT, max_size=3, unique=True).map(tuple)
 EVENTS = st.one_of(
-    st.builds(Began, TEXT, TEXT, TIME, TOPICS, st.builds(Party, TEXT, TEXT, TEXT, TEXT), TEXT),
+    st.builds(Began, TEXT, TEXT, TIME, TOPICS, st.builds(Party, *[TEXT] * 6), TEXT),
     st.builds(TitleAssigned, TEXT, TOPICS, TIME),
     st.builds(Compressed, st.integers(1, 2**31 - 1), TEXT, TIME),
     st.builds(Abbreviated, TEXT, TIME, st.none() | TOPICS),
@@ -83,6 +83,7 @@ EVENTS = st.one_of(
         st.none() | st.booleans(),
         st.none() | TEXT,
         st.none() | st.booleans(),
+        group_name=st.none() | TEXT,
     ),
 )
 BATCHES = st.integers(1, 1000).flatmap(

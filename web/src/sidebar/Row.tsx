@@ -108,7 +108,7 @@ export function nameOf(conversation: Conversation): string {
 export function partyOf(conversation: Conversation): string {
   const party = conversation.party;
   if (!party) return "";
-  if (party.groupId) return oneLine(party.groupId);
+  if (party.groupName || party.groupId) return oneLine(party.groupName || party.groupId);
   return oneLine(party.contactName || party.contact || party.threadId);
 }
 

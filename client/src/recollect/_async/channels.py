@@ -38,6 +38,7 @@ class Channels:
         time: datetime | None = None,
         origin: Origin | None = None,
         sender_name: str | None = None,
+        group_name: str | None = None,
         timeout: float | None = None,
     ) -> Received:
         """Receive one inbound message, exactly once by its provider's id on the channel, and return
@@ -47,6 +48,8 @@ class Channels:
         came from, or is a slash command and answered. Anyone else's is kept apart, as an external
         communication. A repeat is answered as the first time, whatever else it says. `sender_name`
         is the sender's display name, for people; on e-mail the name in `sender` serves.
+        `group_name` is that of the group that `origin` names: its conversation is called by the
+        newest one.
 
         >>> origin = EmailOrigin(message_id="<2@mail>", in_reply_to="<1@mail>")
         >>> received = await client.channels.receive(
@@ -65,6 +68,7 @@ class Channels:
                 time=time,
                 origin=origin,
                 sender_name=sender_name,
+                group_name=group_name,
             ),
             timeout,
         )

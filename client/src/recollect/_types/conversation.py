@@ -34,6 +34,11 @@ class Party:
     people: nothing is routed, filtered or trusted by it. At most 256 characters; line breaks
     and control characters become spaces.
     """
+    group_name: str = ""
+    """The newest display name of the group, channel or thread that others read too, as the
+    channel gave it ("Flat hunters"). It is for people: nothing is routed, filtered or trusted
+    by it. At most 256 characters; line breaks and control characters become spaces.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

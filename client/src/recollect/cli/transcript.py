@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -244,9 +245,7 @@ def beginning_of(fields: dict[str, Any]) -> Beginning:
     except ValueError as error:
         raise Damaged(f"no beginning: created: {error}") from None
     party = fields.get("party")
-    names = {
-        camel(it): it for it in ("contact", "group_id", "thread_id", "subject", "contact_name")
-    }
+    names = {camel(it.name): it.name for it in dataclass_fields(Party)}
     try:
         party = Party(**{names[key]: value for key, value in party.items()}) if party else None
     except (KeyError, AttributeError) as error:

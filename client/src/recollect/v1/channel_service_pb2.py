@@ -30,7 +30,7 @@ from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 from recollect.v1 import scope_pb2 as recollect_dot_v1_dot_scope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"recollect/v1/channel_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/channel.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\x1a\x17recollect/v1/rule.proto\x1a\x18recollect/v1/scope.proto\"\xf2\x03\n\x0eReceiveRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12&\n\x13provider_message_id\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xe6\x07\x12\x17\n\x06sender\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12\x14\n\x04text\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02H\x01\x12\x35\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32\x18.recollect.v1.AttachmentB\x06\xe2\xdb\x18\x02X@\x12\x31\n\x04time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x07\xe2\xdb\x18\x03\x88\x01\x01\x12\x30\n\x08whatsapp\x18\x07 \x01(\x0b\x32\x1c.recollect.v1.WhatsappOriginH\x00\x12*\n\x05\x65mail\x18\x08 \x01(\x0b\x32\x19.recollect.v1.EmailOriginH\x00\x12.\n\x07\x64iscord\x18\t \x01(\x0b\x32\x1b.recollect.v1.DiscordOriginH\x00\x12&\n\x03\x63li\x18\n \x01(\x0b\x32\x17.recollect.v1.CliOriginH\x00\x12&\n\x03web\x18\x0b \x01(\x0b\x32\x17.recollect.v1.WebOriginH\x00\x12\x1c\n\x0bsender_name\x18\x0c \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\x42\x08\n\x06origin\"\xd4\x01\n\x0fReceiveResponse\x12:\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\".recollect.v1.StoredInConversationH\x00\x12\x33\n\rcommand_reply\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.CommandReplyH\x00\x12\x32\n\x08\x65xternal\x18\x03 \x01(\x0b\x32\x1e.recollect.v1.ReceivedExternalH\x00\x12\x11\n\tduplicate\x18\x04 \x01(\x08\x42\t\n\x07outcome\"k\n\x11RunCommandRequest\x12!\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x01\x12\x17\n\x04text\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x08\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"U\n\x12RunCommandResponse\x12\r\n\x05reply\x18\x01 \x01(\t\x12\x30\n\x0c\x63onversation\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.Conversation\"\x86\x01\n\x17\x41\x64\x64OwnerIdentityRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x1b\n\x08identity\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12\x17\n\x06person\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\x12\x1a\n\nrequest_id\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"I\n\x18\x41\x64\x64OwnerIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"p\n\x1aRemoveOwnerIdentityRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x1b\n\x08identity\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"L\n\x1bRemoveOwnerIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"N\n\x1aListOwnerIdentitiesRequest\x12\x17\n\x07\x63hannel\x18\x01 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x05\x12\x17\n\x06person\x18\x02 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\"N\n\x1bListOwnerIdentitiesResponse\x12/\n\nidentities\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"\x8b\x01\n\x15LinkIdentitiesRequest\x12\x1b\n\x06person\x18\x01 \x01(\tB\x0b\xe2\xdb\x18\x07\x18\x01 \x80\x02@\x01\x12\x39\n\nidentities\x18\x02 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentityB\x08\xe2\xdb\x18\x04P\x01X@\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"I\n\x16LinkIdentitiesResponse\x12/\n\nidentities\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"k\n\x15UnlinkIdentityRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x1b\n\x08identity\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"G\n\x16UnlinkIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity2\xe7\x05\n\x0e\x43hannelService\x12P\n\x07Receive\x12\x1c.recollect.v1.ReceiveRequest\x1a\x1d.recollect.v1.ReceiveResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x08\x12\\\n\nRunCommand\x12\x1f.recollect.v1.RunCommandRequest\x1a .recollect.v1.RunCommandResponse\"\x0b\x90\x02\x02\xda\xdb\x18\x04\x02\x03\x04\x05\x12k\n\x10\x41\x64\x64OwnerIdentity\x12%.recollect.v1.AddOwnerIdentityRequest\x1a&.recollect.v1.AddOwnerIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12t\n\x13RemoveOwnerIdentity\x12(.recollect.v1.RemoveOwnerIdentityRequest\x1a).recollect.v1.RemoveOwnerIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12t\n\x13ListOwnerIdentities\x12(.recollect.v1.ListOwnerIdentitiesRequest\x1a).recollect.v1.ListOwnerIdentitiesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\t\x12\x65\n\x0eLinkIdentities\x12#.recollect.v1.LinkIdentitiesRequest\x1a$.recollect.v1.LinkIdentitiesResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12\x65\n\x0eUnlinkIdentity\x12#.recollect.v1.UnlinkIdentityRequest\x1a$.recollect.v1.UnlinkIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"recollect/v1/channel_service.proto\x12\x0crecollect.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/channel.proto\x1a\x1frecollect/v1/conversation.proto\x1a\x1arecollect/v1/message.proto\x1a\x17recollect/v1/rule.proto\x1a\x18recollect/v1/scope.proto\"\x8f\x04\n\x0eReceiveRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12&\n\x13provider_message_id\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xe6\x07\x12\x17\n\x06sender\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12\x14\n\x04text\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02H\x01\x12\x35\n\x0b\x61ttachments\x18\x05 \x03(\x0b\x32\x18.recollect.v1.AttachmentB\x06\xe2\xdb\x18\x02X@\x12\x31\n\x04time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x07\xe2\xdb\x18\x03\x88\x01\x01\x12\x30\n\x08whatsapp\x18\x07 \x01(\x0b\x32\x1c.recollect.v1.WhatsappOriginH\x00\x12*\n\x05\x65mail\x18\x08 \x01(\x0b\x32\x19.recollect.v1.EmailOriginH\x00\x12.\n\x07\x64iscord\x18\t \x01(\x0b\x32\x1b.recollect.v1.DiscordOriginH\x00\x12&\n\x03\x63li\x18\n \x01(\x0b\x32\x17.recollect.v1.CliOriginH\x00\x12&\n\x03web\x18\x0b \x01(\x0b\x32\x17.recollect.v1.WebOriginH\x00\x12\x1c\n\x0bsender_name\x18\x0c \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\x12\x1b\n\ngroup_name\x18\r \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\x42\x08\n\x06origin\"\xd4\x01\n\x0fReceiveResponse\x12:\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\".recollect.v1.StoredInConversationH\x00\x12\x33\n\rcommand_reply\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.CommandReplyH\x00\x12\x32\n\x08\x65xternal\x18\x03 \x01(\x0b\x32\x1e.recollect.v1.ReceivedExternalH\x00\x12\x11\n\tduplicate\x18\x04 \x01(\x08\x42\t\n\x07outcome\"k\n\x11RunCommandRequest\x12!\n\x0f\x63onversation_id\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x01\x12\x17\n\x04text\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \x80\x08\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"U\n\x12RunCommandResponse\x12\r\n\x05reply\x18\x01 \x01(\t\x12\x30\n\x0c\x63onversation\x18\x02 \x01(\x0b\x32\x1a.recollect.v1.Conversation\"\x86\x01\n\x17\x41\x64\x64OwnerIdentityRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x1b\n\x08identity\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12\x17\n\x06person\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\x12\x1a\n\nrequest_id\x18\x04 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"I\n\x18\x41\x64\x64OwnerIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"p\n\x1aRemoveOwnerIdentityRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x1b\n\x08identity\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"L\n\x1bRemoveOwnerIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"N\n\x1aListOwnerIdentitiesRequest\x12\x17\n\x07\x63hannel\x18\x01 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x05\x12\x17\n\x06person\x18\x02 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\"N\n\x1bListOwnerIdentitiesResponse\x12/\n\nidentities\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"\x8b\x01\n\x15LinkIdentitiesRequest\x12\x1b\n\x06person\x18\x01 \x01(\tB\x0b\xe2\xdb\x18\x07\x18\x01 \x80\x02@\x01\x12\x39\n\nidentities\x18\x02 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentityB\x08\xe2\xdb\x18\x04P\x01X@\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"I\n\x16LinkIdentitiesResponse\x12/\n\nidentities\x18\x01 \x03(\x0b\x32\x1b.recollect.v1.OwnerIdentity\"k\n\x15UnlinkIdentityRequest\x12\x19\n\x07\x63hannel\x18\x01 \x01(\tB\x08\xe2\xdb\x18\x04\x08\x01\x10\x05\x12\x1b\n\x08identity\x18\x02 \x01(\tB\t\xe2\xdb\x18\x05\x18\x01 \xc0\x02\x12\x1a\n\nrequest_id\x18\x03 \x01(\tB\x06\xe2\xdb\x18\x02\x10\x04\"G\n\x16UnlinkIdentityResponse\x12-\n\x08identity\x18\x01 \x01(\x0b\x32\x1b.recollect.v1.OwnerIdentity2\xe7\x05\n\x0e\x43hannelService\x12P\n\x07Receive\x12\x1c.recollect.v1.ReceiveRequest\x1a\x1d.recollect.v1.ReceiveResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\x08\x12\\\n\nRunCommand\x12\x1f.recollect.v1.RunCommandRequest\x1a .recollect.v1.RunCommandResponse\"\x0b\x90\x02\x02\xda\xdb\x18\x04\x02\x03\x04\x05\x12k\n\x10\x41\x64\x64OwnerIdentity\x12%.recollect.v1.AddOwnerIdentityRequest\x1a&.recollect.v1.AddOwnerIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12t\n\x13RemoveOwnerIdentity\x12(.recollect.v1.RemoveOwnerIdentityRequest\x1a).recollect.v1.RemoveOwnerIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12t\n\x13ListOwnerIdentities\x12(.recollect.v1.ListOwnerIdentitiesRequest\x1a).recollect.v1.ListOwnerIdentitiesResponse\"\x08\x90\x02\x01\xda\xdb\x18\x01\t\x12\x65\n\x0eLinkIdentities\x12#.recollect.v1.LinkIdentitiesRequest\x1a$.recollect.v1.LinkIdentitiesResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\t\x12\x65\n\x0eUnlinkIdentity\x12#.recollect.v1.UnlinkIdentityRequest\x1a$.recollect.v1.UnlinkIdentityResponse\"\x08\x90\x02\x02\xda\xdb\x18\x01\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,6 +51,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECEIVEREQUEST'].fields_by_name['time']._serialized_options = b'\342\333\030\003\210\001\001'
   _globals['_RECEIVEREQUEST'].fields_by_name['sender_name']._loaded_options = None
   _globals['_RECEIVEREQUEST'].fields_by_name['sender_name']._serialized_options = b'\342\333\030\003 \200\002'
+  _globals['_RECEIVEREQUEST'].fields_by_name['group_name']._loaded_options = None
+  _globals['_RECEIVEREQUEST'].fields_by_name['group_name']._serialized_options = b'\342\333\030\003 \200\002'
   _globals['_RUNCOMMANDREQUEST'].fields_by_name['conversation_id']._loaded_options = None
   _globals['_RUNCOMMANDREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\342\333\030\004\010\001\020\001'
   _globals['_RUNCOMMANDREQUEST'].fields_by_name['text']._loaded_options = None
@@ -102,33 +104,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHANNELSERVICE'].methods_by_name['UnlinkIdentity']._loaded_options = None
   _globals['_CHANNELSERVICE'].methods_by_name['UnlinkIdentity']._serialized_options = b'\220\002\002\332\333\030\001\t'
   _globals['_RECEIVEREQUEST']._serialized_start=226
-  _globals['_RECEIVEREQUEST']._serialized_end=724
-  _globals['_RECEIVERESPONSE']._serialized_start=727
-  _globals['_RECEIVERESPONSE']._serialized_end=939
-  _globals['_RUNCOMMANDREQUEST']._serialized_start=941
-  _globals['_RUNCOMMANDREQUEST']._serialized_end=1048
-  _globals['_RUNCOMMANDRESPONSE']._serialized_start=1050
-  _globals['_RUNCOMMANDRESPONSE']._serialized_end=1135
-  _globals['_ADDOWNERIDENTITYREQUEST']._serialized_start=1138
-  _globals['_ADDOWNERIDENTITYREQUEST']._serialized_end=1272
-  _globals['_ADDOWNERIDENTITYRESPONSE']._serialized_start=1274
-  _globals['_ADDOWNERIDENTITYRESPONSE']._serialized_end=1347
-  _globals['_REMOVEOWNERIDENTITYREQUEST']._serialized_start=1349
-  _globals['_REMOVEOWNERIDENTITYREQUEST']._serialized_end=1461
-  _globals['_REMOVEOWNERIDENTITYRESPONSE']._serialized_start=1463
-  _globals['_REMOVEOWNERIDENTITYRESPONSE']._serialized_end=1539
-  _globals['_LISTOWNERIDENTITIESREQUEST']._serialized_start=1541
-  _globals['_LISTOWNERIDENTITIESREQUEST']._serialized_end=1619
-  _globals['_LISTOWNERIDENTITIESRESPONSE']._serialized_start=1621
-  _globals['_LISTOWNERIDENTITIESRESPONSE']._serialized_end=1699
-  _globals['_LINKIDENTITIESREQUEST']._serialized_start=1702
-  _globals['_LINKIDENTITIESREQUEST']._serialized_end=1841
-  _globals['_LINKIDENTITIESRESPONSE']._serialized_start=1843
-  _globals['_LINKIDENTITIESRESPONSE']._serialized_end=1916
-  _globals['_UNLINKIDENTITYREQUEST']._serialized_start=1918
-  _globals['_UNLINKIDENTITYREQUEST']._serialized_end=2025
-  _globals['_UNLINKIDENTITYRESPONSE']._serialized_start=2027
-  _globals['_UNLINKIDENTITYRESPONSE']._serialized_end=2098
-  _globals['_CHANNELSERVICE']._serialized_start=2101
-  _globals['_CHANNELSERVICE']._serialized_end=2844
+  _globals['_RECEIVEREQUEST']._serialized_end=753
+  _globals['_RECEIVERESPONSE']._serialized_start=756
+  _globals['_RECEIVERESPONSE']._serialized_end=968
+  _globals['_RUNCOMMANDREQUEST']._serialized_start=970
+  _globals['_RUNCOMMANDREQUEST']._serialized_end=1077
+  _globals['_RUNCOMMANDRESPONSE']._serialized_start=1079
+  _globals['_RUNCOMMANDRESPONSE']._serialized_end=1164
+  _globals['_ADDOWNERIDENTITYREQUEST']._serialized_start=1167
+  _globals['_ADDOWNERIDENTITYREQUEST']._serialized_end=1301
+  _globals['_ADDOWNERIDENTITYRESPONSE']._serialized_start=1303
+  _globals['_ADDOWNERIDENTITYRESPONSE']._serialized_end=1376
+  _globals['_REMOVEOWNERIDENTITYREQUEST']._serialized_start=1378
+  _globals['_REMOVEOWNERIDENTITYREQUEST']._serialized_end=1490
+  _globals['_REMOVEOWNERIDENTITYRESPONSE']._serialized_start=1492
+  _globals['_REMOVEOWNERIDENTITYRESPONSE']._serialized_end=1568
+  _globals['_LISTOWNERIDENTITIESREQUEST']._serialized_start=1570
+  _globals['_LISTOWNERIDENTITIESREQUEST']._serialized_end=1648
+  _globals['_LISTOWNERIDENTITIESRESPONSE']._serialized_start=1650
+  _globals['_LISTOWNERIDENTITIESRESPONSE']._serialized_end=1728
+  _globals['_LINKIDENTITIESREQUEST']._serialized_start=1731
+  _globals['_LINKIDENTITIESREQUEST']._serialized_end=1870
+  _globals['_LINKIDENTITIESRESPONSE']._serialized_start=1872
+  _globals['_LINKIDENTITIESRESPONSE']._serialized_end=1945
+  _globals['_UNLINKIDENTITYREQUEST']._serialized_start=1947
+  _globals['_UNLINKIDENTITYREQUEST']._serialized_end=2054
+  _globals['_UNLINKIDENTITYRESPONSE']._serialized_start=2056
+  _globals['_UNLINKIDENTITYRESPONSE']._serialized_end=2127
+  _globals['_CHANNELSERVICE']._serialized_start=2130
+  _globals['_CHANNELSERVICE']._serialized_end=2873
 # @@protoc_insertion_point(module_scope)

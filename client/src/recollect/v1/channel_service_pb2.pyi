@@ -40,6 +40,7 @@ class ReceiveRequest(_message.Message):
     CLI_FIELD_NUMBER: _builtins.int
     WEB_FIELD_NUMBER: _builtins.int
     SENDER_NAME_FIELD_NUMBER: _builtins.int
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """The channel. It must match `origin` if that is set. Required."""
     provider_message_id: _builtins.str
@@ -64,6 +65,13 @@ class ReceiveRequest(_message.Message):
     """The display name of the sender, as the channel gives it ("Hanan"). Unset on `email` means the
     name in `sender`. It is shown to people and decides nothing. At most 256 characters; line
     breaks and control characters become spaces.
+    """
+    group_name: _builtins.str
+    """The display name of the group, or of the Discord channel or thread, that `origin` names, as the
+    channel gives it ("Flat hunters"). An owner's message brings it to the conversation that it
+    joins (`Party.group_name`), and the newest one counts; unset keeps the one that is known. It is
+    shown to people and decides nothing; where `origin` names no group it is not kept. At most 256
+    characters; line breaks and control characters become spaces.
     """
     @_builtins.property
     def attachments(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Attachment]:
@@ -108,10 +116,11 @@ class ReceiveRequest(_message.Message):
         cli: _channel_pb2.CliOrigin | None = ...,
         web: _channel_pb2.WebOrigin | None = ...,
         sender_name: _builtins.str = ...,
+        group_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cli", b"cli", "discord", b"discord", "email", b"email", "origin", b"origin", "time", b"time", "web", b"web", "whatsapp", b"whatsapp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "channel", b"channel", "cli", b"cli", "discord", b"discord", "email", b"email", "origin", b"origin", "provider_message_id", b"provider_message_id", "sender", b"sender", "sender_name", b"sender_name", "text", b"text", "time", b"time", "web", b"web", "whatsapp", b"whatsapp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "channel", b"channel", "cli", b"cli", "discord", b"discord", "email", b"email", "group_name", b"group_name", "origin", b"origin", "provider_message_id", b"provider_message_id", "sender", b"sender", "sender_name", b"sender_name", "text", b"text", "time", b"time", "web", b"web", "whatsapp", b"whatsapp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_origin: _TypeAlias = _typing.Literal["whatsapp", "email", "discord", "cli", "web"]  # noqa: Y015
     _WhichOneofArgType_origin: _TypeAlias = _typing.Literal["origin", b"origin"]  # noqa: Y015

@@ -28,7 +28,7 @@ from recollect.v1 import message_pb2 as recollect_dot_v1_dot_message__pb2
 from recollect.v1 import rule_pb2 as recollect_dot_v1_dot_rule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frecollect/v1/conversation.proto\x12\x0crecollect.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/message.proto\x1a\x17recollect/v1/rule.proto\"\x91\x01\n\x05Party\x12\x18\n\x07\x63ontact\x18\x01 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12\x19\n\x08group_id\x18\x02 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12\x1a\n\tthread_id\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \xe6\x07\x12\x18\n\x07subject\x18\x04 \x01(\tB\x07\xe2\xdb\x18\x03 \xe6\x07\x12\x1d\n\x0c\x63ontact_name\x18\x05 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\"[\n\nNoteRecord\x12\x0e\n\x06writer\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12.\n\nwrite_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"q\n\x05Notes\x12.\n\x0c\x61\x62\x62reviation\x18\x01 \x01(\x0b\x32\x18.recollect.v1.NoteRecord\x12\'\n\x05title\x18\x02 \x01(\x0b\x32\x18.recollect.v1.NoteRecord\x12\x0f\n\x07\x66\x61ilure\x18\x03 \x01(\t\"\xb5\x05\n\x0c\x43onversation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nturn_count\x18\x07 \x01(\x05\x12\x15\n\rmessage_count\x18\x08 \x01(\x03\x12\x14\n\x0cparticipants\x18\t \x03(\t\x12\x14\n\x0c\x61\x62\x62reviation\x18\n \x01(\t\x12\x16\n\x0emanually_named\x18\x0b \x01(\x08\x12\x0e\n\x06pinned\x18\x0c \x01(\x08\x12\r\n\x05model\x18\r \x01(\t\x12\"\n\x05party\x18\x0e \x01(\x0b\x32\x13.recollect.v1.Party\x12(\n\x0busage_total\x18\x0f \x01(\x0b\x32\x13.recollect.v1.Usage\x12\x12\n\ncost_total\x18\x10 \x01(\x01\x12\x1a\n\x12\x63ompressed_through\x18\x11 \x01(\x05\x12\"\n\x05notes\x18\x12 \x01(\x0b\x32\x13.recollect.v1.Notes\x12\x16\n\x0etopics_by_hand\x18\x13 \x01(\x08\x12\x10\n\x08\x61rchived\x18\x14 \x01(\x08\x12)\n\x08metadata\x18\x15 \x01(\x0b\x32\x17.google.protobuf.Struct\x12(\n\x06origin\x18\x16 \x01(\x0b\x32\x18.recollect.v1.ForkOrigin\x12\x11\n\tunindexed\x18\x17 \x01(\x08\x12\x0c\n\x04name\x18\x18 \x01(\t\x12\x37\n\x10split_suggestion\x18\x19 \x01(\x0b\x32\x1d.recollect.v1.SplitSuggestion\"1\n\x0fSplitSuggestion\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06titles\x18\x02 \x03(\t\":\n\nForkOrigin\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x13\n\x0bturn_number\x18\x02 \x01(\x05*d\n\rArchiveFilter\x12\x1e\n\x1a\x41RCHIVE_FILTER_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41RCHIVE_FILTER_ARCHIVED\x10\x01\x12\x16\n\x12\x41RCHIVE_FILTER_ALL\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frecollect/v1/conversation.proto\x12\x0crecollect.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1arecollect/v1/message.proto\x1a\x17recollect/v1/rule.proto\"\xae\x01\n\x05Party\x12\x18\n\x07\x63ontact\x18\x01 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12\x19\n\x08group_id\x18\x02 \x01(\tB\x07\xe2\xdb\x18\x03 \xc0\x02\x12\x1a\n\tthread_id\x18\x03 \x01(\tB\x07\xe2\xdb\x18\x03 \xe6\x07\x12\x18\n\x07subject\x18\x04 \x01(\tB\x07\xe2\xdb\x18\x03 \xe6\x07\x12\x1d\n\x0c\x63ontact_name\x18\x05 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\x12\x1b\n\ngroup_name\x18\x06 \x01(\tB\x07\xe2\xdb\x18\x03 \x80\x02\"[\n\nNoteRecord\x12\x0e\n\x06writer\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12.\n\nwrite_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"q\n\x05Notes\x12.\n\x0c\x61\x62\x62reviation\x18\x01 \x01(\x0b\x32\x18.recollect.v1.NoteRecord\x12\'\n\x05title\x18\x02 \x01(\x0b\x32\x18.recollect.v1.NoteRecord\x12\x0f\n\x07\x66\x61ilure\x18\x03 \x01(\t\"\xb5\x05\n\x0c\x43onversation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nturn_count\x18\x07 \x01(\x05\x12\x15\n\rmessage_count\x18\x08 \x01(\x03\x12\x14\n\x0cparticipants\x18\t \x03(\t\x12\x14\n\x0c\x61\x62\x62reviation\x18\n \x01(\t\x12\x16\n\x0emanually_named\x18\x0b \x01(\x08\x12\x0e\n\x06pinned\x18\x0c \x01(\x08\x12\r\n\x05model\x18\r \x01(\t\x12\"\n\x05party\x18\x0e \x01(\x0b\x32\x13.recollect.v1.Party\x12(\n\x0busage_total\x18\x0f \x01(\x0b\x32\x13.recollect.v1.Usage\x12\x12\n\ncost_total\x18\x10 \x01(\x01\x12\x1a\n\x12\x63ompressed_through\x18\x11 \x01(\x05\x12\"\n\x05notes\x18\x12 \x01(\x0b\x32\x13.recollect.v1.Notes\x12\x16\n\x0etopics_by_hand\x18\x13 \x01(\x08\x12\x10\n\x08\x61rchived\x18\x14 \x01(\x08\x12)\n\x08metadata\x18\x15 \x01(\x0b\x32\x17.google.protobuf.Struct\x12(\n\x06origin\x18\x16 \x01(\x0b\x32\x18.recollect.v1.ForkOrigin\x12\x11\n\tunindexed\x18\x17 \x01(\x08\x12\x0c\n\x04name\x18\x18 \x01(\t\x12\x37\n\x10split_suggestion\x18\x19 \x01(\x0b\x32\x1d.recollect.v1.SplitSuggestion\"1\n\x0fSplitSuggestion\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06titles\x18\x02 \x03(\t\":\n\nForkOrigin\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x13\n\x0bturn_number\x18\x02 \x01(\x05*d\n\rArchiveFilter\x12\x1e\n\x1a\x41RCHIVE_FILTER_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41RCHIVE_FILTER_ARCHIVED\x10\x01\x12\x16\n\x12\x41RCHIVE_FILTER_ALL\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,18 +45,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PARTY'].fields_by_name['subject']._serialized_options = b'\342\333\030\003 \346\007'
   _globals['_PARTY'].fields_by_name['contact_name']._loaded_options = None
   _globals['_PARTY'].fields_by_name['contact_name']._serialized_options = b'\342\333\030\003 \200\002'
-  _globals['_ARCHIVEFILTER']._serialized_start=1328
-  _globals['_ARCHIVEFILTER']._serialized_end=1428
+  _globals['_PARTY'].fields_by_name['group_name']._loaded_options = None
+  _globals['_PARTY'].fields_by_name['group_name']._serialized_options = b'\342\333\030\003 \200\002'
+  _globals['_ARCHIVEFILTER']._serialized_start=1357
+  _globals['_ARCHIVEFILTER']._serialized_end=1457
   _globals['_PARTY']._serialized_start=166
-  _globals['_PARTY']._serialized_end=311
-  _globals['_NOTERECORD']._serialized_start=313
-  _globals['_NOTERECORD']._serialized_end=404
-  _globals['_NOTES']._serialized_start=406
-  _globals['_NOTES']._serialized_end=519
-  _globals['_CONVERSATION']._serialized_start=522
-  _globals['_CONVERSATION']._serialized_end=1215
-  _globals['_SPLITSUGGESTION']._serialized_start=1217
-  _globals['_SPLITSUGGESTION']._serialized_end=1266
-  _globals['_FORKORIGIN']._serialized_start=1268
-  _globals['_FORKORIGIN']._serialized_end=1326
+  _globals['_PARTY']._serialized_end=340
+  _globals['_NOTERECORD']._serialized_start=342
+  _globals['_NOTERECORD']._serialized_end=433
+  _globals['_NOTES']._serialized_start=435
+  _globals['_NOTES']._serialized_end=548
+  _globals['_CONVERSATION']._serialized_start=551
+  _globals['_CONVERSATION']._serialized_end=1244
+  _globals['_SPLITSUGGESTION']._serialized_start=1246
+  _globals['_SPLITSUGGESTION']._serialized_end=1295
+  _globals['_FORKORIGIN']._serialized_start=1297
+  _globals['_FORKORIGIN']._serialized_end=1355
 # @@protoc_insertion_point(module_scope)

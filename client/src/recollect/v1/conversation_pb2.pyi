@@ -59,6 +59,7 @@ class Party(_message.Message):
     THREAD_ID_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
     CONTACT_NAME_FIELD_NUMBER: _builtins.int
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
     contact: _builtins.str
     """The contact on a channel that has contacts: a phone number in digits, an e-mail address in
     lower case. At most 320 characters.
@@ -74,6 +75,11 @@ class Party(_message.Message):
     nothing is routed, filtered or trusted by it. At most 256 characters; line breaks and control
     characters become spaces.
     """
+    group_name: _builtins.str
+    """The newest display name of the group, channel or thread that others read too, as the channel
+    gave it ("Flat hunters"). It is for people: nothing is routed, filtered or trusted by it. At
+    most 256 characters; line breaks and control characters become spaces.
+    """
     def __init__(
         self,
         *,
@@ -82,10 +88,11 @@ class Party(_message.Message):
         thread_id: _builtins.str = ...,
         subject: _builtins.str = ...,
         contact_name: _builtins.str = ...,
+        group_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contact", b"contact", "contact_name", b"contact_name", "group_id", b"group_id", "subject", b"subject", "thread_id", b"thread_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contact", b"contact", "contact_name", b"contact_name", "group_id", b"group_id", "group_name", b"group_name", "subject", b"subject", "thread_id", b"thread_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

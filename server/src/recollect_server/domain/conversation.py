@@ -35,6 +35,8 @@ class Party:
     """The contact's display name, as the channel gave it last, for people: nothing is routed by
     it.
     """
+    group_name: str = ""
+    """The group's, likewise."""
 
 
 NOBODY = Party()
@@ -153,7 +155,7 @@ class Conversation:
     def name(self) -> str:
         """Return its one name for people; empty while nothing was said and nobody is there."""
         party = self.party
-        there = party.group_id or party.contact_name or party.contact
+        there = party.group_name or party.group_id or party.contact_name or party.contact
         return name_of(self.title, self.channel, party.subject, there, self.request)
 
 
@@ -217,7 +219,7 @@ class Abbreviated:
 
 @dataclass(frozen=True, slots=True)
 class MetaUpdated:
-    """Something about it was set by hand. None keeps what was."""
+    """Something about it was set by hand, or by its channel. None keeps what was."""
 
     time: int
     title: str | None = None
@@ -229,6 +231,8 @@ class MetaUpdated:
     archived: bool | None = None
     metadata: dict[str, Any] | None = field(default=None, hash=False)
     """Values by key that are set; a value of None removes its key."""
+    group_name: str | None = None
+    """The group's display name: a message brought another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,6 +454,9 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
                 else bool(content.topics),
                 archived=before.archived if content.archived is None else content.archived,
                 metadata=merged(before.metadata, content.metadata),
+                party=before.party
+                if content.group_name is None
+                else replace(before.party, group_name=content.group_name),
                 split=NO_SPLIT if content.manually_named else before.split,
             )
         case SplitSuggested():

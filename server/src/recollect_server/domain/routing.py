@@ -86,6 +86,8 @@ class Inbound:
     origin: Origin | None = None
     sender_name: str = ""
     """The sender's display name, for people."""
+    group_name: str = ""
+    """The group's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +131,20 @@ def places_of(channel: str, party: Party, addresses: Iterable[str]) -> tuple[Pla
 
 def party_of(inbound: Inbound) -> Party:
     """Return the party of a conversation started by this message."""
-    party = _party_of(inbound)
+    party = with_group_name(_party_of(inbound), inbound)
     return (
         replace(party, contact_name=inbound.sender_name)
         if party.contact and inbound.sender_name
         else party
     )
+
+
+def with_group_name(party: Party, inbound: Inbound) -> Party:
+    """Return the party of a conversation that this message joins, by the newest name of its
+    group.
+    """
+    is_named = inbound.group_name and group_of(party)
+    return replace(party, group_name=inbound.group_name) if is_named else party
 
 
 def _party_of(inbound: Inbound) -> Party:

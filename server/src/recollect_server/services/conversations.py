@@ -132,6 +132,7 @@ class Conversations:
             payload["messages"] = [message_fields(message) for message in messages]
         if party.contact_name:
             payload["contact_name"] = party.contact_name
+        # Not the group's name: that changes, and a newer export has the newer one.
         if pinned:
             payload["pinned"] = True
         request = key_of("Create", request_id, payload)

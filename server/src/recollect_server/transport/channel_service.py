@@ -96,6 +96,7 @@ def inbound_from(request: api.ReceiveRequest, sender: str) -> Inbound:
         optional_milliseconds(request, "time"),
         _origin_from(request),
         display_name(request.sender_name) or name_in(request.channel, request.sender),
+        display_name(request.group_name),
     )
 
 

@@ -68,7 +68,7 @@ _OPTIONAL_OF_A_CONVERSATION = (
     "archived",
     "unindexed",
 )
-_FIELDS_OF_A_PARTY = ("contact", "group_id", "thread_id", "subject", "contact_name")
+_FIELDS_OF_A_PARTY = ("contact", "group_id", "thread_id", "subject", "contact_name", "group_name")
 
 TRUSTS = {
     external_pb.TRUST_UNTRUSTED: Trust.UNTRUSTED,
@@ -127,6 +127,7 @@ def party_from(value: conversation_pb2.Party) -> Party:
         value.thread_id,
         value.subject,
         display_name(value.contact_name),
+        display_name(value.group_name),
     )
 
 

@@ -112,6 +112,7 @@ def _plan_of_group(lines: list[_Line]) -> Plan | Skip:
     key = beginning.id or fingerprint([line.fields for line in lines[:2]])
     plan = Plan(("transcript", key), first.where, beginning, skips=_lost_of(first))
     _add(plan, lines[1:], first.number)
+    plan.beginning = _with_newest_name(beginning, plan)
     return plan
 
 
@@ -138,7 +139,7 @@ def _plan_of_file(name: str, lines: list[_Line], own: str) -> Plan | Skip:
         beginning = replace(plan.beginning, create_time=times[0])
         reason = "the first line is lost, and channel, participants and model with it"
         plan.skips.append(Skip(lost, f"{reason}: imported on channel {LOST_CHANNEL}"))
-    plan.beginning = beginning
+    plan.beginning = _with_newest_name(beginning, plan)
     plan.key = ("transcript", beginning.id or fingerprint([line.fields for line in lines[:2]]))
     return plan
 
@@ -149,6 +150,15 @@ def _lost_of(line: _Line) -> list[Skip]:
         return []
     link = f"that it is a fork of {origin} up to turn {line.fields.get('originTurn')}"
     return [Skip(line.where, f"the API takes no origin: {link} stays behind")]
+
+
+def _with_newest_name(beginning: Beginning, plan: Plan) -> Beginning:
+    """Return a beginning by the name that its group had last: no call sets another one later."""
+    events = (it.fields for it in plan.steps if isinstance(it, Event))
+    names = [it["groupName"] for it in events if isinstance(it.get("groupName"), str)]
+    if not names or beginning.party is None:
+        return beginning
+    return replace(beginning, party=replace(beginning.party, group_name=names[-1]))
 
 
 def _add(plan: Plan, lines: list[_Line], first: int) -> None:

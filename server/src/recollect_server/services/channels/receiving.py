@@ -17,8 +17,10 @@ from recollect_server.domain.conversation import (
     ANYBODY,
     Began,
     CommandRun,
+    Content,
     Continued,
     Conversation,
+    MetaUpdated,
     Party,
 )
 from recollect_server.domain.errors import (
@@ -46,6 +48,7 @@ from recollect_server.domain.routing import (
     place_of,
     places_of,
     provenance_of,
+    with_group_name,
 )
 from recollect_server.domain.time import arrival
 from recollect_server.services.channels.commands import (
@@ -297,9 +300,12 @@ class Receiving:
         with self._space.writing(conversation_id) as state:
             check_writable(state.conversation, [inbound.channel])
             message = _message(inbound, headers, state.conversation.channel)
-            return _stored(
-                self._space.append(state, placed(state, [message], self._space.clock()), request)
-            )
+            now = self._space.clock()
+            contents: list[Content] = [*placed(state, [message], now)]
+            party = state.conversation.party
+            if (named := with_group_name(party, inbound)) != party:
+                contents.append(MetaUpdated(now, group_name=named.group_name))
+            return _stored(self._space.append(state, contents, request))
 
     def _begin(
         self, inbound: Inbound, headers: Headers, request: RequestKey, claim: Claim
@@ -399,7 +405,8 @@ class Receiving:
                 conversation = self._space.read(said_in).conversation
                 check_writable(conversation, [inbound.channel])
                 if conversation.channel == inbound.channel:
-                    beginning = replace(beginning, party=conversation.party)
+                    party = with_group_name(conversation.party, inbound)
+                    beginning = replace(beginning, party=party)
             except ConversationNotFound:
                 if _is_named(inbound):
                     raise

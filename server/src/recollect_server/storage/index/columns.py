@@ -152,6 +152,7 @@ CONVERSATIONS = Columns(
     Column("group_id", "party.group_id", is_fixed=True),
     Column("thread_id", "party.thread_id", is_fixed=True),
     Column("subject", "party.subject", is_fixed=True),
+    Column("group_name", "party.group_name"),
     Column("usage_input", "usage_total.input"),
     Column("usage_output", "usage_total.output"),
     Column("cost_total"),

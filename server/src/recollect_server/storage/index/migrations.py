@@ -263,7 +263,6 @@ _TABLES = f"""
         INSERT OR REPLACE INTO wordless VALUES(NEW.document ->> '$.conversation[0]', NEW.document ->> '$.wordless');
     END;
     {activity_tables.TABLES}
-    {take_in_trigger()}
 """
 
 
@@ -288,9 +287,21 @@ def _updates_of_communications(connection: apsw.Connection) -> None:
     connection.execute("CREATE INDEX external_updates_of ON external_updates(number)")
 
 
+def _group_names(connection: apsw.Connection) -> None:
+    """Add the names of groups. One that a newer server wrote while this index was an older one's is
+    missing until the next message brings it, or a rebuild.
+    """
+    connection.execute(f"""
+        ALTER TABLE conversations ADD COLUMN group_name TEXT NOT NULL DEFAULT '';
+        DROP TRIGGER IF EXISTS take_in;
+        {take_in_trigger()}
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _turn_memories,
     _updates_of_communications,
+    _group_names,
 )
 """The steps behind `OLDEST`."""
 

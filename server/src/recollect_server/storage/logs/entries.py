@@ -129,6 +129,7 @@ _PARTY = Codec(
     Field("threadId", TEXT, "thread_id", ""),
     Field("subject", TEXT, default=""),
     Field("contactName", TEXT, "contact_name", ""),
+    Field("groupName", TEXT, "group_name", ""),
 )
 
 
@@ -211,6 +212,7 @@ _EVENTS: dict[str, Codec[Any]] = {
             Field("topics", NAMES, default=None),
             Field("archived", SWITCH, default=None),
             Field("metadata", OBJECT, default=None),
+            Field("groupName", TEXT, "group_name", None),
         ),
         _event(SplitSuggested, "split_suggested", Field("reason", TEXT), Field("titles", TEXTS)),
         _event(
