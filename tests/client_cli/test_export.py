@@ -321,12 +321,12 @@ def test_a_fork_and_a_conversation_out_of_the_index_say_so_in_the_export_and_the
     run_at: Run, start_server: Callable[..., Any], write_transcript: Callable[..., Path]
 ) -> None:
     origin, fork = (f"conv-01HQ000000000000000000000{it}" for it in range(2))
-    said = [StoredMessage(StoredRole.USER, "said", START, turn_number=1)]
+    messages = [StoredMessage(StoredRole.USER, "said", START, turn_number=1)]
     folder = "data/default/conversations"
     began = Began(origin, "web", START, ("user",))
-    write_transcript(origin, [began], said, folder=folder)
+    write_transcript(origin, [began], messages, folder=folder)
     copied = replace(began, id=fork, origin_id=origin, origin_turn=1)
-    path = write_transcript(fork, [copied], said, [ConversationUnindexed(START)], folder=folder)
+    path = write_transcript(fork, [copied], messages, [ConversationUnindexed(START)], folder=folder)
     exported = path.parents[3] / "out" / f"{fork}.jsonl"
     assert run_at(start_server().target, "export", "-d", exported.parent).code == 0
     assert folded(exported) == folded(path)

@@ -1,4 +1,4 @@
-"""Who is signed in, across processes and restarts of `recollect-web`."""
+"""Sign-ins across processes and restarts of `recollect-web`."""
 
 from pathlib import Path
 
