@@ -12,7 +12,7 @@ import pytest
 from agents import Agent, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain_core.messages import AIMessage
-from recollect import Client, ClientClosed, Message
+from recollect import Client, ClientClosed, EmailOrigin, Message
 
 from tests.conftest import RunningServer
 from tests.waiting import until
@@ -78,6 +78,115 @@ def test_the_block_of_the_agents_sdk_prints_what_its_guide_says(
 
 def test_the_block_of_recall_prints_what_its_guide_says(shown: Any) -> None:
     assert shown("recall", 1) == 1
+
+
+@pytest.fixture
+def perform(server: RunningServer, client: Client, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that runs blocks of a guide by their numbers, with `client` and other
+    names, and returns all names and what was printed.
+    """
+    monkeypatch.setenv("RECOLLECT_ADDRESS", server.target)
+
+    def run(page: str, *numbers: int, **names: Any) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+        lines: list[tuple[Any, ...]] = []
+        names = {"client": client, "print": lambda *values: lines.append(values), **names}
+        for number in numbers:
+            exec(compile(blocks(page)[number][0], page, "exec"), names)  # noqa: S102 - of our own guide
+        return names, lines
+
+    return run
+
+
+def turns(client: Client, count: int, **fields: Any) -> str:
+    """Return a new conversation with turns."""
+    it = client.conversations.create("web", **fields).id
+    for number in range(count):
+        client.conversations.append_turn(
+            it, [Message.user(f"Which pump {number}?"), Message.assistant("The small one.")]
+        )
+    return it
+
+
+def test_the_blocks_of_agents_name_parts_of_contexts_and_memories_of_turns(
+    perform: Any, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, offers, drafts = turns(client, 13), turns(client, 5), turns(client, 1)
+    question = "Which one did we choose?"
+    names, lines = perform(
+        "agents", 4, 5, conversation_id=of, question=question, offers=offers, drafts=drafts
+    )
+    assert "Which pump 3?" in str(names["context"])
+    summary = "Chose NATS over Kafka: three nodes are enough."
+    assert [(turn, str(tier), text) for turn, tier, text in lines] == [
+        (12, "hot", summary),
+        (13, "cold", ""),
+    ]
+    monkeypatch.chdir(tmp_path)
+    names, _ = perform("agents", 0, 7)
+    assert names["conversation"].channel == "web"
+    assert (tmp_path / "notes").is_dir()
+
+
+def test_the_block_of_agents_that_watches_prints_what_is_appended(
+    perform: Any, client: Client
+) -> None:
+    of, lines = turns(client, 1), list[tuple[Any, ...]]()
+
+    class Interrupted(Exception):
+        """Ctrl-C."""
+
+    def show(*values: Any) -> None:
+        lines.append(values)
+        raise Interrupted
+
+    def watch() -> None:
+        with suppress(Interrupted):
+            perform("agents", 3, print=show)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+
+    def is_shown() -> bool:
+        client.conversations.append_turn(of, [Message.user("And now?")])
+        return bool(lines)
+
+    until(is_shown)
+    watching.join()
+    assert lines == [(of, ["And now?"])]
+
+
+def test_the_block_of_channels_stores_what_the_owner_writes(perform: Any) -> None:
+    names, _ = perform("channels", 0)
+    assert names["conversation"].channel == "whatsapp"
+
+
+def test_the_blocks_of_deleting_leave_what_they_say(perform: Any, client: Client) -> None:
+    of = turns(client, 7, participants=["alex@example.org"])
+    message = client.conversations.load(of).messages[0]
+    perform("deleting", 0, conversation_id=of, message=message)
+    left = [it.content for it in client.conversations.load(of).messages]
+    assert [at for at, it in enumerate(left) if it == "[redacted]"] == [0, 12, 13]
+    stored: Any = None
+    for number, text in (("1", "Is the flat free?"), ("2", "My code: 4711")):
+        origin = EmailOrigin(message_id=f"<{number}@example.org>")
+        sender = "hanan@example.org" if number == "1" else "ines@example.org"
+        received = client.channels.receive("email", number, text, sender=sender, origin=origin)
+        stored = received.outcome
+    names = {"communication_id": stored.communication.id, "message": stored.message}
+    perform("deleting", 2, **names)
+    [redacted] = client.external.get_communication(names["communication_id"]).messages
+    assert redacted.text == "[redacted]"
+    names, _ = perform("deleting", 1, 3, 4)
+    assert (
+        list(names["would_go"].conversation_ids) == list(names["receipt"].conversation_ids) == [of]
+    )
+    assert [it.id for it in client.conversations.list() if it.channel == "web"] == []
+
+
+def test_the_block_of_insight_counts_weeks(perform: Any, client: Client) -> None:
+    turns(client, 2)
+    _, lines = perform("insight", 0)
+    assert [(group, count) for _, group, count, _ in lines] == [("default", 2)]
 
 
 def test_the_agent_of_the_guide_answers_who_writes_on_the_page(
