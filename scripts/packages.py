@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("client", "server")
-MOST_BYTES = 60_000_000
+MOST_BYTES = 61_000_000
 """Size that a package may have: PyPI takes 100 MB, and the server's holds two models."""
 
 _TOUR = """
