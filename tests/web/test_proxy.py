@@ -357,7 +357,7 @@ def site(setup: Setup, tmp_path: Path) -> Iterator[str]:
     nginx = subprocess.Popen([NGINX, "-c", config, "-e", "stderr"])
     until(lambda: not refuses(port))
     yield f"https://localhost:{port}"
-    nginx.kill()  # it has missed a SIGTERM, once in hundreds of runs
+    nginx.kill()  # it missed a SIGTERM once
     nginx.wait()
     started.stop()
 
