@@ -58,7 +58,7 @@ class Post(Service):
         self, channel: str, text: str, sender: str = "", *, delivery: str = "", **fields: Any
     ) -> Response:
         """Deliver one message over a channel."""
-        delivery = delivery or f"delivery-{next(self.numbers)}"
+        delivery = delivery or f"delivery-{next(self.numbers):05}"
         request = channel_api.ReceiveRequest(
             channel=channel, provider_message_id=delivery, sender=sender, text=text, **fields
         )

@@ -48,6 +48,7 @@ class Proxy:
     def close(self) -> None:
         self._closed = True
         self.thaw()
+        self._listener.shutdown(socket.SHUT_RDWR)  # a close alone leaves its thread waiting
         self._listener.close()
         self.break_now()
 
