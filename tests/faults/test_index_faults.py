@@ -17,6 +17,7 @@ import pytest
 import structlog
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.index import file, migrations
+from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.index.file import Readers
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.writer import Writer
@@ -350,3 +351,13 @@ def test_the_writer_takes_text_that_is_no_utf_8_for_damage_and_goes_on(tmp_path:
     assert index.writer.write(lambda connection, _: connection.execute("SELECT 1").get) == 1
     index.close()
     assert file.read_seal(tmp_path).seal is file.Seal.ABSENT
+
+
+def test_an_index_that_is_condemned_is_known_as_wrong_after_a_kill(tmp_path: Path) -> None:
+    """The log of which it has too much may have grown past what it has by the next start."""
+    index = Index(tmp_path)
+    index.condemn("it has words of nobody")
+    assert index.lost() == "it has words of nobody"
+    state = state_of(tmp_path)  # what another process reads in the file, as the next start does
+    assert state.condition == "to be made anew at the next start: it has words of nobody"
+    index.close()
