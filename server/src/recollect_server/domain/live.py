@@ -1,48 +1,55 @@
 """Values that may change while the server runs, such as those of settings.
 
-A user of such a value keeps the `Live`, not the value, and reads `now` at each use. There
-are no subscriptions, so parts that come and go (spaces) leave nothing behind.
+A user of such a value keeps the `Live`, not the value, and reads `now` at each use: one look at an
+attribute. A value that is made from another one is held weakly by it, so parts that come and go
+(spaces) leave nothing behind.
 """
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Live(ABC, Generic[T]):
-    """A value that may change while it is in use."""
+class Live(Generic[T]):
+    """A value that may change while it is in use. Safe to call from any thread."""
 
-    @property
-    @abstractmethod
-    def now(self) -> T:
-        """The value now. It costs little: read it at each use."""
+    now: T
+    """The value now. Its users only read it."""
+
+    def __init__(self, value: T) -> None:
+        self.now = value
+        self._guard = threading.RLock()  # orders changes; `now` needs no lock
+        self._views: WeakSet[_View[T, Any]] = WeakSet()
 
     def view(self, make: Callable[[T], U]) -> "Live[U]":
-        """Return a value that is made from this one, anew once this one has changed."""
-        return _View(self, make)
+        """Return a value that is made from this one, anew whenever this one changes."""
+        with self._guard:
+            view = _View(self, make)
+            self._views.add(view)
+        return view
+
+    def _change(self, value: T) -> None:
+        with self._guard:
+            self.now = value
+            for view in self._views:
+                view.renew()
 
 
 class Holder(Live[T]):
     """Holder of a value, which replaces it. Safe to call from any thread."""
 
     def __init__(self, value: T) -> None:
-        self._value = value
-        self._guard = threading.Lock()  # orders changes; `now` needs no lock
+        super().__init__(value)
         self._followers: list[Callable[[T], None]] = []
-
-    @property
-    def now(self) -> T:
-        """The value now."""
-        return self._value
 
     def set(self, value: T) -> None:
         """Replace the value, and notify its followers."""
         with self._guard:
-            self._value = value
+            self._change(value)
             for follower in self._followers:
                 follower(value)
 
@@ -55,19 +62,13 @@ class Holder(Live[T]):
 
 
 class _View(Live[U], Generic[T, U]):
-    """A value that is made from another one, and kept until that one changes."""
+    """A value that is made from another one, which it keeps alive."""
 
     def __init__(self, source: Live[T], make: Callable[[T], U]) -> None:
+        super().__init__(make(source.now))
         self._source = source
         self._make = make
-        first = source.now
-        self._made: tuple[T, U] = first, make(first)
 
-    @property
-    def now(self) -> U:
-        """The value now."""
-        source = self._source.now
-        made = self._made  # one read, for another thread may replace it
-        if made[0] is not source:
-            made = self._made = source, self._make(source)
-        return made[1]
+    def renew(self) -> None:
+        """Make the value anew: the other one has changed."""
+        self._change(self._make(self._source.now))

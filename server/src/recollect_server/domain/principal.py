@@ -1,6 +1,6 @@
 """The caller of a call: its scopes, and the space that the call is about."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -72,14 +72,15 @@ class Principal:
     """Spaces that it may choose; empty: all, without a token."""
     expires: int = 0
     """End of its token, in milliseconds since 1970; 0: never."""
+    is_for_every_space: bool = field(init=False)
+    """True if this caller may choose any space, so that it may also deal with the server as a
+    whole.
+    """
+
+    def __post_init__(self) -> None:
+        is_for_every_space = not self.spaces or EVERY_SPACE in self.spaces
+        object.__setattr__(self, "is_for_every_space", is_for_every_space)
 
     def is_for(self, space: str) -> bool:
         """Return whether this caller may choose a space."""
         return self.is_for_every_space or space in self.spaces
-
-    @property
-    def is_for_every_space(self) -> bool:
-        """Return whether this caller may choose any space, so that it may also deal with the
-        server as a whole.
-        """
-        return not self.spaces or EVERY_SPACE in self.spaces
