@@ -170,7 +170,7 @@ def test_the_steps_of_a_call_that_is_not_sampled_are_not_even_made(
     ids = CallIds(tuple)
     before = CALL.set(ids)
     try:
-        with tracing.trace("ConversationService.Create", ids, tuple):
+        with tracing.trace("ConversationService.Create", ids):
             assert tracing.step(Step.WRITE) is UNMEASURED.step(Step.WRITE)
     finally:
         CALL.reset(before)

@@ -104,7 +104,7 @@ class TokenCommands:
         """Check a request, carry it out as the server does, and return the answer. The audit
         records it under the name of a command; empty: not at all. Raises RecollectError.
         """
-        check(request, SizeLimits(), system_clock())
+        check(request, SizeLimits(), system_clock)
         operator = Principal(space=self.settings.space, peer=f"uid:{os.getuid()}")
         answer = getattr(self.handlers, method)(request, Call(_NO_CONTEXT, operator))
         if command:

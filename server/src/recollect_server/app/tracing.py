@@ -8,7 +8,6 @@ not sampled makes no spans of steps. A trace holds ids of requests and tokens, a
 import logging
 import os
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -21,7 +20,6 @@ from recollect_server.domain.telemetry import (
     CALL,
     TRACEPARENT,
     CallIds,
-    Metadata,
     Step,
     Telemetry,
 )
@@ -72,11 +70,9 @@ class Tracing(Telemetry):
         self._propagator = TraceContextTextMapPropagator()
         self.count, self.deliver = inner.count, inner.deliver  # type: ignore[method-assign]
 
-    def trace(
-        self, method: str, ids: CallIds, metadata: Callable[[], Metadata]
-    ) -> AbstractContextManager[object]:
+    def trace(self, method: str, ids: CallIds) -> AbstractContextManager[object]:
         """Return a context that traces a call, as a part of its caller's trace if it names one."""
-        parent = next((value for name, value in metadata() if name == TRACEPARENT), None)
+        parent = ids.parent
         service, _, name = method.partition(".")
         span = self._tracer.start_span(
             f"recollect.v1.{service}/{name}",

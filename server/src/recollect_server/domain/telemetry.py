@@ -62,7 +62,8 @@ class CallIds:
 
     __slots__ = ("_metadata", "_trace", "request", "span", "token")
 
-    def __init__(self, metadata: Callable[[], Metadata]) -> None:
+    def __init__(self, metadata: Callable[[], Metadata | None]) -> None:
+        """`metadata` returns that of the call, when somebody asks."""
         self._metadata = metadata
         self._trace: str | None = None
         self.request = ""
@@ -72,11 +73,16 @@ class CallIds:
         """Span of the call, of its tracer."""
 
     @property
+    def parent(self) -> str | bytes | None:
+        """Trace and span that the caller names (W3C Trace Context); None if it names none."""
+        metadata = self._metadata() or ()
+        return next((value for name, value in metadata if name == TRACEPARENT), None)
+
+    @property
     def trace(self) -> str:
-        """Trace that the caller is in (W3C Trace Context), looked up when somebody asks."""
+        """Trace that the caller is in, looked up when somebody asks."""
         if self._trace is None:
-            values = (value for name, value in self._metadata() if name == TRACEPARENT)
-            self._trace = trace_of(next(values, ""))
+            self._trace = trace_of(self.parent or "")
         return self._trace
 
     @trace.setter
@@ -116,7 +122,6 @@ class Telemetry:
         self,
         method: str,  # noqa: ARG002
         ids: CallIds,  # noqa: ARG002
-        metadata: Callable[[], Metadata],  # noqa: ARG002
     ) -> AbstractContextManager[object]:
         """Return a context that traces a call of `Service.Method`."""
         return _NOTHING

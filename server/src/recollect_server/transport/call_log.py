@@ -5,8 +5,6 @@ A line names the method, the code, the milliseconds and the conversation or comm
 text. It is `info` for the calls that `CallLog` says, and `debug` for all others.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from logging import DEBUG
 from typing import Any
@@ -17,7 +15,7 @@ from google.protobuf.message import Message as ProtoMessage
 from google.rpc import status_pb2
 
 from recollect_server.domain.live import Holder, Live
-from recollect_server.domain.telemetry import CALL, UNMEASURED, CallIds, Metadata, Telemetry
+from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 
 log = structlog.get_logger("recollect.calls")
 
@@ -54,10 +52,6 @@ ADMINISTRATIVE = frozenset(
 """Calls that delete data or change who is trusted: each has a line in the log at `info`."""
 
 
-Outcome = tuple[ProtoMessage | None, ProtoMessage | None, status_pb2.Status | None]
-"""The request of a call, if it was read, and the answer or the failure."""
-
-
 @dataclass(frozen=True, slots=True)
 class CallLog:
     """The rule for which calls are logged at `info`, and the telemetry that counts all."""
@@ -68,28 +62,7 @@ class CallLog:
     """True to log every call at `debug`: health checks and reflection."""
     telemetry: Telemetry = UNMEASURED
 
-    def carry_out(
-        self, method: str, context: grpc.ServicerContext, work: Callable[[], Outcome]
-    ) -> tuple[ProtoMessage | None, status_pb2.Status | None]:
-        """Do the work of a call or open a stream, log it, and return the answer or the failure. The
-        lines of the work have its ids, and it may be traced. `method` is `Service.Method`.
-        """
-        began = time.perf_counter()
-
-        def metadata() -> Metadata:
-            return context.invocation_metadata() or ()
-
-        ids = CallIds(metadata)
-        before = CALL.set(ids)
-        try:
-            with self.telemetry.trace(method, ids, metadata):
-                request, answer, failed = work()
-                self._write(method, request, answer, failed, time.perf_counter() - began)
-        finally:
-            CALL.reset(before)
-        return answer, failed
-
-    def _write(
+    def write(
         self,
         method: str,
         request: object,
@@ -97,6 +70,9 @@ class CallLog:
         failed: status_pb2.Status | None,
         seconds: float,
     ) -> None:
+        """Count a call that was carried out, or a stream that is open, and log it. `method` is
+        `Service.Method`; `request` is None if it was not read.
+        """
         if self.telemetry is not UNMEASURED:
             self.telemetry.call(method, "OK" if failed is None else code_of(failed), seconds)
         is_notable = failed is not None or seconds > self.slow.now or method in ADMINISTRATIVE

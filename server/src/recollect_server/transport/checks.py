@@ -3,7 +3,7 @@ what no rule of one field can say: fields that go together, settings, addresses.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 from google.protobuf.descriptor import Descriptor
@@ -30,7 +30,7 @@ from recollect_server.domain.addresses import (
 from recollect_server.domain.retention import parse_rules
 from recollect_server.domain.routing import pinned_party
 from recollect_server.domain.text import breaks_line
-from recollect_server.domain.time import DAY, zone_of
+from recollect_server.domain.time import DAY, Clock, zone_of
 from recollect_server.transport.convert import party_from
 from recollect_server.transport.rules import Checks, SizeLimits, rules_of
 
@@ -44,11 +44,9 @@ _SCOPES = frozenset(scope_pb2.Scope.values()) - {
 _LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
 
-def check(request: ProtoMessage, limits: SizeLimits, now: int) -> None:
-    """Raise InvalidField, which names everything that is wrong with a request. `now` is the
-    server's clock in milliseconds.
-    """
-    checks = Checks(limits, now)
+def check(request: ProtoMessage, limits: SizeLimits, clock: Clock) -> None:
+    """Raise InvalidField, which names everything that is wrong with a request."""
+    checks = Checks(limits, clock)
     described = cast(Descriptor, request.DESCRIPTOR)
     if (rules := rules_of(described)) is not None:
         rules(checks, "", request)
@@ -57,27 +55,27 @@ def check(request: ProtoMessage, limits: SizeLimits, now: int) -> None:
             checks.refuse(field, description)
     if (further := _FURTHER.get(described.name)) is not None:
         further(checks, request)
-    checks.done(described)
+    if checks.violations:
+        raise checks.error(described)
 
 
 # Conversations ------------------------------------------------------------------------------------
 
 
 def _create(checks: Checks, request: api.CreateRequest) -> None:
-    _messages(checks, request.messages)
+    _messages(checks, request)
     if request.pinned:
         placed = pinned_party(request.channel, party_from(request.party))
         if isinstance(placed, str):
             checks.refuse("pinned" if request.channel == WEB else "party", placed)
 
 
-def _messages(checks: Checks, values: Sequence[Message]) -> None:
+def _messages(checks: Checks, request: api.CreateRequest | api.AppendTurnRequest) -> None:
     """Check the sizes of a batch to append, and which fields of its messages go together."""
-    # Agents' frameworks put an empty message of the assistant beside its tool calls or their
-    # results.
-    beside_calls = any(value.tool_calls or value.role == ROLE_TOOL for value in values)
     total = 0
-    for index, value in enumerate(values):
+    has_calls = False
+    empty: list[int] = []
+    for index, value in enumerate(request.messages):
         size = value.ByteSize()
         total += size
         if size > checks.limits.message_bytes:
@@ -87,7 +85,17 @@ def _messages(checks: Checks, values: Sequence[Message]) -> None:
                 " (setting max_message_bytes)",
             )
         else:
-            _message(checks, f"messages[{index}]", value, may_be_empty=beside_calls)
+            if _message(checks, f"messages[{index}]", value):
+                empty.append(index)
+        if value.tool_calls or value.role == ROLE_TOOL:
+            has_calls = True
+    # Agents' frameworks put an empty message of the assistant beside its tool calls or their
+    # results.
+    for index in () if has_calls else empty:
+        checks.refuse(
+            f"messages[{index}].content",
+            "is empty, and there is no thinking, no attachment, and no tool call in this message or beside it: leave it out",
+        )
     if total > checks.limits.batch_bytes:
         checks.refuse(
             "messages",
@@ -96,19 +104,17 @@ def _messages(checks: Checks, values: Sequence[Message]) -> None:
         )
 
 
-def _message(checks: Checks, name: str, value: Message, *, may_be_empty: bool) -> None:
+def _message(checks: Checks, name: str, value: Message) -> bool:
+    """Check which fields of a message go together. Return whether it is an empty message of the
+    assistant.
+    """
     role = value.role
     assistant, tool = role == ROLE_ASSISTANT, role == ROLE_TOOL
     if not (assistant or tool or role == ROLE_USER):
-        return
+        return False
     empty = not value.content and not value.attachments
     if empty and role == ROLE_USER:
         checks.refuse(f"{name}.content", "is empty, and there is no attachment")
-    elif empty and assistant and not (value.thinking_text or value.tool_calls or may_be_empty):
-        checks.refuse(
-            f"{name}.content",
-            "is empty, and there is no thinking, no attachment, and no tool call in this message or beside it: leave it out",
-        )
     if value.thinking_text and not assistant:
         checks.refuse(f"{name}.thinking_text", "goes with ROLE_ASSISTANT alone")
     if value.tool_calls and not assistant:
@@ -120,6 +126,7 @@ def _message(checks: Checks, name: str, value: Message, *, may_be_empty: bool) -
         )
     if 1 < len(calls := value.tool_calls) <= 128 and len({call.id for call in calls}) != len(calls):
         checks.refuse(f"{name}.tool_calls", "has two calls of one id")
+    return empty and assistant and not value.thinking_text
 
 
 def _stream(checks: Checks, request: api.StreamUpdatesRequest) -> None:
@@ -390,7 +397,7 @@ a request, and its description.
 
 _FURTHER: dict[str, Callable[[Checks, Any], object]] = {
     "CreateRequest": _create,
-    "AppendTurnRequest": lambda checks, it: _messages(checks, it.messages),
+    "AppendTurnRequest": _messages,
     "StreamUpdatesRequest": _stream,
     "SearchRequest": _zone,
     "BuildContextRequest": _build_context,

@@ -96,23 +96,24 @@ class Gate:
             self._count_stream(context)
         self._note_call()
         peer = context.peer()
-        scopes = self._scopes(method)
-        if not self._needs_token(surely=Scope.ADMIN in (scopes or ())):
-            if scopes is None:
+        name = method.full_name
+        if (scopes := self._needed.get(name)) is None:
+            scopes = self._needed[name] = scopes_of(method)
+        if not (self._token_required or self._tokens.any(surely=Scope.ADMIN in scopes)):
+            if not scopes:
                 raise PermissionDenied(_name(method), "nobody may call it")
-            return self._principal(None, self._named(spaces) or self._default_space, peer)
+            return self._principal(None, _named(spaces) or self._default_space, peer)
         token = self._authenticate(authorizations, peer)
         grant = token.grant
-        needed = scopes
-        if needed is None or not needed <= grant.scopes:
-            scope = min(needed - grant.scopes) if needed else ""
+        if not (scopes and scopes <= grant.scopes):
+            scope = min(scopes - grant.scopes) if scopes else ""
             raise _denied(
                 token,
                 method,
                 f"a {grant.kind} token lacks the scope {scope}" if scope else "nobody may call it",
                 scope,
             )
-        space = self._named(spaces)
+        space = _named(spaces)
         if space and not grant.allows(space):
             raise _denied(token, method, f"the token is not for the space {space}")
         if not space:
@@ -179,7 +180,7 @@ class Gate:
         """Return why a caller that was admitted would not be any more; empty if it would be."""
         if principal.token_id:
             return self._tokens.ended(principal.token_id)
-        return _ANONYMOUS if self._needs_token() else ""
+        return _ANONYMOUS if self._token_required or self._tokens.any() else ""
 
     def follow(self, *end_streams: EndStreams) -> None:
         """Follow the ledger of tokens from now on, and end the streams of callers whose token
@@ -243,9 +244,6 @@ class Gate:
                     self._rests = False
                     self._awake.set()
 
-    def _needs_token(self, *, surely: bool = False) -> bool:
-        return self._token_required or self._tokens.any(surely=surely)
-
     def _authenticate(self, authorizations: list[str | bytes], peer: str) -> Token:
         if not authorizations:
             raise Unauthenticated(_ANONYMOUS)
@@ -261,26 +259,20 @@ class Gate:
             self._refusals.count(peer)
             raise
 
-    def _scopes(self, method: MethodDescriptor) -> frozenset[Scope] | None:
-        """Return the scopes that a method needs; None if nobody may call it."""
-        name = method.full_name
-        if (scopes := self._needed.get(name)) is None:
-            scopes = self._needed[name] = scopes_of(method)
-        return scopes or None
 
-    def _named(self, names: list[str | bytes]) -> str:
-        """Return the space that a call names; empty for none. Raises InvalidField."""
-        if not names:
-            return ""
-        if len(names) > 1:
-            raise InvalidField.of(SPACE_KEY, f"is set {len(names)} times: set this metadata once")
-        (name,) = names
-        if not isinstance(name, str) or not is_space_name(name):
-            raise InvalidField.of(
-                SPACE_KEY,
-                f"is not the name of a space: {SPACE_RULE}",
-            )
-        return name
+def _named(names: list[str | bytes]) -> str:
+    """Return the space that a call names; empty for none. Raises InvalidField."""
+    if not names:
+        return ""
+    if len(names) > 1:
+        raise InvalidField.of(SPACE_KEY, f"is set {len(names)} times: set this metadata once")
+    (name,) = names
+    if not isinstance(name, str) or not is_space_name(name):
+        raise InvalidField.of(
+            SPACE_KEY,
+            f"is not the name of a space: {SPACE_RULE}",
+        )
+    return name
 
 
 def scopes_of(method: MethodDescriptor) -> frozenset[Scope]:

@@ -2,9 +2,11 @@
 to a status, log the call (`call_log`).
 """
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 import grpc
@@ -13,6 +15,7 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
+from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -23,24 +26,31 @@ from recollect_server.domain.errors import (
     RecollectError,
     Unauthenticated,
 )
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.principal import Principal
-from recollect_server.domain.telemetry import CALL
+from recollect_server.domain.telemetry import CALL, CallIds
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
-from recollect_server.transport.call_log import ADMINISTRATIVE, CallLog, Outcome, code_of
+from recollect_server.transport.call_log import ADMINISTRATIVE, CallLog, code_of
 from recollect_server.transport.checks import check
 from recollect_server.transport.confining import confine
 from recollect_server.transport.errors import internal, malformed, status_of
 from recollect_server.transport.pool import UNREAD
 from recollect_server.transport.rules import SizeLimits
-from recollect_server.transport.wire import Malformed, check_fields, first_not_utf8, inflate
+from recollect_server.transport.wire import (
+    FEW_BYTES,
+    Malformed,
+    check_fields,
+    first_not_utf8,
+    inflate,
+)
 
 log = structlog.get_logger("recollect.calls")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One call: gRPC's context, and its caller."""
 
@@ -82,61 +92,14 @@ def admit_anybody(_method: MethodDescriptor, _context: grpc.ServicerContext) -> 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Checks of requests, limits of callers, and the audit of calls. By default there are no limits
-    of callers and no audit.
+    """Limits of requests and callers, and the audit of calls. By default there are no limits of
+    callers and no audit.
     """
 
     limiter: Limiter | None = None
     audit: Audit | None = None
     limits: SizeLimits = field(default_factory=SizeLimits)
     clock: Clock = system_clock
-
-    def check(self, request: Any) -> None:
-        """Raise InvalidField, which names every wrong field of a request."""
-        if isinstance(request, ProtoMessage):
-            check(request, self.limits, self.clock())
-
-    def admit(self, principal: Principal, size: int) -> None:
-        """Charge a call to its caller's limits. Raises LimitExceeded."""
-        if self.limiter is not None:
-            self.limiter.admit(principal, size)
-
-    def charge(self, principal: Principal, size: int) -> None:
-        """Charge further bytes of a call that was admitted. Raises LimitExceeded."""
-        if self.limiter is not None and size > 0:
-            self.limiter.charge(principal, size)
-
-    def open_stream(self, call: Call) -> Callable[[], None]:
-        """Charge a stream to its caller's limits; return what ends the charge. Raises
-        LimitExceeded.
-        """
-        return (lambda: None) if self.limiter is None else self.limiter.open_stream(call.principal)
-
-    def record(
-        self,
-        method: str,
-        request: "ProtoMessage | None",
-        answer: ProtoMessage | None,
-        principal: Principal,
-    ) -> None:
-        """Record a call that was carried out, if it is an administrative one that does not record
-        by itself, and no dry run, which changes nothing.
-        """
-        is_recorded = method in ADMINISTRATIVE - RECORDING
-        if self.audit is not None and is_recorded and not getattr(request, "dry_run", False):
-            self.audit.record(principal, method, object_of(request, answer))
-
-    def recorder(self, method: str, principal: Principal) -> Callable[[str], None]:
-        """Return what records each object that a call changes (see `Call.record`)."""
-        audit = self.audit
-        if audit is None or method not in RECORDING:
-            return lambda _: None
-        return lambda target: audit.record(principal, method, target)
-
-    def refuse(self, method: str, principal: Principal, failed: status_pb2.Status) -> None:
-        """Record a call that was refused for its caller's credentials."""
-        if self.audit is not None:
-            self.audit.refuse(principal, method, _outcome(failed))
 
 
 NO_RULES = Rules()
@@ -171,30 +134,16 @@ def unary(
     """Return the handler of a unary method, wrapped and run by the pool. A request may have
     `most_bytes`.
     """
-    name, reads = _name(method), is_read(method)
-    read = _RequestReader(request_type, most_bytes)
-
-    def admitted(method: MethodDescriptor, context: grpc.ServicerContext) -> Principal:
-        # it waited for a thread longer than its caller waited for it
-        if reads and not context.is_active():
-            raise CallerGone
-        return admit(method, context)
+    wrapped = _Wrapped(method, request_type, admit, calls, most_bytes, rules)
 
     def call(data: bytes, context: grpc.ServicerContext) -> ProtoMessage:
-        answer, failed = calls.carry_out(
-            name,
-            context,
-            lambda: _run(name, method, admitted, rules, read, handler, data, context),
-        )
-        if failed is not None:
-            context.abort_with_status(rpc_status.to_status(failed))
-        return cast(ProtoMessage, answer)
+        return cast(ProtoMessage, wrapped.carry_out(handler, data, context))
 
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]  # how grpcio learns which pool runs a handler
     return grpc.unary_unary_rpc_method_handler(
         call,
         request_deserializer=None,
-        response_serializer=lambda answer: answer.SerializeToString(),
+        response_serializer=GetMessageClass(method.output_type).SerializeToString,
     )
 
 
@@ -214,11 +163,11 @@ def streaming(
     The handler sends serialized messages. Where callers stream too, it gets an iterator of bytes
     for the request.
     """
-    name, read = _name(method), _RequestReader(request_type, most_bytes)
+    wrapped = _Wrapped(method, request_type, admit, calls, most_bytes, rules)
 
     def call(data: Any, context: grpc.ServicerContext, send: Send) -> None:
         def run(request: Any, call: Call) -> None:
-            end = rules.open_stream(call)
+            end = rules.limiter.open_stream(call.principal) if rules.limiter else _nothing
             try:
                 handler(request, call, send)
             except BaseException:
@@ -227,11 +176,7 @@ def streaming(
             if not context.add_callback(end):
                 end()
 
-        _, failed = calls.carry_out(
-            name, context, lambda: _run(name, method, admit, rules, read, run, data, context)
-        )
-        if failed is not None:
-            context.abort_with_status(rpc_status.to_status(failed))
+        wrapped.carry_out(run, data, context)
 
     call.experimental_non_blocking = True  # type: ignore[attr-defined]  # how grpcio learns that it returns at once
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]
@@ -244,66 +189,137 @@ def streaming(
     )
 
 
-def _run(
-    name: str,
-    method: MethodDescriptor,
-    admit: Admit,
-    rules: Rules,
-    read: "_RequestReader",
-    handler: Handler,
-    data: Any,
-    context: grpc.ServicerContext,
-) -> Outcome:
-    """Return the request, if it was read, and the answer or the failure. `name` is that of the
-    method in the log. `data` is the request's bytes; where callers stream, it is an iterator for
-    the handler.
-    """
-    request: Any = None
-    answer: ProtoMessage | None = None
-    failed: status_pb2.Status | None = None
-    principal = _ANYBODY
-    ids = CALL.get()
-    assert ids is not None
-    try:
-        principal = admit(method, context)
-        ids.token = principal.token_id
-        if data is UNREAD:  # its token became valid just now
-            raise Unauthenticated("the token was not valid when the call began: call again")
+class _Wrapped:
+    """What is the same around the handlers of all methods, for one method."""
+
+    def __init__(
+        self,
+        method: MethodDescriptor,
+        request_type: type[ProtoMessage],
+        admit: Admit,
+        calls: CallLog,
+        most_bytes: int,
+        rules: Rules,
+    ) -> None:
+        """`most_bytes`: limit of a request, inflated."""
+        self._method = method
+        self._name = name = f"{method.containing_service.name}.{method.name}"
+        self._request_type = request_type
+        self._expected = cast(Descriptor, request_type.DESCRIPTOR)
+        self._admit = admit
+        self._calls = calls
+        self._most_bytes = most_bytes
+        self._rules = rules
+        self._gives_up = is_read(method) and not method.server_streaming
+        is_recorded = rules.audit is not None and name in ADMINISTRATIVE
+        self._records_each = is_recorded and name in RECORDING
+        self._is_recorded = is_recorded and name not in RECORDING
+
+    def carry_out(
+        self, handler: Handler, data: Any, context: grpc.ServicerContext
+    ) -> ProtoMessage | None:
+        """Carry out a call, and return the answer; end the call with the status of what failed.
+        `data` is the request's bytes; where callers stream, it is an iterator for the handler.
+        """
+        began = time.perf_counter()
+        principal, request, answer, failed = _ANYBODY, None, None, None
+        ids = CallIds(context.invocation_metadata)
+        before = CALL.set(ids)
+        try:
+            with self._calls.telemetry.trace(self._name, ids):
+                try:
+                    # it waited for a thread longer than its caller waited for it
+                    if self._gives_up and not context.is_active():
+                        raise CallerGone
+                    principal = self._admit(self._method, context)
+                    ids.token = principal.token_id
+                    if data is UNREAD:  # its token became valid just now
+                        raise Unauthenticated(
+                            "the token was not valid when the call began: call again"
+                        )
+                    request, size = self._read(data, principal)
+                    # cut to the longest that is valid: one that is refused may be megabytes, in
+                    # log and traces
+                    ids.request = getattr(request, "request_id", "")[:128]
+                    is_confined = principal.conversation_id or principal.channel
+                    if is_confined or not principal.is_for_every_space:
+                        confine(self._method, request, principal)
+                    if isinstance(request, ProtoMessage):
+                        check(request, self._rules.limits, self._rules.clock)
+                    call = Call(context, principal, size)
+                    if self._records_each:
+                        call = replace(call, record=partial(self._record, principal))
+                    answer = handler(request, call)
+                    # a dry run changes nothing
+                    if self._is_recorded and not getattr(request, "dry_run", False):
+                        self._record(principal, object_of(request, answer))
+                except Exception as error:  # noqa: BLE001 - `_failure` logs what nobody foresaw
+                    failed = self._failure(error, principal, context)
+                self._calls.write(self._name, request, answer, failed, time.perf_counter() - began)
+        finally:
+            CALL.reset(before)
+        if failed is not None:
+            context.abort_with_status(rpc_status.to_status(failed))
+        return answer
+
+    def _read(self, data: Any, principal: Principal) -> tuple[Any, int]:
+        """Charge a call to its caller's limits; return its request, and its bytes once inflated.
+        Raises LimitExceeded, Malformed.
+        """
+        limiter, expected = self._rules.limiter, self._expected
         size = len(data) if isinstance(data, bytes) else 0
         # before the request is inflated and parsed: to refuse a flood must cost little
-        rules.admit(principal, size)
-        if isinstance(data, bytes):
-            data = inflate(data, read.most_bytes)
-            rules.charge(principal, len(data) - size)
-            size = len(data)
-        request = read(data) if isinstance(data, bytes) else data
-        # cut to the longest that is valid: one that is refused may be megabytes, in log and traces
-        ids.request = getattr(request, "request_id", "")[:128]
-        if principal.conversation_id or principal.channel or not principal.is_for_every_space:
-            confine(method, request, principal)
-        rules.check(request)
-        answer = handler(request, Call(context, principal, size, rules.recorder(name, principal)))
-        rules.record(name, request, answer, principal)
-    except Malformed as error:
-        failed = malformed(*error.args)
-    except Denied as error:
-        failed = status_of(error)
-        if principal is _ANYBODY:
-            principal = replace(error.principal or Principal(space=""), peer=context.peer())
-        rules.refuse(name, principal, failed)
-    except RecollectError as error:
-        failed = status_of(error)
-    except Exception:
-        # the end of the error table: what nobody foresaw is logged whole and answered without its
-        # text
-        log_id = new_ulid()
-        log.exception("fault", method=name, log_id=log_id)
-        failed = internal(log_id)
-    return request, answer, failed
+        if limiter is not None:
+            limiter.admit(principal, size)
+        if not isinstance(data, bytes):
+            return data, 0
+        data = inflate(data, self._most_bytes)
+        if limiter is not None and len(data) > size:
+            limiter.charge(principal, len(data) - size)
+        if len(data) > FEW_BYTES:
+            check_fields(data, expected)
+        try:
+            return self._request_type.FromString(data), len(data)
+        except DecodeError as error:
+            if field := first_not_utf8(data, expected):
+                reason = "is not valid UTF-8 (a lone surrogate, or bytes of another encoding)"
+                raise Malformed(reason, field) from error
+            raise Malformed(f"the request is not a {expected.name}: {error}") from error
+
+    def _record(self, principal: Principal, target: str) -> None:
+        """Record in the audit that a call changes an object."""
+        assert self._rules.audit is not None
+        self._rules.audit.record(principal, self._name, target)
+
+    def _failure(
+        self, error: Exception, principal: Principal, context: grpc.ServicerContext
+    ) -> status_pb2.Status:
+        """Return the status of what a call raised, and record a call that was refused for its
+        caller's credentials.
+        """
+        match error:
+            case Malformed():
+                return malformed(*error.args)
+            case Denied():
+                failed = status_of(error)
+                if principal is _ANYBODY:
+                    caller = error.principal or Principal(space="")
+                    principal = replace(caller, peer=context.peer())
+                if self._rules.audit is not None:
+                    self._rules.audit.refuse(principal, self._name, _outcome(failed))
+                return failed
+            case RecollectError():
+                return status_of(error)
+            case _:
+                # the end of the error table: what nobody foresaw is logged whole and answered
+                # without its text
+                log_id = new_ulid()
+                log.error("fault", method=self._name, log_id=log_id, exc_info=error)
+                return internal(log_id)
 
 
-def _name(method: MethodDescriptor) -> str:
-    return f"{method.containing_service.name}.{method.name}"
+def _nothing() -> None:
+    """End the stream of a caller without limits."""
 
 
 def _outcome(failed: status_pb2.Status) -> str:
@@ -311,25 +327,3 @@ def _outcome(failed: status_pb2.Status) -> str:
     info = error_details_pb2.ErrorInfo()
     reasons = [info.reason for detail in failed.details if detail.Unpack(info)]
     return " ".join([code_of(failed), *reasons]).replace("ERROR_REASON_", "")
-
-
-class _RequestReader:
-    """Reads the requests of a method."""
-
-    def __init__(self, request_type: type[ProtoMessage], most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-        """Limit of a request, inflated."""
-        self._type = request_type
-        self._expected = cast(Descriptor, request_type.DESCRIPTOR)
-
-    def __call__(self, data: bytes) -> ProtoMessage:
-        """Parse a request. Raises Malformed."""
-        expected = self._expected
-        check_fields(data, expected)
-        try:
-            return self._type.FromString(data)
-        except DecodeError as error:
-            if field := first_not_utf8(data, expected):
-                reason = "is not valid UTF-8 (a lone surrogate, or bytes of another encoding)"
-                raise Malformed(reason, field) from error
-            raise Malformed(f"the request is not a {expected.name}: {error}") from error

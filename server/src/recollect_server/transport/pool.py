@@ -21,6 +21,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -145,7 +146,7 @@ class CallPool(ThreadPoolExecutor):
         done: Future[Any] = Future()
 
         def run() -> None:
-            request = (lambda: UNREAD) if key is None else lambda: _request_of(event, state)
+            request = (lambda: UNREAD) if key is None else partial(_request_of, event, state)
             try:
                 fn(*args[:at], request, *args[at + 1 :], **kwargs)
             finally:
@@ -207,8 +208,9 @@ class CallPool(ThreadPoolExecutor):
         while not ask():
             with self._lock:
                 following = self._left(caller)
-            if following is None:
-                return
+                if following is None:
+                    self._forget(caller)
+                    return
             caller, ask = following
 
     def _left(self, caller: _Caller) -> tuple[_Caller, Callable[[], bool]] | None:
@@ -223,7 +225,6 @@ class CallPool(ThreadPoolExecutor):
             else None
         )
         if following is None:
-            self._forget(caller)
             return None
         ask = following.unread.popleft()
         if following.unread:

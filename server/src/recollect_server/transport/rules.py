@@ -21,7 +21,7 @@ from recollect.v1 import rule_pb2
 
 from recollect_server.domain.errors import InvalidField, Violation
 from recollect_server.domain.text import breaks_line
-from recollect_server.domain.time import DAY
+from recollect_server.domain.time import DAY, Clock
 
 # as JSON spells it; a text that spells it itself has one backslash more
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -42,21 +42,19 @@ class SizeLimits:
 class Checks:
     """Collects what is wrong with a request, so that a caller learns all of it at once."""
 
-    limits: SizeLimits = field(default_factory=SizeLimits)
-    now: int = 0
-    """The server's clock, in milliseconds."""
+    limits: SizeLimits
+    clock: Clock
     violations: list[Violation] = field(default_factory=list)
 
     def refuse(self, name: str, description: str) -> None:
         """Record that a field is wrong."""
         self.violations.append(Violation(name, description))
 
-    def done(self, described: Descriptor) -> None:
-        """Raise InvalidField if any field was wrong. The fields are named in their order in the
-        request's type.
+    def error(self, described: Descriptor) -> InvalidField:
+        """Return the error that names what is wrong, in the order of the fields in the request's
+        type.
         """
-        if self.violations:
-            raise InvalidField(*sorted(self.violations, key=lambda it: _place(described, it.field)))
+        return InvalidField(*sorted(self.violations, key=lambda it: _place(described, it.field)))
 
 
 Check = Callable[[Checks, str, Any], None]
@@ -252,7 +250,7 @@ def _time(rule: rule_pb2.Rule) -> Check:
             to.refuse(name, "is not a time from 1970 to 9999")
         elif value.seconds == 0 and value.nanos < 1_000_000:
             to.refuse(name, "is 1970-01-01T00:00:00Z: leave it unset if the time is not known")
-        elif not_ahead and value.seconds * 1000 > to.now + DAY:
+        elif not_ahead and value.seconds * 1000 > to.clock() + DAY:
             to.refuse(name, "is more than a day ahead of the server's clock")
 
     return check

@@ -23,7 +23,8 @@ MAX_FIELDS = 200_000
 limits of lists need is some 50,000 (PutRecords); a field takes up to 300 bytes of memory.
 """
 _NUMBER = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")  # a varint, passed over
-_FEW = 64 << 10  # bytes; a request of no more is not counted
+FEW_BYTES = 64 << 10
+"""A request of no more bytes need not be counted."""
 _GZIP = b"\x1f\x8b"  # no message begins so: 7 is no wire type
 _FIXED = {1: 8, 5: 4}  # bytes of a field, by its wire type
 # bytes of each element of a packed field, where they are fixed
@@ -54,8 +55,12 @@ def inflate(data: bytes, most: int) -> bytes:
     """Return the bytes of a request, inflated if its caller compressed them. Raises Malformed if
     they are more than `most`.
     """
-    plain = data
-    if (bits := _window_bits(data)) and len(data) > 1:
+    plain, bits = data, 0  # tells zlib the format
+    if data.startswith(_GZIP):
+        bits = 16 + zlib.MAX_WBITS
+    elif data.startswith(b"\x78") and int.from_bytes(data[:2]) % 31 == 0:  # "deflate" of HTTP
+        bits = zlib.MAX_WBITS
+    if bits and len(data) > 1:
         stream = zlib.decompressobj(bits)
         try:
             inflated = stream.decompress(data, most + 1)
@@ -69,24 +74,14 @@ def inflate(data: bytes, most: int) -> bytes:
     return plain
 
 
-def _window_bits(data: bytes) -> int:
-    """Return what tells zlib the format of compressed bytes; 0 for what is not compressed."""
-    if data.startswith(_GZIP):
-        return 16 + zlib.MAX_WBITS
-    if data.startswith(b"\x78") and int.from_bytes(data[:2]) % 31 == 0:  # "deflate" of HTTP
-        return zlib.MAX_WBITS
-    return 0
-
-
 def check_fields(data: bytes, expected: Descriptor) -> None:
     """Raise Malformed if a request has too many fields to be parsed, or has groups, of which no
     contract has any.
     """
-    if len(data) > _FEW:
-        try:
-            _walk(data, expected)
-        except _Broken:
-            raise Malformed(f"the request is not a {expected.name}") from None
+    try:
+        _walk(data, expected)
+    except _Broken:
+        raise Malformed(f"the request is not a {expected.name}") from None
 
 
 def first_not_utf8(data: bytes, expected: Descriptor) -> str:
