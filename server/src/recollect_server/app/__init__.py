@@ -229,7 +229,7 @@ def _start(
         settings.max_open_spaces,
         settings.max_suspended_spaces,
         partial=partial(_partial_space, shared),
-        check=partial(_check_held, lock) if settings.store == FOLDER else _nothing,
+        check=lock.check if settings.store == FOLDER else _nothing,
     )
     stops.append(spaces.close)
     verifications = VerificationAdministration(stores, spaces, clock)
@@ -273,16 +273,6 @@ def _look(lock: FolderLock) -> float:
     """Look whether the data folder is still held; return the seconds until the next look."""
     lock.look()
     return _LOOKS_EVERY
-
-
-def _check_held(lock: FolderLock) -> None:
-    """Raise StorageUnavailable if the data folder is not held any more: what is read there by name
-    is not what this server has written.
-    """
-    try:
-        lock.check()
-    except OSError as error:
-        raise StorageUnavailable(str(error.strerror)) from error
 
 
 def _nothing() -> None:

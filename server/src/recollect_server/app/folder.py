@@ -10,6 +10,7 @@ import resource
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from operator import attrgetter
 from pathlib import Path
 
 import structlog
@@ -130,6 +131,7 @@ class FolderLock:
         """
         self._data_dir = data_dir
         self._path = data_dir / LOCK
+        self._name = str(self._path)
         self._guard = threading.Lock()  # guards what follows, and the file's text
         self._text = b""
         self._loss = ""
@@ -142,6 +144,7 @@ class FolderLock:
                 _lock_folder(self._folder)
                 _hide_from_git(data_dir, self._folder)
                 self._handle = open_transcript(self._path, os.O_RDWR | os.O_CREAT)
+                self._identity = _identity(os.fstat(self._handle))
                 closing.callback(os.close, self._handle)
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -171,7 +174,11 @@ class FolderLock:
         """Look whether the folder is still held. A write to it calls this before: it costs one look
         at a name. Raises OSError if it is not held.
         """
-        if self._loss or not _has(self._path, self._handle):
+        try:
+            is_held = _identity(os.stat(self._name)) == self._identity  # noqa: PTH116 - every append asks
+        except OSError:
+            is_held = False
+        if self._loss or not is_held:
             self.look()
         if self._loss:
             raise OSError(errno.ESTALE, self._loss, str(self._data_dir))
@@ -210,6 +217,7 @@ class FolderLock:
                 )
             os.close(self._handle)
             self._handle = handle
+            self._identity = _identity(os.fstat(handle))
             self._write(self._text)
             log.warning("folder_lock_restored", file=str(self._path))
         return ""
@@ -257,3 +265,7 @@ def _has(path: Path, handle: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(handle))
     except OSError:
         return False
+
+
+_identity = attrgetter("st_dev", "st_ino")
+"""Returns what tells a file from others by its status."""

@@ -95,11 +95,11 @@ class ReadingSpace:
         """Handlers of the services that answer searches."""
         self._use = partial(reading.using, index)
 
-    def carry_out(self, work: Callable[[], Any], *, appends: bool = False) -> Any:
+    def carry_out(self, work: Callable[..., Any], *of: Any, appends: bool = False) -> Any:
         """Return the result of a call that reads."""
         assert not appends
         with self._use():
-            return work()
+            return work(*of)
 
     def follow(self) -> None:
         """Do nothing: what others write is read with the rest."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -161,12 +160,6 @@ class OpenSpace:
         finally:
             del shared.opening[name]
 
-    def carry_out(self, work: Callable[[], Any], *, appends: bool = False) -> Any:
-        """Return the result of a call, behind what other processes wrote before it. `appends`: all
-        that it does is to append to one conversation.
-        """
-        return self._space.carry_out(work, appends=appends)
-
     def follow(self) -> None:
         """Take in what other processes wrote."""
         self._space.follow()
@@ -261,6 +254,7 @@ class OpenSpace:
         live, settings = shared.live, shared.live.now
         self._logs = logs = shared.stores.of(self.name or _EMPTY_FOLDER)
         self._space = space = self._open_logs(logs)
+        self.carry_out = space.carry_out
         checkpoints = self._open_checkpoints(space, logs)
         self._communications = communications = CommunicationStore(space)
         self.external = External(communications, live.view(lambda now: now.acknowledgement))

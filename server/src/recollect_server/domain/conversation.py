@@ -414,7 +414,7 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
         case _ if before is None:
             return None
         case Message():
-            return _with_message(before, content)
+            return with_message(before, content)
         case TitleAssigned():
             if before.manually_named:
                 return before
@@ -470,7 +470,8 @@ def fold(before: Conversation | None, content: object) -> Conversation | None:
             return before
 
 
-def _with_message(before: Conversation, message: Message) -> Conversation:
+def with_message(before: Conversation, message: Message) -> Conversation:
+    """Return the state after a message."""
     participants = before.participants
     if (
         message.sender
@@ -523,7 +524,9 @@ def _with_message(before: Conversation, message: Message) -> Conversation:
         request=request,
         request_rank=rank,
         text_bytes=before.text_bytes + len(message.content.encode()),
-        open_calls=open_calls_after(before.open_calls, message),
+        open_calls=open_calls_after(before.open_calls, message)
+        if message.tool_calls or message.tool_call_id
+        else before.open_calls,
         abbreviation_record=before.abbreviation_record,
         title_record=before.title_record,
         topics_by_hand=before.topics_by_hand,
@@ -553,8 +556,6 @@ def open_calls_after(before: tuple[OpenCall, ...], message: Message) -> tuple[Op
     """Return the unanswered tool calls after a message: without the one it answers, with those it
     makes.
     """
-    if not message.tool_calls and not message.tool_call_id:
-        return before
     if message.role is Role.TOOL:
         answered = (message.turn_number, message.tool_call_id)
         return tuple(call for call in before if call != answered)

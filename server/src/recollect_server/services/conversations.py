@@ -275,9 +275,9 @@ class Conversations:
             if state.conversation.pinned:
                 check_writable(state.conversation, [message.channel for message in messages])
             joined = with_turns(self._space, state, messages, in_reply_to_turn)
-            lines: list[Content] = [*placed(state, joined, self._space.clock())]
+            lines = placed(state, joined, self._space.clock())
             done = self._space.append(state, lines, request, draft_id=draft_id)
-        return self._appended(done)
+        return AppendResult(done.state.conversation, lines, done.cursor, duplicate=False)
 
     def _appended(self, done: Committed) -> AppendResult:
         """Return the answer to a write that was carried out."""

@@ -28,6 +28,9 @@ def with_turns(
         raise InvalidField.of(
             "in_reply_to_turn", f"is {in_reply_to_turn}, and the conversation {there}"
         )
+    with_tools = [it for it in messages if it.tool_calls or it.role is Role.TOOL]
+    if in_reply_to_turn is None and not with_tools:
+        return messages
     calls = _Calls(state, partial(_calls_of, space, state))
     joined: list[Message] = []
     for index, message in enumerate(messages):

@@ -35,6 +35,7 @@ from recollect_server.domain.external import (
     Trust,
 )
 from recollect_server.domain.message import (
+    REDACTED,
     Attachment,
     Message,
     Redaction,
@@ -169,8 +170,10 @@ def fill_message(value: message_pb2.Message, message: Message) -> None:
     value.sequence = message.sequence
     value.turn_number = message.turn_number
     value.role = ROLE_NUMBERS[message.role]
-    value.content = message.shown
-    if message.redaction is not None:
+    if message.redaction is None:
+        value.content = message.content
+    else:
+        value.content = REDACTED
         fill_redaction(value.redaction, message.redaction)
     _set_moment(value.timestamp, message.timestamp)
     _copy_set(value, message, _TEXTS_OF_A_MESSAGE)

@@ -1,6 +1,5 @@
 """Handlers that run in the space of their caller, which is open meanwhile."""
 
-from contextlib import suppress
 from typing import Any
 
 from google.protobuf.descriptor import MethodDescriptor
@@ -48,19 +47,17 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
         if stores:
             space.quota.admit(size=call.size)
         handler: Handler = getattr(space.handlers[service], name)
-        answer: ProtoMessage | None = space.carry_out(
-            lambda: handler(request, call), appends=appends
-        )
+        answer: ProtoMessage | None = space.carry_out(handler, request, call, appends=appends)
         return answer
 
     def run(request: Any, call: Call) -> ProtoMessage | None:
         space_name = call.principal.space
-        # Work that needs the index of a suspended space says so before it has changed anything.
-        with (
-            suppress(IndexSuspended),
-            spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space,
-        ):
-            return handle(space, request, call)
+        try:
+            with spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space:
+                return handle(space, request, call)
+        except IndexSuspended:
+            # Work that needs the index of a suspended space says so before it has changed anything.
+            pass
         with spaces.use(space_name, reads=reads) as space:
             return handle(space, request, call)
 

@@ -13,6 +13,7 @@ from recollect_server.domain.conversation import (
     Event,
     TurnMemory,
     fold,
+    with_message,
 )
 from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound
 from recollect_server.domain.ids import time_of
@@ -110,6 +111,8 @@ class ConversationLogs(Logs[Conversation]):
 
     def fold(self, before: Conversation | None, content: object, name: str) -> Conversation | None:
         """Return the state after an entry; a lost first line is made up for."""
+        if before is not None and isinstance(content, Message):
+            return with_message(before, content)
         if isinstance(content, Began):
             # A file that was copied under another name is another conversation. One that was
             # written by hand may not say when it began.

@@ -172,7 +172,9 @@ class Locks:
         """Return the locks of a conversation and of a request (empty: none). The wait is
         measured.
         """
-        lock = self.exclusive(request=request, conversation=conversation)
+        lock = self.conversations.hold(conversation)
+        if request:
+            lock = _Several([self.requests.hold(request), lock])
         return lock if self._telemetry is UNMEASURED else _Measured(lock, self._telemetry)
 
     def exclusive(

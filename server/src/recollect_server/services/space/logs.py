@@ -211,7 +211,7 @@ class Logs(ABC, Generic[State]):
         LogUnavailable.
         """
         lines, data = encoded(entries_of(contents, request, draft_id), *end, name)
-        if request:
+        if request and self.store.sharing:
             claim = Claim(request_claim(request.id), claim.places)
         try:
             return lines, self.store.append(name, end, data, claim)

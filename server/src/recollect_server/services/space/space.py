@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from recollect_server.domain.conversation import (
     UNBOUNDED,
@@ -189,12 +190,15 @@ class Space:
 
     # Other processes ----------------------------------------------------------------------------
 
-    def carry_out(self, work: Callable[[], R], *, appends: bool = False) -> R:
-        """Return the result of a call, which begins behind what other processes wrote before, and
-        is done again if one wrote to the same log just then (see `services.space.following`).
-        `appends`: all that it does is to append to one conversation. Hold no lock.
+    def carry_out(self, work: Callable[..., R], *of: Any, appends: bool = False) -> R:
+        """Return the result of a call's work `of` these arguments. It begins behind what other
+        processes wrote before, and is done again if one wrote to the same log just then (see
+        `services.space.following`). `appends`: all that it does is to append to one conversation.
+        Hold no lock.
         """
-        return self._following.carry_out(work, appends=appends) if self._following else work()
+        if self._following:
+            return self._following.carry_out(partial(work, *of), appends=appends)
+        return work(*of)
 
     def follow(self) -> None:
         """Take in what other processes wrote. Raises nothing. Hold no lock."""

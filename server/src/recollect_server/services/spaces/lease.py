@@ -22,9 +22,9 @@ class OpenedSpace(Protocol):
     def has_backlog(self) -> bool:
         """Return whether it is suspended, and its index has not taken in everything."""
 
-    def carry_out(self, work: Callable[[], Any], *, appends: bool = False) -> Any:
-        """Return the result of a call, behind what other processes wrote before it. `appends`: all
-        that it does is to append to one conversation.
+    def carry_out(self, work: Callable[..., Any], *of: Any, appends: bool = False) -> Any:
+        """Return the result of a call's work `of` these arguments, behind what other processes
+        wrote before it. `appends`: all that it does is to append to one conversation.
         """
 
     def follow(self) -> None:

@@ -22,6 +22,7 @@ from recollect_server.domain.errors import (
     RecollectError,
     SpaceBeingDeleted,
     Stopping,
+    StorageUnavailable,
     TooManySpaces,
 )
 from recollect_server.services.spaces.lease import Lease, S
@@ -125,7 +126,7 @@ class Spaces(Generic[S]):
         """`open_space` opens the space of a name, and makes it if there is none; `exists` tells
         whether there is one. At most `most` are open at a time, and at most `most_suspended`
         suspended. `partial` returns what can be read already of a space that is being opened, for
-        one call. `check` raises what keeps every call from every space.
+        one call. `check` raises an OSError that keeps every call from every space.
         """
         self._check = check
         self._partial = partial
@@ -161,9 +162,12 @@ class Spaces(Generic[S]):
         IndexSuspended, and is to be done again with another lease, without `appends`. `partly`: the
         call is content with a part of a space that takes seconds to open.
 
-        Raises TooManySpaces, Stopping, and what opening it or `check` raises.
+        Raises TooManySpaces, Stopping, StorageUnavailable, and what opening it raises.
         """
-        self._check()
+        try:
+            self._check()
+        except OSError as error:
+            raise StorageUnavailable(str(error.strerror)) from error
         with self._lock:
             place = self._places.get(name)
             if place is not None:

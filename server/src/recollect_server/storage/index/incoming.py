@@ -129,6 +129,14 @@ def document_of(
     return orjson.dumps(document).decode()
 
 
+def have_notes_changed(before: Conversation | None, after: Conversation) -> bool:
+    """Return True if the notes have other words than before."""
+    texts = (after.title, after.topics, after.abbreviation, after.unindexed)
+    if before is None:
+        return texts[:3] != ("", (), "")
+    return texts != (before.title, before.topics, before.abbreviation, before.unindexed)
+
+
 def updates_of(lines: list[Line], time: int) -> list[Update]:
     """Return one update for every batch of messages and for every event, in their order.
 

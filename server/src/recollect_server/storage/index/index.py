@@ -22,7 +22,12 @@ from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.file import break_seal, identity, seal
-from recollect_server.storage.index.incoming import Added, document_of, updates_of
+from recollect_server.storage.index.incoming import (
+    Added,
+    document_of,
+    have_notes_changed,
+    updates_of,
+)
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable
 from recollect_server.storage.index.migrations import expected_tables
@@ -135,7 +140,7 @@ class Index(Database):
         for name in mail:
             self._names.add(name)
         entries: list[words.Entry] | None = None
-        if words.have_notes_changed(before, after):
+        if have_notes_changed(before, after):
             with self.reading(settled=False) as connection:  # only its tokeniser is used
                 entries = words.entries_of_notes(connection, after)
         build = partial(document_of, own, before, after, lines, updates, mail, entries)
@@ -165,7 +170,7 @@ class Index(Database):
         `before` is the conversation as it is indexed, `after` as its transcript is now.
         """
         entries: list[words.Entry] | None = None
-        if words.have_notes_changed(before, after):
+        if have_notes_changed(before, after):
             with self.reading() as connection:
                 entries = words.entries_of_notes(connection, after)
         updates = updates_of([line], time)

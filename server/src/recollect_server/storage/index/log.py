@@ -14,7 +14,7 @@ from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import ConversationTable
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import MessageTable, Place
-from recollect_server.storage.logs.order import Mark
+from recollect_server.storage.logs.order import numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class IndexLog:
 
     def cursor_text(self, cursor: int) -> str:
         """Return a position in the log in the form that callers see, bound to this index."""
-        return str(Mark.numbered(self.epoch, cursor)) if cursor else ""
+        return numbered(self.epoch, cursor) if cursor else ""
 
     def last_cursor(self, log: updates.Log = updates.CONVERSATIONS) -> int:
         """Return the cursor of the log's end, including everything that was added before this

@@ -544,14 +544,6 @@ def _whole_frequency(connection: apsw.Connection, term: Term, tables: WordTables
     return int(connection.execute(query, (term.stem,)).get or 0)
 
 
-def have_notes_changed(before: Conversation | None, after: Conversation) -> bool:
-    """Return True if the notes have other words than before."""
-    texts = (after.title, after.topics, after.abbreviation, after.unindexed)
-    if before is None:
-        return texts[:3] != ("", (), "")
-    return texts != (before.title, before.topics, before.abbreviation, before.unindexed)
-
-
 def entries_of_notes(connection: apsw.Connection, conversation: Conversation) -> list[Entry]:
     """Return what is indexed of a conversation's notes: their stems, weighted by the text that
     they stand in.

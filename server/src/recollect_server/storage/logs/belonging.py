@@ -17,7 +17,7 @@ from recollect_server.domain.external import CommunicationBegan, ExternalContent
 from recollect_server.domain.ids import is_communication_id, is_conversation_id, is_thread_log
 from recollect_server.domain.message import Message, Role
 from recollect_server.storage.logs.lines import Line, line_of
-from recollect_server.storage.logs.record import mark_of
+from recollect_server.storage.logs.record import tag_of
 
 _CONTENTS: tuple[tuple[Callable[[str], bool], tuple[type, ...]], ...] = (
     (is_conversation_id, (*get_args(Content), Unknown)),
@@ -42,7 +42,7 @@ class Belonging:
         `after`: the lines come in their order, behind so many; None: in any order.
         """
         self._log = log
-        self._tag = mark_of(log, 0)[1:]
+        self._tag = tag_of(log)
         self._contents = next((it for is_name, it in _CONTENTS if is_name(log)), _ANY)
         self._first = first
         self._whole = whole

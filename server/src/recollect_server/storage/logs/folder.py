@@ -140,15 +140,17 @@ class FolderStore:
         """Add whole lines behind the position, where the file must end; `START` makes the file.
         Return nothing: the index gives changes their order.
         """
-        path, data = self.path(log), b"".join(lines)
+        path, data = _path(self.root, log), b"".join(lines)
         writer = self._always_synced if log == FORGOTTEN else self._writer
-        with _failing(log, "written"):
+        try:  # written out, not with `_failing`, which costs every append a generator
             self._check()
             if after.bytes:
                 writer.append(path, data, after.bytes)
             else:
                 make_folder(path.parent)
                 writer.create(path, data)
+        except OSError as error:
+            raise _failure(log, "written", error) from error
         return ""
 
     def swap(
@@ -525,12 +527,18 @@ def _failing(log: str, action: str) -> Iterator[None]:
     """Turn what the system refuses into the errors of a store."""
     try:
         yield
-    except (TranscriptChanged, FileExistsError) as error:
-        raise LogConflict(log, action, error.strerror or str(error)) from error
-    except FileNotFoundError as error:
-        raise LogNotFound(log, action, error.strerror or str(error)) from error
     except OSError as error:
-        raise LogUnavailable(log, action, error.strerror or str(error)) from error
+        raise _failure(log, action, error) from error
+
+
+def _failure(log: str, action: str, error: OSError) -> LogUnavailable:
+    """Return what the system refuses as the error of a store."""
+    kind = LogUnavailable
+    if isinstance(error, TranscriptChanged | FileExistsError):
+        kind = LogConflict
+    elif isinstance(error, FileNotFoundError):
+        kind = LogNotFound
+    return kind(log, action, error.strerror or str(error))
 
 
 def foreign_in(space: Path) -> str:

@@ -12,7 +12,7 @@ from recollect_server.storage.logs.record import (
     decode,
     encode,
     has_checksum,
-    mark_of,
+    tag_of,
     unseal,
 )
 
@@ -53,11 +53,12 @@ def encoded(
     """Return entries as the lines behind so many lines and bytes of a log, and the bytes of each.
     Messages bring their sequence. Without the log's name the lines have no mark of it.
     """
+    tag = tag_of(log)
     made: list[Line] = []
     parts: list[bytes] = []
     for sequence, entry in enumerate(entries, start=lines + 1):
         assert not isinstance(entry.content, Message) or entry.content.sequence == sequence
-        data = encode(entry, mark_of(log, sequence) if log else "")
+        data = encode(entry, f"{sequence}{tag}" if log else "")
         made.append(Line(sequence, offset, len(data), entry))
         parts.append(data)
         offset += len(data)

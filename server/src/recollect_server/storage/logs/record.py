@@ -61,9 +61,9 @@ class Entry:
     """
 
 
-def mark_of(log: str, number: int) -> str:
-    """Return the mark of a line with this number of a log."""
-    return f"{number}.{crc32(log.encode()):08x}"
+def tag_of(log: str) -> str:
+    """Return what the mark of each line of a log has behind the line's number."""
+    return f".{crc32(log.encode()):08x}"
 
 
 def encode(entry: Entry, mark: str = "") -> bytes:
