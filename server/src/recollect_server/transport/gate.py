@@ -102,7 +102,8 @@ class Gate:
         if not (self._token_required or self._tokens.any(surely=Scope.ADMIN in scopes)):
             if not scopes:
                 raise PermissionDenied(_name(method), "nobody may call it")
-            return self._principal(None, _named(spaces) or self._default_space, peer)
+            space = _named(spaces) if spaces else self._default_space
+            return self._principal(None, space, peer)
         token = self._authenticate(authorizations, peer)
         grant = token.grant
         if not (scopes and scopes <= grant.scopes):
@@ -113,7 +114,7 @@ class Gate:
                 f"a {grant.kind} token lacks the scope {scope}" if scope else "nobody may call it",
                 scope,
             )
-        space = _named(spaces)
+        space = _named(spaces) if spaces else ""
         if space and not grant.allows(space):
             raise _denied(token, method, f"the token is not for the space {space}")
         if not space:
@@ -261,9 +262,7 @@ class Gate:
 
 
 def _named(names: list[str | bytes]) -> str:
-    """Return the space that a call names; empty for none. Raises InvalidField."""
-    if not names:
-        return ""
+    """Return the space that a call names. Raises InvalidField."""
     if len(names) > 1:
         raise InvalidField.of(SPACE_KEY, f"is set {len(names)} times: set this metadata once")
     (name,) = names

@@ -134,12 +134,9 @@ def unary(
     """Return the handler of a unary method, wrapped and run by the pool. A request may have
     `most_bytes`.
     """
-    wrapped = _Wrapped(method, request_type, admit, calls, most_bytes, rules)
-
-    def call(data: bytes, context: grpc.ServicerContext) -> ProtoMessage:
-        return cast(ProtoMessage, wrapped.carry_out(handler, data, context))
-
-    call.experimental_thread_pool = pool  # type: ignore[attr-defined]  # how grpcio learns which pool runs a handler
+    wrapper = _Wrapper(method, request_type, admit, calls, most_bytes, rules)
+    call: Any = partial(wrapper.carry_out, handler)
+    call.experimental_thread_pool = pool  # how grpcio learns which pool runs a handler
     return grpc.unary_unary_rpc_method_handler(
         call,
         request_deserializer=None,
@@ -163,7 +160,7 @@ def streaming(
     The handler sends serialized messages. Where callers stream too, it gets an iterator of bytes
     for the request.
     """
-    wrapped = _Wrapped(method, request_type, admit, calls, most_bytes, rules)
+    wrapper = _Wrapper(method, request_type, admit, calls, most_bytes, rules)
 
     def call(data: Any, context: grpc.ServicerContext, send: Send) -> None:
         def run(request: Any, call: Call) -> None:
@@ -176,7 +173,7 @@ def streaming(
             if not context.add_callback(end):
                 end()
 
-        wrapped.carry_out(run, data, context)
+        wrapper.carry_out(run, data, context)
 
     call.experimental_non_blocking = True  # type: ignore[attr-defined]  # how grpcio learns that it returns at once
     call.experimental_thread_pool = pool  # type: ignore[attr-defined]
@@ -189,8 +186,8 @@ def streaming(
     )
 
 
-class _Wrapped:
-    """What is the same around the handlers of all methods, for one method."""
+class _Wrapper:
+    """The steps of a call around the handler of its method."""
 
     def __init__(
         self,
