@@ -2,7 +2,7 @@
 
 A handler calls a service, converts and returns: its request was checked before. Each service has a
 module of handlers, as `recall_service`, or a package, as `conversations`. Every handler runs inside
-`handling`, most in the space of their caller (`in_spaces`); `call_log` has a line for calls that
+`handling`, most in the space of their caller; `call_log` has a line for calls that
 fail or take long.
 
 - Requests: `rules` has the rules of fields, which the contract states, `checks` what goes beyond

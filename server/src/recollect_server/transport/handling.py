@@ -1,5 +1,5 @@
-"""Wrappers around every handler: parse the request, admit the caller, run the handler, map errors
-to a status, log the call (`call_log`).
+"""Wrappers around every handler: admit the caller, parse and check the request, run the handler in
+the caller's space, map errors to a status, log the call (`call_log`).
 """
 
 import time
@@ -23,6 +23,7 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import (
     CallerGone,
     Denied,
+    IndexSuspended,
     RecollectError,
     Unauthenticated,
 )
@@ -33,6 +34,7 @@ from recollect_server.domain.telemetry import CALL, CallIds
 from recollect_server.domain.time import Clock, system_clock
 from recollect_server.services.audit import Audit, object_of
 from recollect_server.services.limits import Limiter
+from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.transport.call_log import ADMINISTRATIVE, CallLog, code_of
 from recollect_server.transport.checks import check
 from recollect_server.transport.confining import confine
@@ -83,6 +85,33 @@ RECORDING = frozenset(
 """Administrative calls that record each conversation or communication right before it goes: none is
 missing in the audit, whatever fails or is killed then.
 """
+
+
+_STORING = frozenset(
+    {
+        "ConversationService.Create",
+        "ConversationService.AppendTurn",
+        "ConversationService.UpdateMetadata",
+        "ConversationService.Fork",
+        "ConversationService.RecordCompression",
+        "ConversationService.RecordAbbreviation",
+        "ConversationService.SetTurnMemory",
+        "RecallService.SetAnchor",
+        "ChannelService.Receive",
+        "ExternalCommunicationService.RecordReply",
+        "ExternalCommunicationService.RegisterContact",
+        "CheckpointService.PutRecords",
+    }
+)
+"""Calls that add text to a space: a space that is full refuses them."""
+
+_APPEND = "ConversationService.AppendTurn"
+"""The call that a suspended space takes without being resumed."""
+
+_PARTLY = frozenset(
+    {"RecallService.Search", "RecallService.BuildContext", "RecallService.FetchContext"}
+)
+"""Calls that a space which takes long to open answers by what is read of it, and that say so."""
 
 
 def admit_anybody(_method: MethodDescriptor, _context: grpc.ServicerContext) -> Principal:
@@ -313,6 +342,57 @@ class _Wrapper:
                 log_id = new_ulid()
                 log.error("fault", method=self._name, log_id=log_id, exc_info=error)
                 return internal(log_id)
+
+
+def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
+    """Return a handler of a unary method that runs the one of its caller's space."""
+    service, name = method.containing_service.name, method.name
+    reads, stores = is_read(method), f"{service}.{name}" in _STORING
+    appends = f"{service}.{name}" == _APPEND
+    partly = f"{service}.{name}" in _PARTLY
+
+    def handle(space: Any, request: Any, call: Call) -> ProtoMessage | None:
+        if stores:
+            space.quota.admit(size=call.size)
+        handler: Handler = getattr(space.handlers[service], name)
+        answer: ProtoMessage | None = space.carry_out(handler, request, call, appends=appends)
+        return answer
+
+    def run(request: Any, call: Call) -> ProtoMessage | None:
+        space_name = call.principal.space
+        try:
+            with spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space:
+                return handle(space, request, call)
+        except IndexSuspended:
+            # Work that needs the index of a suspended space says so before it has changed anything.
+            pass
+        with spaces.use(space_name, reads=reads) as space:
+            return handle(space, request, call)
+
+    return run
+
+
+def in_space_for_long(method: MethodDescriptor, spaces: Spaces[Any]) -> StreamHandler:
+    """Return a handler of a streaming method that runs the one of its caller's space, which stays
+    open as long as the stream does. A space that does not exist is not made: the stream is one of
+    an empty space, and ends once there is one (`Streams.end_of_made`).
+    """
+    service, name = method.containing_service.name, method.name
+
+    def run(request: Any, call: Call, send: Send) -> None:
+        lease = spaces.use(call.principal.space, reads=True, holds=True)
+        try:
+            handler: StreamHandler = getattr(lease.space.handlers[service], name)
+            lease.space.follow()
+            handler(request, call, send)
+        except BaseException:
+            lease.end()
+            raise
+        # The callback runs on the thread that serves all calls; ending a lease waits for nothing.
+        if not call.context.add_callback(lease.end):
+            lease.end()
+
+    return run
 
 
 def _nothing() -> None:

@@ -34,10 +34,11 @@ from recollect_server.transport.gate import Ended, Gate
 from recollect_server.transport.handling import (
     NO_RULES,
     Rules,
+    in_space,
+    in_space_for_long,
     streaming,
     unary,
 )
-from recollect_server.transport.in_spaces import in_space, in_space_for_long
 from recollect_server.transport.listening import Listeners
 from recollect_server.transport.pool import CallPool, PoolLoad
 

@@ -14,7 +14,6 @@ from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import ConversationTable
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import MessageTable, Place
-from recollect_server.storage.logs.order import numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class IndexLog:
 
     def cursor_text(self, cursor: int) -> str:
         """Return a position in the log in the form that callers see, bound to this index."""
-        return numbered(self.epoch, cursor) if cursor else ""
+        return f"{self.epoch}-{cursor}" if cursor else ""  # as `Mark.numbered` writes it
 
     def last_cursor(self, log: updates.Log = updates.CONVERSATIONS) -> int:
         """Return the cursor of the log's end, including everything that was added before this

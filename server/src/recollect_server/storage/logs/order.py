@@ -39,11 +39,6 @@ class Key(NamedTuple):
     line: int = 0
 
 
-def numbered(epoch: str, number: int) -> str:
-    """Return the text of the position behind a change that an index numbers (`Mark.numbered`)."""
-    return f"{epoch}-{number}"
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A position in the order: behind a key, but for some transactions."""
@@ -68,7 +63,7 @@ class Mark:
     def __str__(self) -> str:
         transaction, change, line = self.key
         if not self.timeline:
-            return numbered(self.epoch, transaction)
+            return f"{self.epoch}-{transaction}"
         text = f"{self.epoch}-{self.timeline:x}-{transaction}.{self.tag:x}"
         if (change, line) != (END, END):
             text += f".{change}.{line}"
