@@ -31,10 +31,10 @@ def test_a_value_lives_as_long_as_one_that_is_made_from_it_and_does_not_keep_tha
     limits.set(7)
 
 
-def test_followers_are_told_a_change_when_the_values_made_of_it_have_changed() -> None:
+def test_followers_get_a_change_when_the_values_made_of_it_have_changed() -> None:
     limits = Holder(3)
     doubled = limits.view(lambda limit: 2 * limit)
-    seen: list[tuple[int, int]] = []
-    limits.follow(lambda limit: seen.append((limit, doubled.now)))
+    changes: list[tuple[int, int]] = []
+    limits.follow(lambda limit: changes.append((limit, doubled.now)))
     limits.set(5)
-    assert seen == [(5, 10)]
+    assert changes == [(5, 10)]
