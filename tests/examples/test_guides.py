@@ -1,6 +1,8 @@
 """The Python blocks of the guides, run in order as a reader would, and what they print."""
 
+import json
 import re
+import runpy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,9 +17,13 @@ from langchain_core.messages import AIMessage
 from recollect import Client, ClientClosed, EmailOrigin, Message
 
 from tests.conftest import RunningServer
+from tests.naming.conftest import Api, api
 from tests.waiting import until
 
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+__all__ = ["api"]
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs" / "guides"
 
 
 def blocks(page: str, section: str = "") -> list[tuple[str, str]]:
@@ -125,6 +131,19 @@ def test_the_blocks_of_agents_name_parts_of_contexts_and_memories_of_turns(
     names, _ = perform("agents", 0, 7)
     assert names["conversation"].channel == "web"
     assert (tmp_path / "notes").is_dir()
+
+
+def test_the_block_of_anthropics_sdk_sends_what_its_guide_says(
+    perform: Any, client: Client, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["quickstart.py"])
+    runpy.run_path(str(ROOT / "examples/quickstart.py"), run_name="__main__")
+    [conversation] = client.conversations.list()
+    names, _ = perform("agents", 6, conversation_id=conversation.id)
+    [request] = api.requests
+    shown = [json.loads(it) for it in blocks("agents")[6][1].splitlines()]
+    assert request["messages"][: len(shown)] == shown
+    assert names["answer"].content[1].type == "text"
 
 
 def test_the_block_of_agents_that_watches_prints_what_is_appended(
