@@ -91,8 +91,7 @@ def test_a_backup_is_copied_to_the_bucket_and_restored_from_it_on_another_machin
     sizes = {path.relative_to(folder): path.stat().st_size for path in folder.rglob("*.json*")}
     assert {it.relative_to(bucket): it.stat().st_size for it in bucket.rglob("*.json*")} == sizes
 
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
+    elsewhere = tmp_path / "elsewhere"  # `list` makes it
 
     def on_other(*arguments: object) -> Result:
         return operate(*arguments, url=url, folder=elsewhere, **secret)

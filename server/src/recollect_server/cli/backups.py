@@ -26,7 +26,7 @@ from recollect_server.services.upkeep.backup.checking import check
 from recollect_server.services.upkeep.backup.folder import BackupFolder, StoredBackup, verified
 from recollect_server.services.upkeep.backup.manifest import CannotCopy
 from recollect_server.settings import Settings
-from recollect_server.storage.logs.files import sync_folder, write_private
+from recollect_server.storage.logs.files import make_folder, sync_folder, write_private
 
 _FETCHING = ".fetching-"
 _PATH = NamedPath(path_type=Path)
@@ -45,11 +45,13 @@ def _with_folder(command: Callable[..., None]) -> Callable[..., None]:
         settings = load_settings(config, flags)
         if settings.backup_dir is None:
             raise click.UsageError("name the folder of the backups with --backup-dir")
-        if not settings.backup_dir.is_dir():
-            raise click.ClickException(
-                f"there is no folder {settings.backup_dir}: name another with --backup-dir"
-            )
         with said_plainly():
+            if settings.backup_url:  # a new machine has no folder yet to fetch into
+                make_folder(settings.backup_dir)
+            if not settings.backup_dir.is_dir():
+                raise click.ClickException(
+                    f"there is no folder {settings.backup_dir}: name another with --backup-dir"
+                )
             keys = backup_keys(settings.backup_key_file, warn)
             command(
                 BackupFolder(settings.backup_dir, keys), settings=settings, keys=keys, **arguments
