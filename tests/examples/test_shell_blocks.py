@@ -1,0 +1,229 @@
+"""The blocks of shell on the pages about administration, import and export, and operations, run
+line by line as a reader types them.
+
+Lines that begin with `pip` are passed over: the tests have what they install. Those of "Beyond one
+machine" are in `tests/tls`, and those with `docker` ran nowhere, as their page says.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recollect import Client, Message
+from recollect.cli.exits import INCOMPLETE
+
+from tests.client_cli.test_import_agents import CLAUDE_CODE, lines_of
+from tests.client_cli.test_import_people import CHAT
+from tests.client_cli.test_import_products import simple, zipped
+from tests.conftest import RunningServer, Start
+from tests.programs import CLIENT, SERVER, Forked, ran
+from tests.server_cli.test_bucket import KEY, SECRET, store
+
+__all__ = ["store"]
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCKS = {
+    page: re.findall(r"^```sh\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.M | re.S)
+    for page in ("guides/administration", "guides/import-export", "operations")
+}
+TEXTS = {
+    "guides/administration": ("admin verify", "admin jobs", "token create --kind admin"),
+    "guides/import-export": ("jq -c", "recollect export --folder", "chatgpt-export.zip --dry-run"),
+    "operations": (
+        *("recollect-server rebuild", "backups prune", "backups new-key", "serve --data-dir new"),
+        *("--in-bucket", "weekly=5 monthly=12"),
+    ),
+}
+"""Texts by which the tests name the blocks that they run."""
+ELSEWHERE = ("openssl req", "RECOLLECT_CA=", "docker ")
+BACKUP = "recollect-20261122t030000z"
+"""Name of a backup on the pages; the tests take the newest one in its place."""
+
+
+@dataclass
+class Shell:
+    """Runs blocks in the folder of the test, whose `.recollect` the server has."""
+
+    env: dict[str, str]
+    instead: dict[str, str] = field(default_factory=dict)
+    """What stands for texts of the pages, which name folders and machines of others."""
+    codes: dict[str, int] = field(default_factory=dict)
+    """Exit codes other than 0, by the beginnings of lines."""
+    before: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    """What happens before lines, by their beginnings."""
+    other: str = ""
+    """Address of the server on the machine `other`."""
+
+    def run(self, page: str, having: str) -> dict[str, str]:
+        """Run the block of a page that has a text. Return what each of its commands printed."""
+        assert having in TEXTS[page]
+        [block] = [it for it in BLOCKS[page] if having in it]
+        return {line: self._run(line) for line in _lines(block)}
+
+    def _run(self, line: str) -> str:
+        acts = [act for start, act in self.before.items() if line.startswith(start)]
+        expected = next((it for start, it in self.codes.items() if line.startswith(start)), 0)
+        if BACKUP in line:
+            folders = Path(self.instead["/var/backups/recollect"]).iterdir()
+            line = line.replace(BACKUP, max(it.name for it in folders))
+        for text, other in self.instead.items():
+            line = line.replace(text, other)
+        for act in acts:
+            act()
+        code, output = self._outcome(line)
+        assert code == expected, (line, output)
+        return output
+
+    def _outcome(self, line: str) -> tuple[int, str]:
+        """Return the exit code of a line, and what it printed."""
+        words = shlex.split(line, comments=True)
+        if words[0] == "pip":
+            return 0, ""
+        if words[0] == "export":
+            self.env |= dict(it.split("=", 1) for it in words[1:])
+            return 0, ""
+        if words[0] not in ("recollect", "recollect-server"):
+            command = ["bash", "-c", line]
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=self.env
+            )
+            return done.returncode, done.stdout + done.stderr
+        output, env = "", self.env
+        for piped in " ".join(map(shlex.quote, words)).split(" '|' "):
+            program, *arguments = (str(Path(it).expanduser()) for it in shlex.split(piped))
+            if program == "ssh":
+                _, program, *arguments = arguments
+                env = env | {"RECOLLECT_ADDRESS": self.other}
+            if arguments[0] == "serve":
+                return 0, _served(arguments, env)
+            module = CLIENT if program == "recollect" else SERVER
+            code, output, errors = ran(module, arguments, stdin=output, env=env)
+            if code:
+                break
+        return code, output + errors
+
+
+def _lines(block: str) -> Iterator[str]:
+    """Yield the commands of a block: what stands behind a prompt, where it has prompts."""
+    lines = block.replace("\\\n", " ").splitlines()
+    has_prompts = any(it.startswith("$ ") for it in lines)
+    for line in lines:
+        if line.startswith("$ ") or (line and not has_prompts):
+            yield line.removeprefix("$ ")
+
+
+def _served(arguments: list[str], env: Mapping[str, str]) -> str:
+    """Serve until the server says where it listens, and return what it says."""
+    env = {**env, "RECOLLECT_LISTEN": "127.0.0.1:0"}
+    with Forked(SERVER, arguments, env=env) as process:
+        assert process.stdout is not None
+        line: str = process.stdout.readline()
+        process.terminate()
+        process.stdout.read()
+    assert process.returncode == 0
+    return line
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the folder in which a reader types, and be there."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def server(home: Path, start_server: Start) -> RunningServer:
+    """Start a server over `.recollect`."""
+    return start_server(data_dir=home / ".recollect", embedder="off")
+
+
+@pytest.fixture
+def shell(server: RunningServer, tmp_path: Path) -> Shell:
+    address = {"RECOLLECT_ADDRESS": server.target, "RECOLLECT_LISTEN": server.target}
+    (tmp_path / "etc").mkdir()
+    instead = {
+        "/var/backups/recollect": str(tmp_path / "backups"),
+        "/etc/recollect": str(tmp_path / "etc"),
+    }
+    return Shell(dict(os.environ) | address | {"RECOLLECT_EMBEDDER": "off"}, instead)
+
+
+@pytest.fixture
+def conversation(client: Client) -> str:
+    """Begin a conversation with a turn."""
+    said = [Message.user("Why was the server so slow last night?"), Message.assistant("A zebra.")]
+    return client.conversations.create("web", messages=said).id
+
+
+def test_every_block_of_these_pages_is_run() -> None:
+    for page, on_page in BLOCKS.items():
+        names = (*TEXTS[page], *ELSEWHERE)
+        assert [it for it in on_page if not any(name in it for name in names)] == []
+
+
+def test_the_blocks_of_administration_run(shell: Shell, conversation: str) -> None:
+    page = "guides/administration"
+    [result] = shell.run(page, "admin verify").values()
+    assert json.loads(result)["problemCount"] == 0
+    printed = shell.run(page, "admin jobs")
+    assert ["idle_timeout" in it for it in printed.values()] == [False, True, False, False, False]
+    assert "rcl_" in [*printed.values()][-1]
+    assert "rcl_" in str(shell.run(page, "token create --kind admin"))
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here (apt-get install jq)")
+def test_the_blocks_of_import_and_export_run(
+    shell: Shell, conversation: str, client: Client, start_server: Start, tmp_path: Path, home: Path
+) -> None:
+    page = "guides/import-export"
+    [printed] = shell.run(page, "jq -c").values()
+    assert [json.loads(it)["type"] for it in printed.splitlines()] == ["meta", "turn", "turn"]
+    started = start_server(data_dir=tmp_path / "other")
+    with Client(started.target) as other:
+        shell.other = started.target
+        shell.run(page, "recollect export --folder")
+        assert [it.id for it in other.conversations.list()] == [conversation]
+    assert [it.id for it in client.conversations.list()] == [conversation]
+    zipped(home / "chatgpt-export.zip", **{"conversations.json": [simple("c-1")]})
+    zipped(home / "newer-export.zip", **{"conversations.json": [simple("c-1", 2), simple("c-2")]})
+    zipped(home / "WhatsApp.zip", **{"_chat.txt": CHAT})
+    session = home / ".claude/projects/shop/s-1.jsonl"
+    session.parent.mkdir(parents=True)
+    session.write_text(lines_of(*CLAUDE_CODE))
+    shell.codes["recollect import WhatsApp.zip"] = INCOMPLETE  # a file is not in the export
+    shell.run(page, "chatgpt-export.zip --dry-run")
+    channels = ["chatgpt", "chatgpt", "claude-code", "web", "whatsapp-export"]
+    assert sorted(it.channel for it in client.conversations.list()) == channels
+
+
+@pytest.mark.parametrize("text", TEXTS["operations"][:4])
+def test_a_block_of_operations_runs(
+    text: str, shell: Shell, conversation: str, server: RunningServer
+) -> None:
+    if text != "backups new-key":  # which makes its own: a second has one name
+        shell.run("operations", "weekly=5 monthly=12")
+    shell.before["recollect-server rebuild"] = server.stop
+    for line, output in shell.run("operations", text).items():
+        assert "serve" not in line.split() or "keeps 1 conversation " in output
+
+
+def test_the_block_of_operations_about_a_bucket_runs(
+    shell: Shell, conversation: str, store: str, tmp_path: Path
+) -> None:
+    (tmp_path / "etc/s3.secret").write_text(SECRET)
+    shell.instead["https://s3.eu-central-1.amazonaws.com/my-bucket"] = f"{store}/backups"
+    shell.instead["AWS_ACCESS_KEY_ID=…"] = f"AWS_ACCESS_KEY_ID={KEY}"
+    shell.before["recollect-server backups fetch"] = lambda: shutil.rmtree(tmp_path / "backups")
+    shell.run("operations", "--in-bucket")
+    assert [it.name[:10] for it in (tmp_path / "backups").iterdir()] == [BACKUP[:10]]
