@@ -1,14 +1,15 @@
 """Several servers over one database: whatever one acknowledges, the others answer at once."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
-from recollect import Client
+from recollect import Client, Message
 from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
@@ -409,3 +410,38 @@ def test_a_conversation_that_is_begun_again_after_its_delete_has_its_requests_ag
     elsewhere = two.conversation_of("apricot")
     assert not two.append(elsewhere, user("zebra"), request_id="first").duplicate
     assert not one.append(name, user("zebra"), request_id="second").duplicate
+
+
+def test_a_space_that_is_only_read_or_watched_leaves_no_row_and_no_folder(
+    replicas: Replicas,
+) -> None:
+    with ExitStack() as closing:
+        clients = [
+            closing.enter_context(Client(it.target, space="misspelt")) for it in replicas.servers
+        ]
+        for client in clients:
+            assert not [*client.conversations.list()]
+            assert not client.recall.search("zebra").results
+        watches = [it.conversations.watch() for it in clients]
+        externals = [it.external.watch() for it in clients]
+        for watch, external in zip(watches, externals, strict=True):
+            next(watch)
+            next(external)
+        assert "misspelt" not in spaces_with_rows(replicas.url)
+        assert "misspelt" not in [it.name for it in clients[0].admin.list_spaces()]
+        assert not any((it.data_dir / "misspelt").exists() for it in replicas.servers)
+        meant = clients[0].conversations.create("web", messages=[Message.user("Now it is")])
+        for watch in watches:  # on the server that made it, and on the other one
+            assert any(meant.id in str(update) for update in watch)
+        assert "misspelt" in spaces_with_rows(replicas.url)
+
+
+def spaces_with_rows(url: str) -> set[str]:
+    """Return the spaces that any table of a database has rows of."""
+    with psycopg.connect(url) as connection:
+        tables = connection.execute(
+            "SELECT table_name FROM information_schema.columns"
+            " WHERE table_schema = 'recollect' AND column_name = 'space'"
+        ).fetchall()
+        queries = [f"SELECT space FROM recollect.{table}" for (table,) in tables]  # noqa: S608 - ours
+        return {name for (name,) in connection.execute(" UNION ".join(queries).encode())}
