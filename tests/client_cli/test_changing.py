@@ -349,11 +349,15 @@ def test_redact_removes_the_text_of_a_message_and_asks_first(
     assert inside("redact", it.id, sequence).code == 2
     assert inside("redact", it.id, "--yes").code == 2
     answer = inside("redact", it.id, sequence, "--yes", on_terminal=True)
-    assert answer.out == f"{it.id}: the text of the messages {sequence} is removed.\n"
+    assert answer.out == f"{it.id}: the text of message {sequence} is removed.\n"
     client.conversations.append_turn(it.id, [Message.user("The PIN is 4711")])
     refused = inside("redact", it.id, "--contains", "1", "--yes")
     assert (refused.code, "--contains: 2 messages (" in refused.err) == (2, True)
-    assert inside("redact", it.id, "--contains", "absent", "--yes").code == 2
+    missing = inside("redact", it.id, "--contains", "absent", "--yes")
+    assert (missing.code, missing.err) == (
+        2,
+        f"Error: --contains: no message of {it.id} has that text\n",
+    )
     (line,) = inside("redact", it.id[-8:].lower(), "--contains", "pin", "--yes").lines
     assert [one["content"] for one in line["messages"]] == ["[redacted]"]
     assert client.conversations.load(it.id).messages[-1].content == "[redacted]"

@@ -165,7 +165,7 @@ def test_a_start_names_what_it_does_not_read(
     result = run("serve", "--config", named, "--data-dir", tmp_path / "file")
     assert result.stderr.splitlines()[:2] == [
         f"Note: recollect.yaml is not read: {named} is.",
-        f"Note: data_dir in {named} do not count: a flag or the environment sets them.",
+        f"Note: a flag or the environment goes before {named} for data_dir.",
     ]
 
 

@@ -250,10 +250,12 @@ def _message_with(shell: Shell, conversation: str, text: str) -> int:
 
 def the_one(name: str, those: list[int]) -> int:
     """Return the only message that has a text. Ends the command unless there is exactly one."""
-    if len(those) != 1:
-        named = f" ({', '.join(map(str, those[:10]))})" if those else ""
+    if not those:
+        raise exits.Ended(f"--contains: no message of {name} has that text", exits.USAGE)
+    if len(those) > 1:
+        named = ", ".join(map(str, those[:10]))
         raise exits.Ended(
-            f"--contains: {counted(len(those), 'message')}{named} of {name} have that text;"
+            f"--contains: {len(those)} messages ({named}) of {name} have that text;"
             " give more of it, or the message's sequence",
             exits.USAGE,
         )
@@ -303,8 +305,9 @@ def redact(
     if shell.as_json:
         json_line(plain(done))
         return
+    noun = "message" if len(done.messages) == 1 else "messages"
     lines = ", ".join(str(it.sequence) for it in done.messages)
-    console().print(clean(f"{conversation}: the text of the messages {lines} is removed."))
+    console().print(clean(f"{conversation}: the text of {noun} {lines} is removed."))
     if done.copied_in:
         copies = ", ".join(done.copied_in)
         warn(f"Copies may stand in {copies}: redact them there too.")

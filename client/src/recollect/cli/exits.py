@@ -126,9 +126,11 @@ def _of_field(violation: errors.FieldViolation) -> str:
     """Return what is wrong with a field, and which command has what it should be."""
     field = re.sub(r"\[\d+\]", "", violation.field)
     description = _OTHERS.sub(lambda it: _typed(it[0]) or it[0], violation.description)
+    if description.startswith("is not conv-"):  # commands complete the end of one
+        description = "is neither the id of a conversation nor the end of one"
     text = f"{_typed(field) or violation.field} {description}"
     command = _LISTS.get(re.sub("^(from|to)_", "", field.replace("_ids", "_id")))
-    return f"{text}: `{command}` has them" if command else text
+    return f"{text}: `{command}` shows them" if command else text
 
 
 def _typed(field: str) -> str:

@@ -616,9 +616,7 @@ def unread(settings: Settings) -> list[str]:
         it for it in origin.in_file - FORMER if origin.source(it) is not SettingSource.FILE
     )
     if hidden:
-        lines.append(
-            f"{', '.join(hidden)} in {origin.file} do not count: a flag or the environment sets them"
-        )
+        lines.append(f"a flag or the environment goes before {origin.file} for {', '.join(hidden)}")
     sources = {name: origin.source(name) for name in sorted(FORMER)}
     lines += [
         f"{name} ({source}) is no setting any more, ignored: take it out"
