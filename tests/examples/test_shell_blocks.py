@@ -1,5 +1,5 @@
-"""The blocks of shell on the pages about administration, import and export, and operations, run
-line by line as a reader types them.
+"""The blocks of shell on the pages about administration, credentials, deleting, import and export,
+and operations, run line by line as a reader types them.
 
 Lines that begin with `pip` are passed over: the tests have what they install. Those of "Beyond one
 machine" are in `tests/tls`, and those with `docker` ran nowhere, as their page says.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Client, Message
+from recollect import Client, EmailOrigin, Message, Party
 from recollect.cli.exits import INCOMPLETE
 
 from tests.client_cli.test_import_agents import CLAUDE_CODE, lines_of
@@ -30,12 +30,10 @@ from tests.server_cli.test_bucket import KEY, SECRET, store
 __all__ = ["store"]
 
 DOCS = Path(__file__).parents[2] / "docs"
-BLOCKS = {
-    page: re.findall(r"^```sh\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.M | re.S)
-    for page in ("guides/administration", "guides/import-export", "operations")
-}
 TEXTS = {
     "guides/administration": ("admin verify", "admin jobs", "token create --kind admin"),
+    "guides/credentials": ("token rotate", "--limit", "--since"),
+    "guides/deleting": ("--party hanan", "delete-many", "retention preview"),
     "guides/import-export": ("jq -c", "recollect export --folder", "chatgpt-export.zip --dry-run"),
     "operations": (
         *("recollect-server rebuild", "backups prune", "backups new-key", "serve --data-dir new"),
@@ -43,7 +41,17 @@ TEXTS = {
     ),
 }
 """Texts by which the tests name the blocks that they run."""
+BLOCKS = {
+    page: re.findall(
+        r"^```(?:sh|console)\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.M | re.S
+    )
+    for page in TEXTS
+}
+PROGRAMS = {"recollect": CLIENT, "recollect-server": SERVER}
 ELSEWHERE = ("openssl req", "RECOLLECT_CA=", "docker ")
+needs_jq = pytest.mark.skipif(
+    shutil.which("jq") is None, reason="there is no jq here (apt-get install jq)"
+)
 BACKUP = "recollect-20261122t030000z"
 """Name of a backup on the pages; the tests take the newest one in its place."""
 
@@ -59,6 +67,8 @@ class Shell:
     """Exit codes other than 0, by the beginnings of lines."""
     before: dict[str, Callable[[], Any]] = field(default_factory=dict)
     """What happens before lines, by their beginnings."""
+    tokens: list[str] = field(default_factory=list)
+    """Ids of the tokens of a page, in whose places those come that are made."""
     other: str = ""
     """Address of the server on the machine `other`."""
 
@@ -80,6 +90,8 @@ class Shell:
             act()
         code, output = self._outcome(line)
         assert code == expected, (line, output)
+        for made in re.findall("rcl_([0-9a-z]{12})_", output):
+            self.instead[self.tokens.pop(0) if self.tokens else made] = made
         return output
 
     def _outcome(self, line: str) -> tuple[int, str]:
@@ -90,12 +102,8 @@ class Shell:
         if words[0] == "export":
             self.env |= dict(it.split("=", 1) for it in words[1:])
             return 0, ""
-        if words[0] not in ("recollect", "recollect-server"):
-            command = ["bash", "-c", line]
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, env=self.env
-            )
-            return done.returncode, done.stdout + done.stderr
+        if words[0] not in PROGRAMS:
+            return _in_bash(line, "", self.env)
         output, env = "", self.env
         for piped in " ".join(map(shlex.quote, words)).split(" '|' "):
             program, *arguments = (str(Path(it).expanduser()) for it in shlex.split(piped))
@@ -104,11 +112,22 @@ class Shell:
                 env = env | {"RECOLLECT_ADDRESS": self.other}
             if arguments[0] == "serve":
                 return 0, _served(arguments, env)
-            module = CLIENT if program == "recollect" else SERVER
-            code, output, errors = ran(module, arguments, stdin=output, env=env)
+            if program in PROGRAMS:
+                code, output, errors = ran(PROGRAMS[program], arguments, stdin=output, env=env)
+                output += errors
+            else:
+                code, output = _in_bash(piped, output, env)
             if code:
                 break
-        return code, output + errors
+        return code, output
+
+
+def _in_bash(line: str, stdin: str, env: dict[str, str]) -> tuple[int, str]:
+    command = ["bash", "-c", line]
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, env=env
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 def _lines(block: str) -> Iterator[str]:
@@ -182,7 +201,39 @@ def test_the_blocks_of_administration_run(shell: Shell, conversation: str) -> No
     assert "rcl_" in str(shell.run(page, "token create --kind admin"))
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here (apt-get install jq)")
+@needs_jq
+def test_the_blocks_of_credentials_run(shell: Shell, conversation: str) -> None:
+    page = "guides/credentials"
+    shell.tokens = re.findall("rcl_([0-9a-z]{12})_", "".join(BLOCKS[page]))
+    printed = list(shell.run(page, "token rotate").values())
+    assert [len(it.splitlines()) for it in printed] == [2, 2, 2, 3, 1]
+    shell.run(page, "--limit")
+    assert "token" in str(shell.run(page, "--since"))
+
+
+def test_the_blocks_of_deleting_run(shell: Shell, client: Client, home: Path) -> None:
+    page = "guides/deleting"
+    client.channels.add_owner_identity("email", "alex@example.org")
+    client.channels.link_identities("Alex", [("email", "alex@example.org")])
+    alex = Party(contact="alex@example.org")
+    of = client.conversations.create("email", party=alex, messages=[Message.user("A zebra")]).id
+    for number, person in enumerate(("hanan", "alex")):
+        sender, origin = f"{person}@example.com", EmailOrigin(message_id=f"<{number}@example.org>")
+        client.channels.receive("email", f"m{number}", "Is it free?", sender=sender, origin=origin)
+    shell.instead |= {
+        "hanan@example.org": "hanan@example.com",
+        "--party Alex": "--party alex@example.com",
+    }
+    would_go, receipt = shell.run(page, "--party hanan").values()
+    assert ('"dryRun":true' in would_go, '"dryRun":false' in receipt) == (True, True)
+    printed = list(shell.run(page, "delete-many").values())
+    assert [of in it for it in printed] == [False, True, False, True, True, False, False, False]
+    assert of in (home / "alex.jsonl").read_text()
+    assert [[*client.conversations.list()], [*client.external.list_communications()]] == [[], []]
+    shell.run(page, "retention preview")
+
+
+@needs_jq
 def test_the_blocks_of_import_and_export_run(
     shell: Shell, conversation: str, client: Client, start_server: Start, tmp_path: Path, home: Path
 ) -> None:
