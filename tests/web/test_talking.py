@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect import Client, Message, Role
+from recollect import Client, Message, Role, ToolCall
 from recollect_server import app
 from recollect_server.settings import Settings
 
@@ -95,11 +95,21 @@ def test_a_first_visit_shows_lines_that_store_a_conversation(
 
 
 def test_a_finger_meets_every_control(stage: Stage, browser: Any) -> None:
-    it = stage.conversation("By finger", "The mast leaks")
+    it = stage.conversation("By finger", "The mast leaks", "And the keel?")
+    look = Message.assistant("", tool_calls=[ToolCall("c1", "look", "{}")])
+    stage.client.conversations.append_turn(it, [look, Message.tool("wet", tool_call_id="c1")])
     touch = Browsing(browser, stage.bridge, has_touch=True, is_mobile=True)
     page = touch.tab(f"/c/{it}", ".message")
     page.set_viewport_size({"width": 390, "height": 800})
-    for path, shown in ((f"/c/{it}", ".message"), ("/", ROW)):
+    for path, shown in {
+        f"/c/{it}": ".message",
+        "/": ROW,
+        "/search": "main input",
+        "/insights": ".figures summary",
+        "/third-parties": "main select",
+        "/settings": "main .card input",
+        "/health": "main .card",
+    }.items():
         visit(page, path)
         page.wait_for_selector(shown)
         assert page.evaluate(_SMALL) == []
@@ -107,8 +117,8 @@ def test_a_finger_meets_every_control(stage: Stage, browser: Any) -> None:
     touch.context.close()
 
 
-_SMALL = """() => [...document.querySelectorAll('button, select, nav a, .row-link, input')]
-  .filter((it) => it.checkVisibility() && !it.closest('label, .jump'))
+_SMALL = """() => [...document.querySelectorAll('button, select, nav a, .row-link, input, summary')]
+  .filter((it) => it.checkVisibility() && !it.matches('label :is([type=checkbox], [type=radio])'))
   .filter((it) => { const { width, height } = it.getBoundingClientRect(); return width && (width < 39 || height < 39); })
   .map((it) => it.outerHTML.slice(0, 100))"""
 """The controls that are smaller than a finger's tip."""

@@ -46,7 +46,6 @@ export function MessageLine({ conversationId, line, isTarget }: LineProps) {
           <span class="who"><bdi>{speaker(message)}</bdi></span>
           {opensTurn && <span class="turn">{t.conversation.turn(message.turnNumber)}</span>}
           {spent && <span class="spent" title={t.conversation.spentHint}>{spent}</span>}
-          <time title={fullTime(message.timestamp)}>{clockTime(message.timestamp)}</time>
           <span class="message-actions">
             {message.content && message.role !== Role.TOOL && (
               <button
@@ -68,6 +67,7 @@ export function MessageLine({ conversationId, line, isTarget }: LineProps) {
               <Action icon="eraser" text={t.actions.redactItem} run={() => ask({ what: "redact", conversationId, message })} />
             )}
           </span>
+          <time title={fullTime(message.timestamp)}>{clockTime(message.timestamp)}</time>
         </header>
         {message.thinkingText && (
           <Fold icon="thought" title={t.conversation.thinking} hint={oneLine(message.thinkingText.slice(0, ARGUMENTS))}>
@@ -139,15 +139,20 @@ function spentOn({ usage, cost }: Message, waited: number): string {
   const parts = [
     usage ? t.conversation.tokens(Number(usage.input), Number(usage.output)) : "",
     cost === undefined ? "" : dollars(cost),
-    waited > 0 ? duration(waited) : "",
+    took(waited),
   ];
   return parts.filter(Boolean).join(" · ");
+}
+
+/** Return how long something took; empty where it was stored with what came before it. */
+function took(ms: number): string {
+  return ms >= 50 ? duration(ms) : "";
 }
 
 function Call({ call, asked, result }: { call: ToolCall; asked: Message; result: Message | undefined }) {
   const waited = result ? millis(result.timestamp) - millis(asked.timestamp) : 0;
   return (
-    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? "" : t.conversation.noResult} time={waited > 0 ? duration(waited) : ""}>
+    <Fold icon="tool" title={oneLine(call.name)} hint={oneLine(call.arguments.slice(0, ARGUMENTS))} note={result ? "" : t.conversation.noResult} time={took(waited)}>
       <Text text={pretty(call.arguments)} isCode />
       {result && (
         <>
