@@ -16,6 +16,8 @@ from recollect import (
     Verification,
 )
 from recollect_server.services.space.deletion import Deletions
+from recollect_server.services.upkeep import live_verification
+from recollect_server.storage.logs.store import LogStore, Version, has_version
 
 from tests.administration.conftest import Guarded
 from tests.conftest import RunningServer, Start
@@ -199,15 +201,13 @@ def test_a_delete_that_ends_while_its_conversation_is_verified_is_no_false_alarm
         delete = threading.Thread(target=client.conversations.delete, args=(deleted,))
         delete.start()
         assert beginning.wait(30)
-        (opened,) = server.app.spaces.open_now()
-        is_taken = opened._logs.is_taken
 
-        def looked_up(log: str) -> bool:
+        def looked_up(store: LogStore, log: str, *versions: Version) -> bool:
             release.set()
             delete.join(30)  # between two looks of the verification
-            return is_taken(log)
+            return has_version(store, log, *versions)
 
-        monkeypatch.setattr(opened._logs, "is_taken", looked_up)
+        monkeypatch.setattr(live_verification, "has_version", looked_up)
         try:
             assert verified(client).problems == ()
         finally:

@@ -2,7 +2,7 @@
 
 import base64
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from recollect_server.domain.checkpoint import log_of
 from recollect_server.domain.tokens import Grant, scopes_of
 from recollect_server.services.tokens import Tokens
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import Line, Place
+from recollect_server.storage.logs.lines import Place
 from recollect_server.storage.logs.tokens import TokenLedger
 
 from tests.conftest import RunningServer, Start
@@ -186,9 +186,9 @@ def test_many_records_are_read_at_once_but_no_more_bytes_than_an_answer_may_want
     reads: list[Sequence[Place]] = []
     read_at = FolderStore.read_at
 
-    def noted(store: FolderStore, log: str, places: Sequence[Place]) -> list[Line]:
-        reads.append(places)
-        return read_at(store, log, places)
+    def noted(store: FolderStore, places: Mapping[str, Sequence[Place]]) -> object:
+        reads.extend(places.values())
+        return read_at(store, places)
 
     monkeypatch.setattr(FolderStore, "read_at", noted)
     page = client.checkpoints.get_records("t", ["missing", *reversed(keys)])

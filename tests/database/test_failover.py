@@ -379,30 +379,31 @@ def test_numbers_that_a_lost_primary_gave_out_are_not_given_out_again(postgres: 
         ledger, sharing = PostgresTokenLedger(lost), PostgresSharing(lost, "default")
         ledger.append({"type": "token"})
         _, line, _ = ledger.mark()
-        fence = sharing.lease("notes", 60.0)
-        assert fence
-        # A standby that got nothing of it, and a lease that another replica has had before.
-        for statement in (
-            "DELETE FROM recollect.tokens",
-            "DELETE FROM recollect.replicas",
-            f"ALTER TABLE recollect.replicas ALTER number RESTART WITH {lost.number}",
-            "ALTER TABLE recollect.tokens ALTER line RESTART WITH 1",
-            "UPDATE recollect.leases SET fence = fence - 1, holder = 0, until = '-infinity'",
-            "UPDATE recollect.timelines SET place = 'of the primary'",
-        ):
-            postgres.execute(statement, url)
-        taken_over = PostgresDatabase(url)
-        try:
-            assert taken_over.number > lost.number
-            ledger = PostgresTokenLedger(taken_over)
-            ledger.append({"type": "token"})
-            assert ledger.mark()[1] > line
-            assert PostgresSharing(taken_over, "default").lease("notes", 60.0) > fence
-            store = PostgresStore(lost, "default", Path("unused"))
-            with sharing.holding("notes", fence), pytest.raises(LogTaken):
-                store.append("conv-01J00000000000000000000000", START, [b"{}\n"])
-        finally:
-            taken_over.close()
+        with sharing.lease("notes", 60.0) as fence:
+            assert fence
+            # A standby that got nothing of it, and a lease that another replica has had before.
+            for statement in (
+                "DELETE FROM recollect.tokens",
+                "DELETE FROM recollect.replicas",
+                f"ALTER TABLE recollect.replicas ALTER number RESTART WITH {lost.number}",
+                "ALTER TABLE recollect.tokens ALTER line RESTART WITH 1",
+                "UPDATE recollect.leases SET fence = fence - 1, holder = 0, until = '-infinity'",
+                "UPDATE recollect.timelines SET place = 'of the primary'",
+            ):
+                postgres.execute(statement, url)
+            taken_over = PostgresDatabase(url)
+            try:
+                assert taken_over.number > lost.number
+                ledger = PostgresTokenLedger(taken_over)
+                ledger.append({"type": "token"})
+                assert ledger.mark()[1] > line
+                with PostgresSharing(taken_over, "default").lease("notes", 60.0) as later:
+                    assert later > fence
+                store = PostgresStore(lost, "default", Path("unused"))
+                with pytest.raises(LogTaken):
+                    store.append("conv-01J00000000000000000000000", START, [b"{}\n"])
+            finally:
+                taken_over.close()
     finally:
         lost.close()
 

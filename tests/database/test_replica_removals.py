@@ -14,11 +14,12 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.filters import Filter
 from recollect_server.jobs import retiring
 from recollect_server.services.removals import Removals
+from recollect_server.services.space import conversation_logs
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
+from recollect_server.services.upkeep import live_verification
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import Version
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.storage.logs.store import LogStore, Version, has_version
 from ulid import ULID
 
 from tests.administration.test_verification import verified
@@ -346,13 +347,13 @@ def test_a_delete_by_another_server_while_a_space_is_verified_is_no_false_alarm(
         is_second = kind is Kind.CONVERSATION and next(calls) == 2  # behind what the index has
         return [it for it in there if it[0] != deleted] if is_second else there
 
-    def ended(log: str) -> bool:
+    def ended(_: LogStore, log: str, *versions: Version) -> bool:
         with suppress(grpc.RpcError):  # it is looked at twice
             one.delete(log)
         return False
 
     monkeypatch.setattr(store, "logs", listed)
-    monkeypatch.setattr(store, "is_taken", ended)
+    monkeypatch.setattr(live_verification, "has_version", ended)
     with Client(replicas.servers[1].target) as client:
         assert verified(client).problems == ()
     assert code_of(lambda: one.get(deleted)) == "NOT_FOUND"
@@ -481,14 +482,13 @@ def test_a_conversation_that_another_server_begins_just_now_does_not_count_as_da
 ) -> None:
     one, two = replicas.one, replicas.two
     name = f"conv-{ULID()}"
-    remains = PostgresStore.remains
 
-    def begin(store: PostgresStore, log: str) -> str:
+    def begin(store: LogStore, log: str, *versions: Version) -> bool:
         monkeypatch.undo()
         one.create(conversation_id=name)
-        return remains(store, log)
+        return has_version(store, log, *versions)
 
-    monkeypatch.setattr(PostgresStore, "remains", begin)
+    monkeypatch.setattr(conversation_logs, "has_version", begin)
     assert code_of(lambda: two.get(name)) == "NOT_FOUND"
     assert two.get(name).id == name
 

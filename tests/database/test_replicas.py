@@ -1,6 +1,6 @@
 """Several servers over one database: whatever one acknowledges, the others answer at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect.v1.conversation_pb2 import Conversation
 from recollect_server.domain.external import Trust, TrustSet
-from recollect_server.storage.logs.lines import Line, Place
+from recollect_server.storage.logs.lines import Place
 from recollect_server.storage.logs.store import LogConflict
 from recollect_server.storage.postgres.store import PostgresStore
 
@@ -333,10 +333,10 @@ def test_records_are_read_though_another_server_writes_their_thread_anew_meanwhi
     assert list(two.ListRecords(listed).records) == records
     read_at = PostgresStore.read_at
 
-    def be_overtaken(store: PostgresStore, log: str, places: Sequence[Place]) -> list[Line]:
+    def be_overtaken(store: PostgresStore, places: Mapping[str, Sequence[Place]]) -> object:
         monkeypatch.undo()
         one.RemoveRecords(checkpoint_api.RemoveRecordsRequest(thread_id="alex", keys=["a"]))
-        return read_at(store, log, places)
+        return read_at(store, places)
 
     monkeypatch.setattr(PostgresStore, "read_at", be_overtaken)
     assert list(two.ListRecords(listed).records) == records[1:]

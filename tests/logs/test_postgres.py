@@ -14,11 +14,13 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import (
+    LEFT,
     START,
     LogConflict,
     LogNotFound,
     LogUnavailable,
     Version,
+    has_version,
 )
 from recollect_server.storage.postgres.connections import DatabaseRefused, DatabaseUnavailable
 from recollect_server.storage.postgres.database import PostgresDatabase
@@ -98,7 +100,7 @@ def test_a_log_whose_begin_nobody_answered_is_not_there(
             return False
 
         until(is_back)
-        assert not store.is_taken(CONVERSATION)
+        assert not has_version(store, CONVERSATION, *LEFT)
         assert [name for name, _ in store.logs(Kind.CONVERSATION)] == [OTHER]
         with pytest.raises(LogNotFound):
             store.length(CONVERSATION)
@@ -120,7 +122,7 @@ def test_a_begin_that_nobody_answered_stays_where_another_replica_may_have_answe
     with proxied(postgres, url) as (proxy, through):
         store = PostgresStore(opened(through), "default", tmp_path)
         other = PostgresStore(opened(url), "default", tmp_path)
-        other.sharing.join()
+        other.sharing.moment(join=True)
         begin(store, OTHER)
         proxy.is_cut, proxy.lose = True, b"recollect.append"
         with pytest.raises(LogUnavailable):
@@ -132,7 +134,7 @@ def test_a_begin_that_nobody_answered_stays_where_another_replica_may_have_answe
 
         def is_kept() -> bool:
             with suppress(LogUnavailable):
-                assert store.has(CONVERSATION)
+                assert has_version(store, CONVERSATION, Version.PRESENT)
                 return True
             return False
 

@@ -11,6 +11,7 @@ from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.order import Key
 from recollect_server.storage.logs.store import (
+    LEFT,
     START,
     Changes,
     Claim,
@@ -73,7 +74,8 @@ def test_a_replica_is_given_each_change_of_the_other_once(
         (CONVERSATION, Action.APPEND, 0, end.bytes),
         (CONVERSATION, Action.APPEND, end.bytes, longer.bytes),
     ]
-    assert {it.replica for it in first.changes} == {one.sharing.replica} != {two.sharing.replica}
+    assert {it.is_own for it in first.changes} == {False}
+    assert {it.is_own for it in one.sharing.changes(moment).changes} == {True}
     assert changed(two.sharing.changes(first.moment)) == []
     one.swap("anchors", encoded([message(1)])[1])
     lines = [body + b"\n" for body in one.raw(CONVERSATION)]
@@ -162,17 +164,21 @@ def test_whoever_lost_a_lease_appends_nothing_within_it(
     url = postgres.new_database()
     one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
     end = begin(one)
-    number = one.sharing.lease("notes", 60)
-    assert (number, one.sharing.lease("notes", 60), two.sharing.lease("notes", 60)) == (1, 1, 0)
-    assert two.sharing.lease("retention", 60) == 1
-    with one.sharing.holding("notes", number):
+
+    def lease(store: PostgresStore, purpose: str) -> int:
+        with store.sharing.lease(purpose, 60) as number:
+            return number
+
+    assert (lease(one, "notes"), lease(one, "notes"), lease(two, "notes")) == (1, 1, 0)
+    assert lease(two, "retention") == 1
+    with one.sharing.lease("notes", 60):
         end = add(one, CONVERSATION, end, message(5))
         postgres.execute("UPDATE recollect.leases SET until = now() - interval '1 second'", url)
         end = add(one, CONVERSATION, end, message(6))  # nobody else has it
-        assert two.sharing.lease("notes", 60) == 2
+        assert lease(two, "notes") == 2
         with pytest.raises(LogTaken):
             add(one, CONVERSATION, end, message(7))
-    assert one.sharing.lease("notes", 60) == 0
+    assert lease(one, "notes") == 0
     add(one, CONVERSATION, end, message(7))
 
 
@@ -184,14 +190,14 @@ def test_the_first_answer_of_a_request_is_kept_for_every_replica(
     assert two.answer("r1") is None
     assert one.begin_request("r1", PAYLOAD)
     assert two.answer("r1") == ""
-    assert two.is_begun("r1", PAYLOAD)
-    assert not two.is_begun("r1", OTHER_PAYLOAD)
-    assert one.remember("r1", PAYLOAD, "receipt") == "receipt"
+    assert two.answer("r1", PAYLOAD) == ""
+    assert two.answer("r1", OTHER_PAYLOAD) is None
+    assert one.end_request("r1", PAYLOAD, "receipt") == "receipt"
     assert two.begin_request("r1", PAYLOAD)  # it looked before the answer was there
-    assert two.remember("r1", PAYLOAD, "another one") == "receipt"
-    two.give_up_request("r1", PAYLOAD)
+    assert two.end_request("r1", PAYLOAD, "another one") == "receipt"
+    two.end_request("r1", PAYLOAD, None)
     assert (one.answer("r1"), two.answer("r1")) == ("receipt", "receipt")
-    assert not two.is_begun("r1", PAYLOAD)
+    assert two.answer("r1", OTHER_PAYLOAD) == "receipt"
     elsewhere = PostgresStore(opened(url), "other", tmp_path).sharing
     assert elsewhere.answer("r1") is None
 
@@ -221,10 +227,10 @@ def test_the_id_of_a_request_that_leaves_no_line_is_taken_until_it_is_given_up(
     assert not has_version(two, OTHER, Version.REPLACED)
     with pytest.raises(LogTaken):
         two.swap("anchors", lines, request=claim.request)
-    assert not two.is_taken("anchors")
-    two.sharing.give_up_request("r1", OTHER_PAYLOAD)  # it is not this one's
-    assert two.sharing.is_begun("r1", PAYLOAD)
-    one.sharing.give_up_request("r1", PAYLOAD)
+    assert not has_version(two, "anchors", *LEFT)
+    two.sharing.end_request("r1", OTHER_PAYLOAD, None)  # it is not this one's
+    assert two.sharing.answer("r1", PAYLOAD) == ""
+    one.sharing.end_request("r1", PAYLOAD, None)
     assert two.sharing.answer("r1") is None
     two.append(CONVERSATION, START, lines, claim)
     assert not one.sharing.begin_request("r1", PAYLOAD)
@@ -261,7 +267,7 @@ def test_answers_of_requests_end_after_a_month(
     for request in ("old", "newer", "new"):
         postgres.execute("UPDATE recollect.receipts SET time = time - interval '15.5 days'", url)
         postgres.execute("UPDATE recollect.claims SET time = time - interval '15.5 days'", url)
-        sharing.remember(request, PAYLOAD, "receipt")
+        sharing.end_request(request, PAYLOAD, "receipt")
     assert sharing.prune_changes(max_age=3600, most=10) == 0
     requests = "old", "newer", "new"
     assert [sharing.answer(it) for it in requests] == [None, "receipt", "receipt"]
@@ -278,7 +284,7 @@ def test_of_two_that_claim_a_place_or_a_request_one_begins_a_log(
     one.append(CONVERSATION, START, lines, claims[0])
     with pytest.raises(LogTaken):
         two.append(OTHER, START, lines, claims[1])
-    assert not two.is_taken(OTHER)
+    assert not has_version(two, OTHER, *LEFT)
     two.append(OTHER, START, lines, Claim("request", two.sharing.claims(["place"])))
     third = "conv-01J00000000000000000000009"
     fourth = "conv-01J00000000000000000000008"

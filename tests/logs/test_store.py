@@ -10,12 +10,15 @@ from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import (
     ANCHORS,
+    LEFT,
     START,
     LogConflict,
     LogNotFound,
     LogStore,
     Position,
     Version,
+    has_version,
+    lines_at,
 )
 
 from tests.logs.conftest import Open
@@ -77,8 +80,10 @@ def test_a_log_is_read_from_any_position_up_to_another(store: LogStore) -> None:
         behind = Position(line.sequence, line.end)
         assert list(store.read(CONVERSATION, behind)) == lines[line.sequence :]
         assert list(store.read(CONVERSATION, START, line.end)) == lines[: line.sequence]
-        assert store.is_boundary(CONVERSATION, behind)
-    assert not store.is_boundary(CONVERSATION, Position(end.lines, end.bytes - 1))
+        assert store.recover(CONVERSATION, behind) is None
+    with pytest.raises(LogConflict, match="no line of it ends at byte"):
+        store.recover(CONVERSATION, Position(end.lines, end.bytes - 1))
+    assert list(store.read(CONVERSATION)) == lines
 
 
 def test_a_log_is_read_whole_however_long_its_lines_are(store: LogStore) -> None:
@@ -100,11 +105,11 @@ def test_lines_are_found_again_at_their_places(store: LogStore) -> None:
     end = begin(store)
     places = [(line.sequence, line.offset, line.length) for line in store.read(CONVERSATION)]
     add(store, CONVERSATION, end, message(5))
-    assert texts(store.read_at(CONVERSATION, [places[3], places[1]])) == [
+    assert texts(lines_at(store, CONVERSATION, [places[3], places[1]])) == [
         "number 4 🦓",
         "number 2 🦓",
     ]
-    missing = store.read_at(CONVERSATION, [(99, 1 << 20, 10)])
+    missing = lines_at(store, CONVERSATION, [(99, 1 << 20, 10)])
     assert missing[0].entry is None
     assert missing[0].damage
 
@@ -122,14 +127,14 @@ def test_lines_of_several_logs_are_read_at_once(store: LogStore) -> None:
         absent_log: [(1, 0, 10)],
         CONVERSATION: places[CONVERSATION][:2],
     }
-    lines = store.read_several(some_places)
+    lines = store.read_at(some_places)
     assert list(lines) == [OTHER, absent_log, CONVERSATION]
     assert isinstance(lines.pop(absent_log), LogNotFound)
     for name, own in lines.items():
-        assert own == store.read_at(name, some_places[name])
+        assert own == lines_at(store, name, some_places[name])
         assert all(line.entry for line in own)
-    (damaged,) = store.read_several({CONVERSATION: [(99, 1 << 20, 10)]}).values()
-    assert damaged == store.read_at(CONVERSATION, [(99, 1 << 20, 10)])
+    (damaged,) = store.read_at({CONVERSATION: [(99, 1 << 20, 10)]}).values()
+    assert damaged == lines_at(store, CONVERSATION, [(99, 1 << 20, 10)])
 
 
 def test_the_last_lines_are_read_as_far_as_the_bytes_allow(store: LogStore) -> None:
@@ -160,11 +165,10 @@ def test_a_log_that_is_not_there_is_said_to_be_missing(store: LogStore) -> None:
     with pytest.raises(LogNotFound):
         list(store.read(CONVERSATION))
     with pytest.raises(LogNotFound):
-        store.read_at(CONVERSATION, [(1, 0, 10)])
+        lines_at(store, CONVERSATION, [(1, 0, 10)])
     with pytest.raises(LogNotFound):
         add(store, CONVERSATION, Position(1, 10), message(2))
-    assert not store.has(CONVERSATION)
-    assert not store.remains(CONVERSATION)
+    assert not has_version(store, CONVERSATION, *Version)
 
 
 def test_logs_are_listed_by_kind_with_their_length(store: LogStore) -> None:
@@ -182,7 +186,7 @@ def test_logs_are_listed_by_kind_with_their_length(store: LogStore) -> None:
 def test_what_is_not_the_name_of_a_log_is_refused(store: LogStore, name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a log"):
         store.length(name)
-    assert not store.has(name)
+    assert not has_version(store, name, *LEFT)
 
 
 def test_a_replaced_log_has_the_new_lines_and_nothing_else(
@@ -215,7 +219,7 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
     store.swap(CONVERSATION, None)
     for reader in (store, open_store()):
         for read in (
-            lambda it: it.read_at(CONVERSATION, [place]),
+            lambda it: lines_at(it, CONVERSATION, [place]),
             lambda it: it.read_last(CONVERSATION, end, 1000),
             lambda it: list(it.read(CONVERSATION)),
         ):
@@ -225,12 +229,14 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
         assert list(reader.logs(Kind.CONVERSATION, Version.DELETED)) == [(CONVERSATION, end.bytes)]
         assert reader.length(CONVERSATION, Version.DELETED) == end.bytes
         assert list(reader.raw(CONVERSATION, Version.DELETED)) == before
-        assert not reader.has(CONVERSATION)
+        assert not has_version(reader, CONVERSATION, Version.PRESENT)
+        assert has_version(reader, CONVERSATION, *LEFT)
         with pytest.raises(LogNotFound):
             add(reader, CONVERSATION, end, message(5))
     assert store.drop(CONVERSATION, Version.DELETED) == {"transcript": end.bytes}
     for kind in Kind:
         assert list(store.logs(kind, Version.DELETED)) == []
+    assert not has_version(store, CONVERSATION, *LEFT)
     with pytest.raises(LogNotFound):
         list(store.raw(CONVERSATION, Version.DELETED))
 

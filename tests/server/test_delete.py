@@ -1,7 +1,7 @@
 """Deleting: gone for good, from every byte of every file, and nothing else gone with it."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
@@ -11,7 +11,7 @@ from recollect.v1.message_pb2 import Attachment, ToolCall
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.lines import Line, Place
+from recollect_server.storage.logs.lines import Place
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import (
@@ -241,10 +241,10 @@ def test_one_that_is_deleted_while_it_is_read_is_not_found(
     }
     calls[call]()  # the newest turns are in memory
 
-    def be_overtaken(store: FolderStore, log: str, places: Sequence[Place]) -> list[Line]:
+    def be_overtaken(store: FolderStore, places: Mapping[str, Sequence[Place]]) -> object:
         monkeypatch.undo()
         service.delete(conversation_id)
-        return read_at(store, log, places)
+        return read_at(store, places)
 
     monkeypatch.setattr(FolderStore, "read_at", be_overtaken)
     failure = failure_of(calls[call])

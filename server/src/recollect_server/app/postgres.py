@@ -3,7 +3,7 @@ needs the extra `postgres`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -120,6 +120,11 @@ class PostgresStores:
         store = PostgresStore(self._database, name, self._data_dir / name)
         # The folder of one that another server deleted goes within a second.
         return store.root.is_dir() and not any(it.name == name for it in self._spaces.receipts())
+
+    def remove_unused(self, space: str, is_derived: Callable[[str], bool]) -> bool:
+        """Remove the local folder of a space that has no log in the database."""
+        store = PostgresStore(self._database, space, self._data_dir / space)
+        return not store.exists() and FolderStore(store.root).remove_without_logs(is_derived)
 
     def finish_removals(self, now: int) -> list[SpaceReceipt]:
         """End the deletes that were interrupted. Raises LogUnavailable, OSError."""

@@ -322,7 +322,7 @@ class OpenSpace:
             shared.due.opened(self.name, shared.clock())
             stops.append(self._note_due)
         self._is_used = logs.root.exists()
-        moment = logs.sharing.join() if logs.sharing and self.name else ""
+        moment = logs.sharing.moment(join=True) if logs.sharing and self.name else ""
         if self.name != shared.live.now.space:
             stops.append(partial(self._remove_if_unused, logs))
         self._reading = reading = IndexReading(logs, moment)
@@ -495,8 +495,9 @@ class OpenSpace:
         """Remove the folders of the closed space if it has no logs and never had any. One whose
         conversations were all deleted keeps its index, which callers have cursors of.
         """
-        if not self._is_used and logs.remove_without_logs(
-            lambda name: name.startswith((INDEX_NAME, VECTORS_NAME))
+        if not self._is_used and self._shared.stores.remove_unused(
+            self.name or _EMPTY_FOLDER,
+            lambda name: name.startswith((INDEX_NAME, VECTORS_NAME)),
         ):
             log.debug("unused_space_removed", folder=logs.root.parent.name)
 

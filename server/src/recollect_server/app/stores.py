@@ -41,6 +41,14 @@ class Stores(SpaceStores, Protocol):
     def check_name(self, space: str) -> None:
         """Raise InvalidField if something else than a space has the name."""
 
+    def remove_unused(self, space: str, is_derived: Callable[[str], bool]) -> bool:
+        """Remove a space if it has no log, nor anything else but derived files.
+
+        `is_derived` tells from a file's name in the folder of what is derived from the logs whether
+        it can be made anew. Return False if something is left. Nobody may have the space open.
+        Raises StorageUnavailable.
+        """
+
     def finish_removals(self, now: int) -> list[SpaceReceipt]:
         """End the deletes of spaces that were interrupted. Raises StorageUnavailable, OSError."""
 
@@ -123,6 +131,9 @@ class FolderStores:
                 "name", f"has something in its folder that is no part of a space: move {foreign}"
             )
         return remove_space(self._data_dir, name, now)
+
+    def remove_unused(self, space: str, is_derived: Callable[[str], bool]) -> bool:
+        return self.folder_of(space).remove_without_logs(is_derived)
 
     def receipts(self) -> list[SpaceReceipt]:
         """Return the receipts in the data folder. Raises OSError."""

@@ -34,6 +34,7 @@ from recollect_server.storage.logs.store import (
     LogStore,
     Position,
     Version,
+    lines_at,
 )
 
 log = structlog.get_logger("recollect.checkpoints")
@@ -270,7 +271,7 @@ class Checkpoints:
                 state = self._state(name, thread_id)
                 places = _first_places(state.places if state else {}, keys, start)
                 there = [place for place in places if place]
-                lines = iter(self._store.read_at(name, there) if there else ())
+                lines = iter(lines_at(self._store, name, there) if there else ())
             if failed < start:
                 damaged = state.damaged if state else 0
             elif state is not None and state.damaged > damaged:

@@ -40,7 +40,14 @@ from recollect_server.services.space.deletion_steps import DELETE_ANCHORS, KEEP_
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Size
 from recollect_server.storage.logs.ledger import Ledger, retention_ledger
-from recollect_server.storage.logs.store import LogConflict, LogStore, Purpose
+from recollect_server.storage.logs.store import (
+    LEFT,
+    LogConflict,
+    LogStore,
+    Purpose,
+    Version,
+    has_version,
+)
 
 log = structlog.get_logger("recollect.retention")
 
@@ -309,7 +316,8 @@ def _is_about(rule: RetentionRule, trust: Trust) -> bool:
 
 
 def _is_there(store: LogStore, name: str) -> bool:
-    return store.is_taken(name) if is_communication_id(name) else store.has(name)
+    versions = LEFT if is_communication_id(name) else (Version.PRESENT,)
+    return has_version(store, name, *versions)
 
 
 def _span(milliseconds: int) -> str:

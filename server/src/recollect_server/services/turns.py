@@ -26,7 +26,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.messages import Place, newest_within
 from recollect_server.storage.logs.lines import Line, contents_of, messages_of
-from recollect_server.storage.logs.store import LogNotFound, Position
+from recollect_server.storage.logs.store import LogNotFound, Position, lines_at
 
 log = structlog.get_logger("recollect.working_context")
 
@@ -344,7 +344,7 @@ def read_places(space: Space, conversation_id: str, places: list[Place]) -> Turn
     """Return the messages at these places of a transcript. Raises StorageUnavailable."""
     if not places:
         return Turns([])
-    lines = space.store.read_at(conversation_id, places)
+    lines = lines_at(space.store, conversation_id, places)
     messages = messages_of(lines)
     return Turns(messages, len(lines) - len(messages))
 
@@ -366,7 +366,7 @@ def read_several(
     that was deleted since the index named it.
     """
     messages: dict[str, list[Message] | StorageUnavailable] = {}
-    for name, lines in space.store.read_several(places).items():
+    for name, lines in space.store.read_at(places).items():
         if isinstance(lines, LogNotFound):
             messages[name] = []
         else:

@@ -14,9 +14,9 @@ import structlog
 
 from recollect_server.domain.errors import (
     CommunicationNotFound,
+    DataUnavailable,
     IndexUnavailable,
     InvalidField,
-    StorageUnavailable,
 )
 from recollect_server.domain.external import Communication, ExternalContent, ExternalMessage
 from recollect_server.domain.frozen import frozen
@@ -38,6 +38,7 @@ from recollect_server.storage.logs.store import (
     Position,
     Version,
     has_version,
+    lines_at,
 )
 
 log = structlog.get_logger("recollect.external")
@@ -73,7 +74,7 @@ class CommunicationStore:
     def _changed(self, event: ChangedElsewhere) -> None:
         if event.kind == Kind.COMMUNICATION:
             self._note(event.name)
-            with suppress(IndexUnavailable, StorageUnavailable):  # the next read does it
+            with suppress(DataUnavailable):  # the next read does it
                 self.catch_up()
 
     def catch_up(self) -> None:
@@ -126,7 +127,7 @@ class CommunicationStore:
         )
 
     def find(self, communication_id: str) -> StoredCommunication:
-        """Return a communication. Raises CommunicationNotFound, IndexUnavailable."""
+        """Return a communication. Raises CommunicationNotFound."""
         stored = (
             self.space.index.external.find(communication_id)
             if is_communication_id(communication_id)
@@ -146,7 +147,7 @@ class CommunicationStore:
         """Write the first lines of a new communication, all or none, durable on return; `claim` is
         what no other process must have. Hold its lock.
 
-        Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
+        Raises DataUnavailable, also if they are written and not indexed.
         """
         return self._write(communication_id, None, contents, request, claim)
 
@@ -160,7 +161,7 @@ class CommunicationStore:
         """Append lines, all or none, durable on return. A message brings its sequence. Hold the
         communication's lock.
 
-        Raises StorageUnavailable, and IndexUnavailable if they are written and not indexed.
+        Raises DataUnavailable, also if they are written and not indexed.
         """
         if stored.lines + len(contents) > MAX_LINES:
             raise InvalidField.of(
@@ -207,7 +208,7 @@ class CommunicationStore:
         if not places:
             return []
         try:
-            lines = self.space.store.read_at(communication_id, places)
+            lines = lines_at(self.space.store, communication_id, places)
         except LogNotFound:
             is_left = self.space.index.external.find(communication_id)
             if is_left is None or self.space.is_deleting(communication_id):

@@ -75,14 +75,14 @@ class AnsweredRequests:
                 return
         if sharing is not None:
             with suppress(StorageUnavailable):
-                sharing.give_up_request(request.id, request.hash)
+                sharing.end_request(request.id, request.hash, None)
 
     def is_begun(self, request: RequestKey) -> bool:
         """Return True if a process began such a request and did not remember its answer. Raises
         StorageUnavailable.
         """
         sharing = self._store.sharing
-        return sharing is not None and sharing.is_begun(request.id, request.hash)
+        return sharing is not None and sharing.answer(request.id, request.hash) == ""
 
     def is_used(self, request_id: str) -> bool:
         """Return True if any process carried out a request of this id, or began one that writes no
@@ -129,7 +129,7 @@ def share(logs: LogStore, record: KnownRequest) -> KnownRequest:
     if logs.sharing is None:
         return record
     answer = orjson.dumps(record).decode()
-    answer = logs.sharing.remember(record.request_id, record.hash, answer)
+    answer = logs.sharing.end_request(record.request_id, record.hash, answer)
     first = KnownRequest(**orjson.loads(answer))
     # A server of the version before took the id for another request at the same moment: this one
     # has an answer of its own.

@@ -21,6 +21,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.record import LOST_CHANNEL
+from recollect_server.storage.logs.store import lines_at
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ class CommunicationLogs(Logs[Communication]):
     def goes_on(self, index: Index, stored: Indexed[Communication]) -> bool:
         """Return whether the newest message still stands where the index says."""
         places = index.external.places(stored.number, 1 << 62, 1)
-        lines = self.store.read_at(stored.state.id, places) if places else []
+        lines = lines_at(self.store, stored.state.id, places) if places else []
         return all(line.entry and isinstance(line.entry.content, ExternalMessage) for line in lines)
 
     def add(

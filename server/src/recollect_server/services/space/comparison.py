@@ -11,7 +11,7 @@ import orjson
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogUnavailable, Position
+from recollect_server.storage.logs.store import LogUnavailable, Position, Version, has_version
 
 State = TypeVar("State")
 
@@ -22,7 +22,7 @@ _REQUEST = re.compile(rb'"requestId":"((?:[^"\\]|\\.)*)","requestHash":"([^"\\]*
 class Comparison(Generic[State]):
     """A comparison of the logs of a kind with the contents of an index.
 
-    Every method raises IndexUnavailable, LogUnavailable.
+    Every method raises DataUnavailable.
     """
 
     def __init__(self, logs: Logs[State], contents: Contents) -> None:
@@ -92,7 +92,7 @@ class Comparison(Generic[State]):
         request = self._contents.request(request_id)
         return (
             request is not None
-            and self._logs.store.has(request[0])
+            and has_version(self._logs.store, request[0], Version.PRESENT)
             and self._stamps(request[0]).get(request_id) == request[1]
         )
 

@@ -1,6 +1,7 @@
 """Transcripts of conversations and what the index shows of them."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from recollect_server.domain.activity import facts_of
@@ -27,6 +28,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, contents_of
 from recollect_server.storage.logs.record import LOST_CHANNEL
+from recollect_server.storage.logs.store import LogNotFound, Version, has_version, lines_at
 
 
 @dataclass(slots=True)
@@ -129,12 +131,19 @@ class ConversationLogs(Logs[Conversation]):
         """Return why no line can be read: it never began or was deleted, or each of its lines is
         damaged.
         """
-        remains = self.store.remains(name)
-        return ConversationDamaged(name, remains) if remains else ConversationNotFound(name)
+        # Damaged lines at a file's end are cut off and kept.
+        if has_version(self.store, name, Version.TORN):
+            return ConversationDamaged(name, f"{name}.jsonl.torn")
+        with suppress(LogNotFound):
+            # Another server may have begun it since it was looked for.
+            entries = [line.entry for line in self.store.read(name)]
+            if entries and not any(entries):
+                return ConversationDamaged(name, f"{name}.jsonl")
+        return ConversationNotFound(name)
 
     def misplaced(self, name: str, reason: str) -> ConversationDamaged:
         """Return the error for a transcript whose file belongs to another conversation."""
-        return ConversationDamaged(name, f"{self.store.remains(name)}, and {reason}")
+        return ConversationDamaged(name, f"{name}.jsonl, and {reason}")
 
     def find(self, index: Index, name: str) -> Stored | None:
         """Return what the index has of a conversation."""
@@ -153,7 +162,7 @@ class ConversationLogs(Logs[Conversation]):
         if not (newest := index.messages.newest(stored.number)):
             return True
         place, turn_number, timestamp = newest
-        entry = self.store.read_at(stored.state.id, [place])[0].entry
+        entry = lines_at(self.store, stored.state.id, [place])[0].entry
         content = entry.content if entry else None
         return isinstance(content, Message) and (content.turn_number, content.timestamp) == (
             turn_number,

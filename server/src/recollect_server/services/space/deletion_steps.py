@@ -207,16 +207,14 @@ def finish_delete(
 
 
 def empty_log(index: Index, name: str) -> None:
-    """Cut the index's write-ahead log, so that no page with the text of a log is left there. Raises
-    IndexUnavailable.
-    """
+    """Cut the index's write-ahead log, so that no page with the text of a log is left there."""
     if not index.removal.empty_log():
         log.warning("log_not_emptied", conversation=name)
 
 
 def forget_received(logs: LogStore, index: Index, name: str) -> None:
     """Add to the ledger of forgotten messages what providers delivered into a deleted log; to do it
-    again is harmless. Raises IndexUnavailable, LogUnavailable; LogNotFound where the delete ended.
+    again is harmless. Raises DataUnavailable; LogNotFound where the delete ended.
     """
     if hashes := _new_deliveries(logs, index, name):
         ledger = forgotten_ledger(logs)
@@ -239,7 +237,7 @@ def _new_deliveries(logs: LogStore, index: Index, name: str) -> list[str]:
 
 
 def catch_up_forgotten(logs: LogStore, index: Index) -> None:
-    """Index the ledger of forgotten messages. Raises IndexUnavailable, LogUnavailable."""
+    """Index the ledger of forgotten messages. Raises DataUnavailable."""
     ledger = forgotten_ledger(logs)
     ledger.recover()
     if (size := ledger.size()) != index.routing.forgotten_bytes():
@@ -250,7 +248,7 @@ def forget_anchors_again(logs: LogStore, index: Index) -> None:
     """Take out of an index that was caught up the anchors that were forgotten: they stand in
     transcripts still.
 
-    Raises IndexUnavailable, LogUnavailable.
+    Raises DataUnavailable.
     """
     for key, until in forgotten_keys(logs).items():
         index.anchors.forget(key, until)

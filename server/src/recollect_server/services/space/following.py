@@ -169,7 +169,7 @@ class Following:
                 self._before_takeover = self._before_takeover or self._moment
             self._moment = elsewhere.moment
             for change in elsewhere.changes:
-                if change.replica != self._sharing.replica or self._may_have_failed(change):
+                if not change.is_own or self._may_have_failed(change):
                     self._due.setdefault(change.log, []).append(change)
             if not elsewhere.is_whole:
                 log.warning("changes_missed", reason="they were pruned, or the database changed")
@@ -202,7 +202,7 @@ class Following:
         return change.action is Action.APPEND and change.kind in _INDEXED
 
     def _take_in_log(self, name: str, changes: list[Change]) -> None:
-        """Take in the changes of one log. Raises LogUnavailable, IndexUnavailable."""
+        """Take in the changes of one log. Raises DataUnavailable."""
         kind = changes[0].kind
         if kind not in _INDEXED:
             self._take_in_other(name, kind)
@@ -254,8 +254,11 @@ class Following:
             size = state.size if state else 0
             if state is not None and size >= changes[-1].end:
                 return
-            is_own = changes[0].replica == self._sharing.replica
-            if state is None and is_own and not self._store.has(name):
+            if (
+                state is None
+                and changes[0].is_own
+                and not has_version(self._store, name, Version.PRESENT)
+            ):
                 return  # nobody was answered with its begin, and to ask for it undid that
             is_next = size == changes[0].start and (state is None or state.indexed)
             if is_next and not self._pending.of(name):
@@ -285,10 +288,8 @@ class Following:
             self._states.get(name)
 
     def _leave_history(self, moment: str) -> None:
-        """Forget what a copy of the store that took over never got. Raises LogUnavailable,
-        IndexUnavailable.
-        """
-        self._sharing.join()  # that may be lost too
+        """Forget what a copy of the store that took over never got. Raises DataUnavailable."""
+        self._sharing.moment(join=True)  # that may be lost too
         timeline = timeline_of(self._store)
         lost = self._lost_logs(moment)
         log.warning("store_taken_over", logs_with_lost_lines=len(lost))
@@ -355,9 +356,7 @@ class Following:
             return any(comparison.differences(name, stored, reading))
 
     def _compare_lengths(self) -> None:
-        """Make changes of what the lengths of all logs say. Raises LogUnavailable,
-        IndexUnavailable.
-        """
+        """Make changes of what the lengths of all logs say. Raises DataUnavailable."""
         index = self._projection.index
         for logs in self._kinds:
             indexed = logs.progress(index)
@@ -378,4 +377,4 @@ class Following:
 
 
 def _change(name: str, kind: str, action: Action, end: int) -> Change:
-    return Change(name, kind, action, -1, end, 0)
+    return Change(name, kind, action, -1, end, is_own=False)

@@ -31,6 +31,7 @@ from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
     Claim,
+    LogConflict,
     LogNotFound,
     LogStore,
     LogTaken,
@@ -326,6 +327,8 @@ class Logs(ABC, Generic[State]):
                 hit(self.failpoints[1])
         except LogNotFound:
             raise self.not_found(name) from None
+        except LogConflict:  # no line of it ends there
+            raise self._not_indexed_one(name, end) from None
         damage.end_run()
         totals.damaged += damage.count
         if state is None or number is None:
@@ -343,12 +346,11 @@ class Logs(ABC, Generic[State]):
         size = self.store.length(name)
         if size < end.bytes:
             raise IndexAhead(f"{name} has {size} bytes and {end.bytes} of it are indexed")
-        if (
-            stored
-            and size > end.bytes
-            and not (self.goes_on(index, stored) and self.store.is_boundary(name, end))
-        ):
-            raise IndexAhead(f"{name} is another one than was indexed, up to byte {end.bytes}")
+        if stored and size > end.bytes and not self.goes_on(index, stored):
+            raise self._not_indexed_one(name, end)
+
+    def _not_indexed_one(self, name: str, end: Position) -> IndexAhead:
+        return IndexAhead(f"{name} is another one than was indexed, up to byte {end.bytes}")
 
 
 def check_unanswered(store: LogStore, request: RequestKey | None) -> None:

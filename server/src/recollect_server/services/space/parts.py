@@ -19,7 +19,7 @@ from recollect_server.services.space.states import States
 from recollect_server.services.space.writes import Writes
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.store import LogStore
+from recollect_server.storage.logs.store import LogStore, Version, has_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,9 @@ def build_parts(
     projection = Projection(index, unverified, telemetry)
     pending = PendingWrites(projection.overlay)
     states = States(transcripts, projection, pending, clock, publish, may_index=may_index)
-    routes = Routes(projection, store.has, states.is_pinned)
+    routes = Routes(
+        projection, lambda name: has_version(store, name, Version.PRESENT), states.is_pinned
+    )
     requests = Requests(transcripts, projection, states, anchors)
     return Parts(
         store,

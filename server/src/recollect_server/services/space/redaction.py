@@ -202,7 +202,7 @@ class Redactions:
         The index must have what was written.
 
         Raises InvalidField where there is no such message; CommunicationNotFound,
-        StorageUnavailable, IndexUnavailable. Hold no lock.
+        DataUnavailable. Hold no lock.
         """
         with self._locks.exclusive(request=request.id if request else "", conversation=name):
             index = self._projection.index

@@ -39,6 +39,7 @@ from recollect_server.storage.logs.store import (
     LogStore,
     LogUnavailable,
     Position,
+    lines_at,
 )
 
 log = structlog.get_logger("recollect.space")
@@ -332,7 +333,7 @@ class Requests:
                 )
                 if not places:
                     return [], state.conversation
-                lines = self._transcripts.store.read_at(request.conversation_id, places)
+                lines = lines_at(self._transcripts.store, request.conversation_id, places)
                 return messages_of(lines), state.conversation
         lines, conversation = self.replays.lines(request)
         return messages_of(lines), conversation

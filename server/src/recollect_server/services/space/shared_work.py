@@ -6,7 +6,7 @@ nothing is shared.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.storage.logs.store import Purpose, Sharing
@@ -34,22 +34,15 @@ class SharedWork:
         if self._sharing is None:
             yield True
             return
-        if not (number := self._take(self._sharing, str(purpose), seconds)):
-            yield False
-            return
-        with self._sharing.holding(str(purpose), number):
-            yield True
-
-    def _take(self, sharing: Sharing, purpose: str, seconds: float) -> int:
-        """Return the number of the lease; 0 if another process has it."""
-        if self._refused.get(purpose, 0.0) >= time.monotonic():
-            return 0
-        number = 0
-        with suppress(StorageUnavailable):
-            number = sharing.lease(purpose, seconds)
-        if not number:
-            self._refused[purpose] = time.monotonic() + min(_REFUSED_SECONDS, seconds)
-        return number
+        with ExitStack() as held:
+            number = 0
+            if self._refused.get(str(purpose), 0.0) < time.monotonic():
+                with suppress(StorageUnavailable):
+                    number = held.enter_context(self._sharing.lease(str(purpose), seconds))
+                if not number:
+                    until = time.monotonic() + min(_REFUSED_SECONDS, seconds)
+                    self._refused[str(purpose)] = until
+            yield number > 0
 
     def moment(self) -> str:
         """Return the present moment of the store; empty without other processes. Raises

@@ -49,9 +49,12 @@ from recollect_server.storage.index.order import IndexOrder
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import (
+    LEFT,
     NO_CLAIM,
     Claim,
     LogStore,
+    Version,
+    has_version,
 )
 
 E = TypeVar("E")
@@ -270,7 +273,7 @@ class Space:
 
     def free(self, request: RequestKey | None, conversation_id: str = "") -> None:
         """Finish here what another process deleted, if it had this id or began with this request:
-        both are free again. Raises IndexUnavailable. Hold no lock.
+        both are free again. Hold no lock.
         """
         if not self.deletions.is_any_left or not self.is_shared:
             return
@@ -346,13 +349,13 @@ class Space:
         that another process is about to write is refused. Raises LogUnavailable. Hold no lock.
         """
         if self.store.sharing:
-            self.store.sharing.claim(_copies_of(conversation_id))
+            self.store.sharing.claims([_copies_of(conversation_id)], anew=True)
             self.follow()
 
     def _free_name(self, conversation_id: str) -> None:
         """Refuse an id that is taken. Hold the conversation's lock."""
-        if self.store.is_taken(conversation_id):
-            if self.is_shared and not self.store.has(conversation_id):
+        if has_version(self.store, conversation_id, *LEFT):
+            if self.is_shared and not has_version(self.store, conversation_id, Version.PRESENT):
                 raise StorageUnavailable(
                     f"{conversation_id} is being deleted by several servers: repeat the call"
                     " with the same request_id"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from recollect_server.domain.errors import ConversationNotFound, IndexUnavailable
+from recollect_server.domain.errors import ConversationNotFound, DataUnavailable, IndexUnavailable
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.time import Clock
@@ -24,7 +24,7 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.logs.belonging import lines_of
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogNotFound, LogUnavailable, Version
+from recollect_server.storage.logs.store import LogNotFound, Version
 
 _MAX_STATES = 20_000  # some 1 KiB each
 _SUSPENDED_STATES = 16  # of a suspended space, of which there may be many
@@ -72,7 +72,7 @@ class States:
 
     def held(self, conversation_id: str) -> ConversationState | None:
         """Return the state at the end of what is known here, whatever others wrote; None of a
-        conversation that is not known. Raises IndexUnavailable.
+        conversation that is not known.
         """
         with self._guard:
             if state := self._states.get(conversation_id):
@@ -136,7 +136,7 @@ class States:
         """
         if not isinstance(error, RedactedElsewhere):
             return False
-        with suppress(IndexUnavailable, LogUnavailable):
+        with suppress(DataUnavailable):
             stored = self._projection.index.conversations.find(conversation_id)
             store = self._transcripts.store
             if stored is None:

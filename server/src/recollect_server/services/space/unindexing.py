@@ -26,7 +26,7 @@ from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.removal import Spoken
 from recollect_server.storage.logs.belonging import over
 from recollect_server.storage.logs.lines import line_of, messages_of
-from recollect_server.storage.logs.store import LogNotFound, LogStore
+from recollect_server.storage.logs.store import LogNotFound, LogStore, lines_at
 
 # messages of one transaction, and bytes of their lines: other writers take their turn between
 _PART, _PART_SIZE = 1000, 16 << 10
@@ -183,7 +183,7 @@ def _spoken(
     store: LogStore, index: Index, conversation_id: str, places: list[Place], stored: Stored
 ) -> list[Spoken]:
     """Return what the lines at these places say, but for damaged ones, as the index has them."""
-    there = store.read_at(conversation_id, places)
+    there = lines_at(store, conversation_id, places)
     if (old := lines_as_indexed(store, index, conversation_id, stored)) is not None:
         raw = (line_of(old[place[0] - 1], place[0], place[1]) for place in places)
         there = [*over(conversation_id, old).lines(raw)]

@@ -262,7 +262,7 @@ class Upkeep:
         return True
 
     def _build(self, index: Index, logs: Logs[Any], name: str) -> None:
-        """Index a log in a new index. Raises IndexUnavailable.
+        """Index a log in a new index.
 
         A communication that is written meanwhile finds no index: its next reader indexes it.
         """

@@ -26,7 +26,15 @@ from recollect_server.storage.index.checking import Contents, WordsThen
 from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import ledgers
-from recollect_server.storage.logs.store import ANCHORS, LEDGERS, LogNotFound, LogStore
+from recollect_server.storage.logs.store import (
+    ANCHORS,
+    LEDGERS,
+    LEFT,
+    LogNotFound,
+    LogStore,
+    Version,
+    has_version,
+)
 from recollect_server.storage.vectors.checking import Outside, outside
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
 from recollect_server.storage.vectors.file import VectorsUnavailable
@@ -82,7 +90,7 @@ class LiveVerification:
         self._rested = time.monotonic()
 
     def run(self) -> None:
-        """Compare everything. Raises Interrupted, IndexUnavailable, StorageUnavailable."""
+        """Compare everything. Raises Interrupted, DataUnavailable."""
         names = {kind: sorted(name for name, _ in self._store.logs(kind)) for kind in Kind}
         self._findings.total = sum(map(len, names.values()))
         self._index()
@@ -148,7 +156,7 @@ class LiveVerification:
                         ledger == ANCHORS
                         and isinstance(it := line.entry.content, AnchorSet)
                         and it.conversation_id
-                        and not self._store.has(it.conversation_id)
+                        and not has_version(self._store, it.conversation_id, Version.PRESENT)
                     ):
                         problems.append(
                             f"{ledger}: line {line.sequence} is of {it.conversation_id}, which has"
@@ -203,7 +211,7 @@ class LiveVerification:
     def _left(self, logs: Logs[Any], name: str) -> list[str]:
         """Return the problem of a log that the index alone has."""
         # In this order: a delete takes it out of the index before it ends in the store.
-        if self._store.is_taken(name):
+        if has_version(self._store, name, *LEFT):
             return []
         self._space.follow()  # another process may have deleted it
         is_left = logs.find(self._space.index, name) is not None

@@ -200,7 +200,7 @@ def _open(logs: LogStore, state: Seal) -> Index | None:
     """Return the index as it is, or None if it is missing or damaged."""
     root = logs.root
     if state is not Seal.INTACT:  # else the server that closed it has made all names durable
-        logs.settle()
+        logs.create(settle=True)
     if state is Seal.ABSENT:
         return None
     if state is Seal.BROKEN:

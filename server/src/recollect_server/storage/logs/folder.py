@@ -250,19 +250,15 @@ class FolderStore:
             lines = scan(self.path(log), after.bytes, after.lines + 1, until)
             yield from self._belonging(log, after.lines).lines(lines)
 
-    def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
-        """Return the lines at places; neighbours are read in one go."""
-        with _failing(log, "read"):
-            return [*self._belonging(log).lines(read_places(self.path(log), places))]
-
-    def read_several(
+    def read_at(
         self, places: Mapping[str, Sequence[Place]]
     ) -> dict[str, list[Line] | LogUnavailable]:
-        """Return for each log what `read_at` returns or raises."""
+        """Return for each log its lines at places; neighbours are read in one go."""
         lines: dict[str, list[Line] | LogUnavailable] = {}
         for log, own in places.items():
             try:
-                lines[log] = self.read_at(log, own)
+                with _failing(log, "read"):
+                    lines[log] = [*self._belonging(log).lines(read_places(self.path(log), own))]
             except LogUnavailable as error:
                 lines[log] = error
         return lines
@@ -284,11 +280,6 @@ class FolderStore:
             lines = (line_of(text, number, 0) for number, text in enumerate(raw, first))
             return [*self._belonging(log).lines(lines)]
 
-    def is_boundary(self, log: str, position: Position) -> bool:
-        """Return whether a line ends at a position."""
-        with _failing(log, "read"):
-            return ends_a_line(self.path(log), position.bytes)
-
     def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
         """Yield the whole lines of a file, undecoded and without their newlines."""
         with _failing(log, "read"):
@@ -297,7 +288,8 @@ class FolderStore:
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return the size of a file."""
         with _failing(log, "read"):
-            return _beside(self.path(log), _SUFFIXES[version]).stat().st_size
+            path = _beside(self.path(log), _SUFFIXES[version])
+            return path.stat(follow_symlinks=False).st_size
 
     def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
         """Return the logs of a kind that have such a file, with its size."""
@@ -332,10 +324,6 @@ class FolderStore:
                         strays.append(f"{place} is not read: {reason}")
         return strays
 
-    def has(self, log: str) -> bool:
-        """Return whether there is a file of a conversation."""
-        return is_conversation_id(log) and self.path(log).exists()
-
     def close(self) -> None:
         """Close every file that no append uses."""
         self._writer.close()
@@ -350,10 +338,13 @@ class FolderStore:
         path = self.path(log)
         with _failing(log, "read"):
             self._check()
+            goes_on = path.stat(follow_symlinks=False).st_size > after.bytes
+            if goes_on and not ends_a_line(path, after.bytes):
+                raise LogConflict(log, "read", f"no line of it ends at byte {after.bytes}")
             _beside(path, COPY).unlink(missing_ok=True)  # a crash kept it from taking the name
             check = self._belonging(log, after.lines).check
             see_own = see and (lambda line: see(check(line)))
-            torn = repair_tail(path, self.torn_path(log), after.bytes, after.lines + 1, see_own)
+            torn = repair_tail(path, _beside(path, TORN), after.bytes, after.lines + 1, see_own)
             self._writer.forget(path)
             if not path.stat(follow_symlinks=False).st_size:
                 path.unlink()  # of a create that was cut short
@@ -361,12 +352,21 @@ class FolderStore:
                     raise FileNotFoundError(errno.ENOENT, "nothing was ever acknowledged of it")
         return torn
 
-    def create(self) -> None:
-        """Make the folder of the conversations with its parents, for the owner alone (0700). Raises
-        OSError.
+    def create(self, *, settle: bool = False) -> None:
+        """Make the folder of the conversations with its parents, for the owner alone (0700).
+        `settle`: make durable the names here and of the folders above. Raises OSError.
         """
         self._check()
         make_folder(self.root)
+        if not settle:
+            return
+        for folder in (self.root, *self.root.parents[:2]):
+            sync_folder(folder)
+        with suppress(PermissionError):  # what is above the data folder need not be ours
+            sync_folder(self.root.parents[2])
+        for folder in map(self.folder, _OTHERS):
+            if folder.is_dir():
+                sync_folder(folder)
 
     def keep(self) -> None:
         """Make the folder stay though it has no log (see `remove_without_logs`). Raises OSError."""
@@ -379,31 +379,8 @@ class FolderStore:
         """Return whether the folder stays without a log."""
         return (self.root.parent / KEPT).exists()
 
-    def settle(self) -> None:
-        """Make durable what a killed process may have left to the system's cache: the names here
-        and of the folders above.
-
-        Raises OSError.
-        """
-        for folder in (self.root, *self.root.parents[:2]):
-            sync_folder(folder)
-        with suppress(PermissionError):  # what is above the data folder need not be ours
-            sync_folder(self.root.parents[2])
-        for folder in map(self.folder, _OTHERS):
-            if folder.is_dir():
-                sync_folder(folder)
-
-    def remains(self, log: str) -> str:
-        """Return the name of a file that has something of a log of which no line can be read; empty
-        if there is none.
-
-        Damaged lines at a file's end are cut off and kept: then there is a torn tail and no more.
-        """
-        left = (self.torn_path(log), self.path(log))
-        return next((path.name for path in left if path.exists() and path.stat().st_size), "")
-
     def remove_without_logs(self, is_derived: Callable[[str], bool]) -> bool:
-        """Remove the folders of the space if it has no log, nor anything else but derived files.
+        """Remove the folders of the space if they have no log, nor anything else but derived files.
 
         `is_derived` tells from a file's name in the folder of the conversations whether it can be
         made anew. Return False if something is left. Nobody may have the space open.
@@ -452,17 +429,6 @@ class FolderStore:
         one: it could be a path.
         """
         return _path(self.root, log)
-
-    def torn_path(self, log: str) -> Path:
-        """Return the path of what was cut off a log's tail."""
-        return _beside(self.path(log), TORN)
-
-    def is_taken(self, log: str) -> bool:
-        """Return whether anything of a log of that name is here: its file, a part of it, or a
-        delete that has not ended.
-        """
-        path = self.path(log)
-        return any(map(os.path.lexists, (path, _beside(path, DELETING), _beside(path, TORN))))
 
     def folder(self, kind: Kind) -> Path:
         """Return the folder of the logs of a kind."""

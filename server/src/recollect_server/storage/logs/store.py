@@ -28,7 +28,7 @@ committed since a moment, so that each process keeps its own index up to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -129,13 +129,27 @@ class Claim:
 NO_CLAIM = Claim()
 
 
-def has_version(store: "LogStore", log: str, version: Version) -> bool:
-    """Return whether there is a version of a log. Raises LogUnavailable."""
-    try:
-        store.length(log, version)
-    except LogNotFound:
-        return False
-    return True
+LEFT = (Version.PRESENT, Version.DELETED, Version.TORN)
+"""Versions of which none is there of a log whose name is free."""
+
+
+def has_version(store: "LogStore", log: str, *versions: Version) -> bool:
+    """Return whether anything is there of one of these versions of a log, which are looked at in
+    their order; False for a text that is not the name of one. Raises LogUnavailable.
+    """
+    for version in versions:
+        with suppress(LogNotFound, ValueError):
+            if store.length(log, version):
+                return True
+    return False
+
+
+def lines_at(store: "LogStore", log: str, places: Sequence[Place]) -> list[Line]:
+    """Return the lines of one log at places (see `LogStore.read_at`). Raises LogUnavailable."""
+    lines = store.read_at({log: places})[log]
+    if isinstance(lines, LogUnavailable):
+        raise lines
+    return lines
 
 
 def timeline_of(store: "LogStore") -> str:
@@ -161,8 +175,8 @@ class Change(NamedTuple):
     """Bytes of the log before it."""
     end: int
     """Bytes of the log behind it."""
-    replica: int
-    """Number of the process that made it (`Sharing.replica`)."""
+    is_own: bool
+    """True if this process made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,16 +218,11 @@ class Sharing(Protocol):
     else.
     """
 
-    replica: int
-    """Number of this process among all that ever used the store."""
-
-    def join(self) -> str:
-        """Let this process be one that follows the space: what others delete can be read until it
-        has ended the delete too. Return the present moment.
+    def moment(self, *, join: bool = False) -> str:
+        """Return the present moment: everything that is committed now lies before it. `join`: let
+        this process be one that follows the space from now on: what others delete can be read until
+        it has ended the delete too.
         """
-
-    def moment(self) -> str:
-        """Return the present moment: everything that is committed now lies before it."""
 
     def changes(self, after: str) -> Changes:
         """Return everything that was committed between a moment and now."""
@@ -223,13 +232,11 @@ class Sharing(Protocol):
         moment, each with the byte at which that begins. None if it is not known.
         """
 
-    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    def claims(self, places: Sequence[str], *, anew: bool = False) -> tuple[tuple[str, str], ...]:
         """Return places with what claimed each last; empty: nothing did. An append that begins a
-        log there names it, and fails if there is another one by then.
+        log there names it, and fails if there is another one by then. `anew`: claim them first, so
+        that an append which names the claim before fails.
         """
-
-    def claim(self, place: str) -> None:
-        """Claim a place: an append that begins a log there and names the claim before it fails."""
 
     def begin_request(self, request_id: str, payload: str, log: str = "", note: str = "") -> bool:
         """Begin a request that leaves no line; `payload` is the hash of its payload. From here on
@@ -237,32 +244,25 @@ class Sharing(Protocol):
         of a log stays. Return False, and note nothing, if another request has the id.
         """
 
-    def give_up_request(self, request_id: str, payload: str) -> None:
-        """Let the id of such a request be free again, unless it has an answer."""
-
-    def remember(self, request_id: str, payload: str, answer: str) -> str:
-        """Keep the answer of such a request. The first one stays. Return the one that is kept
-        now.
+    def end_request(self, request_id: str, payload: str, answer: str | None) -> str:
+        """Keep the answer of such a request, and return the one that is kept now: the first one
+        stays. None: let its id be free again, unless it has an answer.
         """
 
-    def answer(self, request_id: str = "", log: str = "") -> str | None:
-        """Return what `remember` kept of a request; empty: it is begun; None: nothing is known of
-        it. Or return the last note of `begin_request` about a log; None if there is none.
+    def answer(self, request_id: str = "", payload: str = "", *, log: str = "") -> str | None:
+        """Return what `end_request` kept of a request; empty: it is begun; None: nothing is known
+        of it, or it is begun with another payload than a given one. Or return the last note of
+        `begin_request` about a log; None if there is none.
         """
-
-    def is_begun(self, request_id: str, payload: str) -> bool:
-        """Return whether a request was begun, with this payload, and has no answer."""
 
     def is_deleted_with_space(self, log: str) -> bool:
         """Return whether a log was deleted because its space was."""
 
-    def lease(self, purpose: str, seconds: float) -> int:
+    def lease(self, purpose: str, seconds: float) -> AbstractContextManager[int]:
         """Take a lease of work that one process does at a time, or hold on to it for so many
-        seconds more. Return its number; 0: another process has it.
+        seconds more. Give its number; 0: another process has it. Within, appends of this thread
+        fail with LogTaken once another process has it.
         """
-
-    def holding(self, purpose: str, number: int) -> AbstractContextManager[None]:
-        """Let appends of this thread fail with LogTaken once another process has the lease."""
 
     def vectors(self, model: str, texts: Sequence[tuple[str, bytes]]) -> dict[bytes, bytes]:
         """Return the vectors of texts that `keep_vectors` kept, each text by its log and hash."""
@@ -302,24 +302,13 @@ class LogStore(Protocol):
         whose index orders them.
         """
 
-    def create(self) -> None:
-        """Make the local folder. Raises OSError."""
-
-    def settle(self) -> None:
-        """Make durable the names that a killed process may have left to the system's cache.
-
-        Raises OSError.
+    def create(self, *, settle: bool = False) -> None:
+        """Make the local folder. `settle`: make durable the names that a killed process may have
+        left to the system's cache. Raises OSError.
         """
 
     def close(self) -> None:
         """Close every file that no append uses. Whatever is called later opens them again."""
-
-    def remove_without_logs(self, is_derived: Callable[[str], bool]) -> bool:
-        """Remove the space if it has no log, nor anything else but derived files.
-
-        `is_derived` tells from a file's name in `root` whether it can be made anew. Return False if
-        something is left. Nobody may have the space open.
-        """
 
     def append(
         self, log: str, after: Position, lines: Sequence[bytes], claim: Claim = NO_CLAIM
@@ -362,25 +351,16 @@ class LogStore(Protocol):
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`. An unended tail is no line."""
 
-    def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
-        """Return the lines at places that the store gave out. One that is not there any more is
-        damaged.
-        """
-
-    def read_several(
+    def read_at(
         self, places: Mapping[str, Sequence[Place]]
     ) -> dict[str, "list[Line] | LogUnavailable"]:
-        """Return for each log what `read_at` returns or raises. A store that is asked over a
-        connection is asked once for all of them.
+        """Return for each log its lines at places that the store gave out, or why they cannot be
+        read. One that is not there any more is damaged. A store that is asked over a connection is
+        asked once for all of them.
         """
 
     def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
         """Return the last whole lines before `end`, as many as the bytes allow."""
-
-    def is_boundary(self, log: str, position: Position) -> bool:
-        """Return whether a line of the log ends at a position that an earlier state of the log
-        had.
-        """
 
     def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
         """Yield the lines of a log, undecoded and without their newlines. An unended tail is no
@@ -388,16 +368,8 @@ class LogStore(Protocol):
         """
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
-        """Return how many bytes a log has."""
-
-    def has(self, conversation_id: str) -> bool:
-        """Return whether there is a conversation of that name; False for a text that is not the
-        name of one.
-        """
-
-    def is_taken(self, log: str) -> bool:
-        """Return whether anything of a log of that name is here, or of a delete that has not
-        ended.
+        """Return how many bytes a log has. Raises ValueError for a text that is not the name of
+        one.
         """
 
     def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
@@ -410,13 +382,10 @@ class LogStore(Protocol):
         self, log: str, after: Position = START, see: Callable[[Line], None] | None = None
     ) -> TornTail | None:
         """Make the lines behind a position durable, and cut off what an append left that was cut
-        short. A log that was begun, has nothing and was never acknowledged is removed.
+        short. A log that was begun, has nothing and was never acknowledged is removed. Raises
+        LogConflict if the log goes on and no line of it ends at the position, which an earlier
+        state of the log had.
 
         `see` is called with each whole line. Call it before lines are indexed that this process did
         not append.
-        """
-
-    def remains(self, log: str) -> str:
-        """Return the name of what is left of a log of which no line can be read; empty if nothing
-        is.
         """

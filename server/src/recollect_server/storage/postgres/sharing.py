@@ -34,28 +34,24 @@ class PostgresSharing:
     """The part of one space that replicas share (see `Sharing`)."""
 
     def __init__(self, database: PostgresDatabase, space: str) -> None:
-        self.replica = database.number
         self._database = database
         self._space = space
 
-    def join(self) -> str:
-        """Let this replica be one that follows the space. Return the present moment."""
+    def moment(self, *, join: bool = False) -> str:
+        """Return the present moment: a snapshot of the database, and its timeline."""
 
-        def work(connection: Connection, _: bool) -> None:
+        def follow(connection: Connection, _: bool) -> None:
             # Its number is forgotten after a long silence.
             self._database.sign(connection)
             connection.execute(
                 "INSERT INTO recollect.followers (space, replica) VALUES (%s, %s)"
                 " ON CONFLICT DO NOTHING",
-                [self._space, self.replica],
+                [self._space, self._database.number],
             )
 
-        with failing("shared", "read"):
-            self._database.run(work)
-        return self.moment()
-
-    def moment(self) -> str:
-        """Return the present moment: a snapshot of the database, and its timeline."""
+        if join:
+            with failing("shared", "read"):
+                self._database.run(follow)
         ((moment, newest),) = self._rows(
             f"SELECT {_MOMENT}, coalesce((SELECT xid FROM recollect.changes WHERE space = %s"
             " ORDER BY xid DESC LIMIT 1), (SELECT xid FROM recollect.pruned WHERE space = %s))::text",
@@ -85,7 +81,7 @@ class PostgresSharing:
         is_taken_over = not (moment.endswith(f" {timeline}") and _follows(moment, snapshot))
         return Changes(
             [
-                Change(log, kind, Action(action), start, end, replica)
+                Change(log, kind, Action(action), start, end, replica == self._database.number)
                 for _, log, kind, action, start, end, replica in rows
             ],
             _durable(moment, max(newest, int(snapshot.split(":")[1]) - 1)),
@@ -113,25 +109,24 @@ class PostgresSharing:
         )
         return {str(log): int(start) for log, start in rows}
 
-    def claims(self, places: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    def claims(self, places: Sequence[str], *, anew: bool = False) -> tuple[tuple[str, str], ...]:
         """Return places with what claimed each last."""
         keys = {key_of(place): place for place in places}
+        if anew:
+            self._rows(
+                "INSERT INTO recollect.claims (space, key, log, append)"
+                " SELECT %s, key, '', gen_random_uuid() FROM unnest(%s::bytea[]) AS key"
+                " ON CONFLICT (space, key) DO UPDATE"
+                " SET log = '', append = excluded.append, \"time\" = now() RETURNING 1",
+                *(self._space, list(keys)),
+                action="written",
+            )
         rows = self._rows(
             "SELECT key, append::text FROM recollect.claims WHERE space = %s AND key = ANY(%s)",
             *(self._space, list(keys)),
         )
         last = {keys[bytes(key)]: str(append) for key, append in rows}
         return tuple((place, last.get(place, "")) for place in keys.values())
-
-    def claim(self, place: str) -> None:
-        """Claim a place anew."""
-        self._rows(
-            "INSERT INTO recollect.claims (space, key, log, append)"
-            " VALUES (%s, %s, '', gen_random_uuid()) ON CONFLICT (space, key) DO UPDATE"
-            " SET log = '', append = excluded.append, \"time\" = now() RETURNING 1",
-            *(self._space, key_of(place)),
-            action="written",
-        )
 
     def begin_request(self, request_id: str, payload: str, log: str = "", note: str = "") -> bool:
         """Claim the id of a request, and keep that it is begun, and the note of a log."""
@@ -147,39 +142,31 @@ class PostgresSharing:
         )
         return bool(rows)
 
-    def give_up_request(self, request_id: str, payload: str) -> None:
-        """Drop the claim of a request that has no answer."""
-        give_up = f"SELECT recollect.give_up_request({_REQUEST})"
-        self._rows(give_up, *self._request(request_id, payload), action="written")
-
-    def remember(self, request_id: str, payload: str, answer: str) -> str:
-        """Keep the answer of a request, and return the first one."""
+    def end_request(self, request_id: str, payload: str, answer: str | None) -> str:
+        """Keep the answer of a request, and return the first one, or drop the claim of a request
+        that has none.
+        """
+        request = self._request(request_id, payload)
+        if answer is None:
+            self._rows(f"SELECT recollect.give_up_request({_REQUEST})", *request, action="written")
+            return ""
         keep = f"SELECT recollect.answer_request({_REQUEST}, %s)"
-        ((first,),) = self._rows(
-            keep, *self._request(request_id, payload), answer, action="written"
-        )
-        return str(first)
+        return str(self._rows(keep, *request, answer, action="written")[0][0])
 
-    def answer(self, request_id: str = "", log: str = "") -> str | None:
-        """Return what `remember` kept of a request, or the note of a log."""
-        rows = self._rows(
-            "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s",
-            *(self._space, _note_key(log) if log else key_of(request_id)),
-        )
-        return str(rows[0][0]) if rows else None
-
-    def is_begun(self, request_id: str, payload: str) -> bool:
-        """Return whether a request of this payload is begun and has no answer."""
-        space, key, claim, digest = self._request(request_id, payload)
-        ((is_begun,),) = self._rows(
-            "SELECT EXISTS (SELECT FROM recollect.receipts"
-            " WHERE space = %s AND key = %s AND answer = '')"
+    def answer(self, request_id: str = "", payload: str = "", *, log: str = "") -> str | None:
+        """Return what `end_request` kept of a request, or the note of a log."""
+        statement = "SELECT answer FROM recollect.receipts WHERE space = %s AND key = %s"
+        values: tuple[object, ...] = self._space, _note_key(log) if log else key_of(request_id)
+        if payload:
+            _, _, *claim = self._request(request_id, payload)
             # One of a server of the version before has no claim.
-            " AND NOT EXISTS (SELECT FROM recollect.claims"
-            " WHERE space = %s AND key = %s AND append <> %s)",
-            *(space, key, space, claim, digest),
-        )
-        return bool(is_begun)
+            statement += (
+                " AND NOT (answer = '' AND EXISTS (SELECT FROM recollect.claims"
+                " WHERE space = %s AND key = %s AND append <> %s))"
+            )
+            values = *values, self._space, *claim
+        rows = self._rows(statement, *values)
+        return str(rows[0][0]) if rows else None
 
     def _request(self, request_id: str, payload: str) -> tuple[str, bytes, bytes, UUID]:
         """Return the parameters of the schema's functions for a request that leaves no line."""
@@ -198,22 +185,20 @@ class PostgresSharing:
         )
         return bool(is_deleted)
 
-    def lease(self, purpose: str, seconds: float) -> int:
-        """Take a lease, or hold on to it. Return its number; 0: another replica has it."""
+    @contextmanager
+    def lease(self, purpose: str, seconds: float) -> Iterator[int]:
+        """Take a lease, or hold on to it. Give its number; 0: another replica has it."""
         ((number,),) = self._rows(
             "SELECT recollect.take_lease(%s, %s, %s::bigint, %s::double precision)",
-            *(self._space, purpose, self.replica, seconds),
+            *(self._space, purpose, self._database.number, seconds),
         )
-        if number:
-            self._database.note_lease(self._space, purpose, time.monotonic() + seconds)
-        return int(number)
-
-    @contextmanager
-    def holding(self, purpose: str, number: int) -> Iterator[None]:
-        """Let appends of this thread fail once another replica has the lease."""
-        before = held_lease.set((purpose, number))
+        if not number:
+            yield 0
+            return
+        self._database.note_lease(self._space, purpose, time.monotonic() + seconds)
+        before = held_lease.set((purpose, int(number)))
         try:
-            yield
+            yield int(number)
         finally:
             held_lease.reset(before)
 

@@ -18,11 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.belonging import Belonging
 from recollect_server.storage.logs.files import make_folder
-from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, Place, line_of
 from recollect_server.storage.logs.store import (
@@ -161,17 +159,10 @@ class PostgresStore:
         for sequence, offset, body in self._rows.lines(log, after.bytes, until):
             yield check(line_of(body, sequence, offset))
 
-    def read_at(self, log: str, places: Sequence[Place]) -> list[Line]:
-        """Return the lines at places."""
-        lines = self.read_several({log: places})[log]
-        if isinstance(lines, LogUnavailable):
-            raise lines
-        return lines
-
-    def read_several(
+    def read_at(
         self, places: Mapping[str, Sequence[Place]]
     ) -> dict[str, list[Line] | LogUnavailable]:
-        """Return for each log what `read_at` returns or raises, by one statement."""
+        """Return for each log its lines at places, by one statement."""
         offsets = [(log, offset) for log, own in places.items() for _, offset, _ in own]
         try:
             rows = self._rows.lines_at(offsets) if offsets else []
@@ -209,8 +200,8 @@ class PostgresStore:
         # No row changes its log, so the first one needs no look.
         return Belonging(log, lambda: None, whole, after)
 
-    def is_boundary(self, log: str, position: Position) -> bool:
-        """Return whether a line ends at a position."""
+    def _check_boundary(self, log: str, position: Position) -> None:
+        """Raise LogConflict unless a line ends at a position."""
         rows = self._rows.query(
             log,
             "read",
@@ -224,7 +215,8 @@ class PostgresStore:
         if not rows:
             raise LogNotFound(log, "read", "there is no log of that name")
         size, offset = rows[0]
-        return position.bytes in (0, size) or offset is not None
+        if position.bytes != size and offset is None:
+            raise LogConflict(log, "read", f"no line of it ends at byte {position.bytes}")
 
     def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
         """Yield the lines of a log, undecoded and without their newlines."""
@@ -232,15 +224,9 @@ class PostgresStore:
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return how many bytes a log has."""
+        if version is Version.PRESENT:
+            self._cancel_unanswered()
         return self._rows.length(log, version)
-
-    def has(self, log: str) -> bool:
-        """Return whether there is a conversation of that name."""
-        return is_conversation_id(log) and self._has(log, "AND NOT deleting")
-
-    def is_taken(self, log: str) -> bool:
-        """Return whether there is a log of that name, or a delete of it that has not ended."""
-        return self._has(log, "AND NOT (deleting AND bytes = 0)")
 
     def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
         """Yield the logs of a kind that have a version, each with its length."""
@@ -260,21 +246,12 @@ class PostgresStore:
 
     # The local folder -----------------------------------------------------------------------------
 
-    def create(self) -> None:
+    def create(self, *, settle: bool = False) -> None:  # noqa: ARG002 - nothing here must survive
         """Make the folder of derived files. Raises OSError."""
         make_folder(self.root)
 
-    def settle(self) -> None:
-        """Do nothing: the local folder has nothing that must survive."""
-
     def close(self) -> None:
         """Do nothing: the connections are shared by all spaces."""
-
-    def remove_without_logs(self, is_derived: Callable[[str], bool]) -> bool:
-        """Remove the local folder of a space that has no log in the database."""
-        if self.exists():
-            return False
-        return FolderStore(self.root).remove_without_logs(is_derived)
 
     def exists(self) -> bool:
         """Return whether the space has any log. Raises LogUnavailable."""
@@ -299,25 +276,15 @@ class PostgresStore:
         undone is undone before.
         """
         self._cancel_unanswered()
+        if after.bytes:
+            self._check_boundary(log, after)
         if see is not None:
             for line in self.read(log, after):
                 see(line)
-        elif not self.length(log):
+        elif not after.bytes and not self.length(log):
             self._rows.change("remove_empty", "deleted", log)
             raise LogNotFound(log, "read", "it has no line")
         return None
-
-    def remains(self, log: str) -> str:
-        """Return the log's name if it has lines, of which none can be read. Another server may have
-        begun it since it was looked for.
-        """
-        damaged = False
-        with suppress(LogNotFound):
-            for line in self.read(log):
-                if line.entry is not None:
-                    return ""
-                damaged = True
-        return log if damaged else ""
 
     # Appends without an answer --------------------------------------------------------------------
 
@@ -337,17 +304,6 @@ class PostgresStore:
             self._rows.change("cancel_begin", "written", log, kind_of(log), name)
             with self._guard:
                 self._unanswered.pop(log, None)
-
-    def _has(self, log: str, condition: str) -> bool:
-        self._cancel_unanswered()
-        rows = self._rows.query(
-            log,
-            "read",
-            f"SELECT 1 FROM recollect.logs WHERE space = %s AND log = %s {condition}",
-            self._space,
-            log,
-        )
-        return bool(rows)
 
 
 def _check(status: str, log: str, action: str) -> None:
