@@ -134,9 +134,7 @@ class SpaceNotes:
         return None
 
     def due_at(self) -> int | None:
-        """Return when the next conversation waits, in milliseconds; None if none will. Raises
-        IndexUnavailable.
-        """
+        """Return when the next conversation waits, in milliseconds; None if none will."""
         return self._due_at((self._swept_at or 0) + self._sweep_interval.now)
 
     def written(self) -> None:

@@ -167,7 +167,7 @@ class UpdatePruner(Job):
 
     def prune(self, limit: int = _SLICE) -> int:
         """Delete updates that are too old or too many, at most `limit` of each log. Return their
-        number. Raises IndexUnavailable.
+        number.
         """
         index = self._space.index
         bounds = self._bounds.now
@@ -179,9 +179,7 @@ class UpdatePruner(Job):
         return pruned
 
     def due_at(self) -> int | None:
-        """Return when the oldest update will be too old, in milliseconds; None if there is none.
-        Raises IndexUnavailable.
-        """
+        """Return when the oldest update will be too old, in milliseconds; None if there is none."""
         times = [time for update_log in LOGS if (time := self._space.index.log.oldest(update_log))]
         return min(times) + milliseconds(self._bounds.now.retention) if times else None
 

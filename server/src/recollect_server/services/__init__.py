@@ -11,5 +11,9 @@ they know nothing of those.
   callers' credentials.
 - Background work: `notes` writes titles, notes and summaries, `upkeep` keeps files and index sound.
 
+What asks the index raises IndexUnavailable, and what reads a log StorageUnavailable, both of them
+DataUnavailable: docstrings say so where somebody may expect otherwise, or must do something about
+it. `transport` answers both with UNAVAILABLE.
+
 Each imports only from those below it: `[tool.importlinter]` in `pyproject.toml` has the order.
 """

@@ -133,9 +133,7 @@ class Tiers:
                     self._waiting.popleft()
 
     def listed(self, conversation_id: str, before: int, limit: int) -> list[Transition]:
-        """Return the newest moves before an id (0: all), of a conversation (empty: of all). Raises
-        IndexUnavailable.
-        """
+        """Return the newest moves before an id (0: all), of a conversation (empty: of all)."""
         self.flush()
         return self._space.index.tiers.select(conversation_id, before, limit)
 

@@ -4,7 +4,6 @@ index the whole transcript is read.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from heapq import heappop, heappush
@@ -24,6 +23,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.message import Message, Role, reading_order
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place, newest_within
 from recollect_server.storage.logs.lines import Line, contents_of, messages_of
 from recollect_server.storage.logs.store import LogNotFound, Position, lines_at
@@ -97,6 +97,21 @@ def _of_conversation(
     return reading
 
 
+def from_index(space: Space, head: ConversationState, ask: Callable[[Index, int], T]) -> T | None:
+    """Return what the index answers about a conversation, by its number there; None where it lacks
+    lines of it or cannot answer: then the transcript is read.
+    """
+    if not head.indexed or head.number is None:
+        return None
+    try:
+        answer = ask(space.index, head.number)
+        _check_taken_in(space, head)
+    except IndexUnavailable as error:
+        log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+        return None
+    return answer
+
+
 @_of_conversation
 def page_of_turns(
     space: Space, head: ConversationState, first: int, last: int, after: int, max_bytes: int
@@ -106,16 +121,14 @@ def page_of_turns(
 
     Turns are whole, unless the first alone is larger (see `storage.index.messages.page_of_turns`).
     """
-    if head.indexed and head.number is not None:
-        try:
-            places, more = space.index.messages.page_of_turns(
-                head.number, first, last, after, max_bytes
-            )
-            return read_turns(
-                space, head, places, None if after else first, None if more else last
-            ), more
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+
+    def ask(index: Index, number: int) -> tuple[Turns, bool]:
+        places, more = index.messages.page_of_turns(number, first, last, after, max_bytes)
+        newest = None if more else last
+        return read_turns(space, head, places, None if after else first, newest), more
+
+    if page := from_index(space, head, ask):
+        return page
     at = message_at(space, head, after) if after else None
     bounded = KeptMessages(max_bytes, newest=False)
     damaged = 0
@@ -150,14 +163,15 @@ def turns_of(
 
     `is_locked`: the caller holds the conversation's lock.
     """
-    if head.indexed and head.number is not None:
-        try:
-            rows = space.index.messages.of_turns(head.number, first, last)
-            places = newest_within(rows, max_bytes)
-            opening = first if len(places) == len(rows) else None
-            return read_turns(space, head, places, opening, last, is_locked=is_locked)
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+
+    def ask(index: Index, number: int) -> Turns:
+        rows = index.messages.of_turns(number, first, last)
+        places = newest_within(rows, max_bytes)
+        opening = first if len(places) == len(rows) else None
+        return read_turns(space, head, places, opening, last, is_locked=is_locked)
+
+    if turns := from_index(space, head, ask):
+        return turns
     newest = KeptMessages(max_bytes or sys.maxsize, newest=True)
     damaged = 0
     for line in unindexed_lines(space, head):
@@ -180,15 +194,13 @@ def turns_among(
 
     Turns ascending; lines that are no messages give none.
     """
-    if head.indexed and head.number is not None:
-        try:
-            places = newest_within(
-                space.index.messages.of_turns_and_lines(head.number, turns, lines), max_bytes
-            )
-            _check_taken_in(space, head)
-            return read_places(space, head.conversation.id, places)
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+
+    def ask(index: Index, number: int) -> Turns:
+        places = newest_within(index.messages.of_turns_and_lines(number, turns, lines), max_bytes)
+        return read_places(space, head.conversation.id, places)
+
+    if among := from_index(space, head, ask):
+        return among
     messages, damaged = _all_messages(space, head)
     numbers = {*turns, *(message.turn_number for message in messages if message.sequence in lines)}
     return Turns([message for message in messages if message.turn_number in numbers], damaged)
@@ -201,13 +213,12 @@ def turn_memories(
     """Return what is recorded of the turns behind one, by turn; at most `limit`. Raises
     StorageUnavailable.
     """
-    if head.indexed and head.number is not None:
-        try:
-            memories = space.index.turn_memories.of(head.number, after, limit)
-            _check_taken_in(space, head)
-            return memories
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
+
+    def ask(index: Index, number: int) -> list[TurnMemory]:
+        return index.turn_memories.of(number, after, limit)
+
+    if (memories := from_index(space, head, ask)) is not None:
+        return memories
     recorded = {
         it.turn: it
         for it in contents_of([*unindexed_lines(space, head)])
@@ -222,11 +233,12 @@ def turn_marks(space: Space, head: ConversationState) -> list[tuple[int, int, bo
     """Return the turns of which anything is recorded, each with its tier, and whether it has a
     summary. Raises StorageUnavailable.
     """
-    if head.indexed and head.number is not None:
-        with suppress(IndexUnavailable):
-            marks = space.index.turn_memories.marks(head.number)
-            _check_taken_in(space, head)
-            return marks
+
+    def ask(index: Index, number: int) -> list[tuple[int, int, bool]]:
+        return index.turn_memories.marks(number)
+
+    if (marks := from_index(space, head, ask)) is not None:
+        return marks
     return [(it.turn, it.tier, bool(it.summary)) for it in turn_memories(space, head)]
 
 
@@ -235,32 +247,28 @@ def turn_summaries(space: Space, head: ConversationState, turns: Iterable[int]) 
     """Return the summaries of those of the turns that have one. Raises StorageUnavailable."""
     if not (numbers := set(turns)):
         return {}
-    if head.indexed and head.number is not None:
-        with suppress(IndexUnavailable):
-            names = [(head.number, turn) for turn in numbers]
-            summaries = space.index.turn_memories.summaries(names)
-            _check_taken_in(space, head)
-            return {turn: summary for (_, turn), summary in summaries.items()}
+
+    def ask(index: Index, number: int) -> dict[int, str]:
+        summaries = index.turn_memories.summaries([(number, turn) for turn in numbers])
+        return {turn: summary for (_, turn), summary in summaries.items()}
+
+    if (summaries := from_index(space, head, ask)) is not None:
+        return summaries
     return {it.turn: it.summary for it in turn_memories(space, head) if it.turn in numbers}
 
 
 @_of_conversation
 def message_at(space: Space, head: ConversationState, sequence: int) -> Message | None:
     """Return the message of a line, or None if the line holds none. Raises StorageUnavailable."""
-    if head.indexed and head.number is not None:
-        try:
-            messages = read_places(
-                space,
-                head.conversation.id,
-                space.index.messages.of_lines(head.number, sequence, sequence),
-            ).messages
-            _check_taken_in(space, head)
-            return messages[0] if messages else None
-        except IndexUnavailable as error:
-            log.warning("index_passed_over", conversation=head.conversation.id, reason=str(error))
-    return next(
-        (message for message in _all_messages(space, head)[0] if message.sequence == sequence), None
-    )
+
+    def ask(index: Index, number: int) -> list[Message]:
+        places = index.messages.of_lines(number, sequence, sequence)
+        return read_places(space, head.conversation.id, places).messages
+
+    messages = from_index(space, head, ask)
+    if messages is None:
+        messages = [it for it in _all_messages(space, head)[0] if it.sequence == sequence]
+    return messages[0] if messages else None
 
 
 def read_turns(
@@ -277,8 +285,8 @@ def read_turns(
 
     They begin with turn `first` (0: with any, None: within one) and end with turn `last` (None:
     before it). Where a message seems to be left out the conversation is compared with its
-    transcript, under its lock, which the caller holds if `is_locked`. Raises IndexUnavailable if
-    the index is wrong, or did not take in what was acknowledged; StorageUnavailable.
+    transcript, under its lock, which the caller holds if `is_locked`. Raises DataUnavailable, also
+    if the index is wrong.
     """
     turns = read_places(space, head.conversation.id, places)
     if turns.messages:
@@ -293,7 +301,6 @@ def read_turns(
         range_of_turns = (0, 0)
     end = head.size if last is not None else 0
     damaged, left_out = _around(space, head.conversation.id, places, end, range_of_turns)
-    _check_taken_in(space, head)
     if left_out or not seems_whole:
         space.compare(head.conversation.id, is_locked=is_locked)
     return Turns(turns.messages, turns.damaged + damaged)

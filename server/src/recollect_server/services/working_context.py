@@ -4,13 +4,10 @@ before. Its turns are read each time (`turns`).
 
 from dataclasses import dataclass, field
 
-import structlog
-
 from recollect_server.domain.budget import message_tokens, newest_turns
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import (
     ConversationNotFound,
-    IndexUnavailable,
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
@@ -20,13 +17,13 @@ from recollect_server.services.space.state import ConversationState
 from recollect_server.services.turns import (
     KeptMessages,
     Turns,
+    from_index,
     message_at,
     read_turns,
     unindexed_lines,
 )
+from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.store import LogNotFound
-
-log = structlog.get_logger("recollect.working_context")
 
 _LAST = 1 << 31  # no turn has a higher number
 
@@ -105,29 +102,24 @@ class WorkingContext:
         limits: LoadLimits,
     ) -> tuple[Turns, bool, bool]:
         """Return the turns, whether there are older messages, and whether the only turn is cut."""
-        if head.indexed and head.number is not None:
-            try:
-                places, has_more, cut = self._space.index.messages.tail(
-                    head.number,
-                    before_turn=before_turn,
-                    before_sequence=before_sequence,
-                    after_turn=after_turn,
-                    max_turns=limits.max_turns,
-                    max_tokens=limits.max_tokens,
-                    max_bytes=limits.max_bytes,
-                )
-                last = min(before_turn - 1 if before_turn else _LAST, head.conversation.turn_count)
-                first = None if cut else 0 if has_more and last > after_turn else after_turn + 1
-                return (
-                    read_turns(self._space, head, places, first, None if before_sequence else last),
-                    has_more,
-                    cut,
-                )
-            except IndexUnavailable as error:
-                log.warning(
-                    "index_passed_over", conversation=head.conversation.id, reason=str(error)
-                )
 
+        def ask(index: Index, number: int) -> tuple[Turns, bool, bool]:
+            places, has_more, cut = index.messages.tail(
+                number,
+                before_turn=before_turn,
+                before_sequence=before_sequence,
+                after_turn=after_turn,
+                max_turns=limits.max_turns,
+                max_tokens=limits.max_tokens,
+                max_bytes=limits.max_bytes,
+            )
+            last = min(before_turn - 1 if before_turn else _LAST, head.conversation.turn_count)
+            first = None if cut else 0 if has_more and last > after_turn else after_turn + 1
+            newest = None if before_sequence else last
+            return read_turns(self._space, head, places, first, newest), has_more, cut
+
+        if tail := from_index(self._space, head, ask):
+            return tail
         at = message_at(self._space, head, before_sequence) if before_sequence else None
 
         def offered(message: Message) -> bool:

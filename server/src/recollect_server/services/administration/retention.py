@@ -38,7 +38,7 @@ class RetentionAdministration:
         self, space: str, rules: tuple[RetentionRule, ...] | None, limit: int
     ) -> tuple[list[Retired], bool]:
         """Return what rules (None: those in force) would delete now, and whether there is more.
-        Raises SpaceNotFound, IndexUnavailable.
+        Raises SpaceNotFound.
         """
         lease = self._spaces.use_behind(space)
         if lease is None:

@@ -34,8 +34,6 @@ class Askings:
     def hidden_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the ids of the messages of turns that ask the same and have no answer that says
         anything. `ids` have all the words of the question.
-
-        Raises IndexUnavailable.
         """
         self.hidden.update(_asked_before(self._space, self._question, ids))
         return np.array(sorted(self.hidden), np.int64)

@@ -30,7 +30,7 @@ class ShownMessages:
     """
 
     def ids(self, index: Index) -> frozenset[int]:
-        """Return the ids in the index of what must not be recalled. Raises IndexUnavailable."""
+        """Return the ids in the index of what must not be recalled."""
         if self.number is None:
             return frozenset()
         newest = index.messages.of_turns(self.number, self.newest_turn, self.newest_turn)

@@ -37,10 +37,7 @@ class CallersParts:
         return ConversationPart(conversation_id) in self.exclude
 
     def ids(self, index: Index) -> frozenset[int]:
-        """Return the ids of what is not to be recalled: the caller decided about it already.
-
-        Raises IndexUnavailable.
-        """
+        """Return the ids of what is not to be recalled: the caller decided about it already."""
         parts = (*self.include, *self.exclude)
         numbers = index.conversations.numbers([it.conversation_id for it in parts])
         return frozenset(

@@ -95,7 +95,7 @@ def why_not(message: str, budget: int) -> str:
 def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Past:
     """Return the turns that fit best and are not shown already.
 
-    Raises IndexUnavailable, StorageUnavailable, CallerGone, DeadlineExceeded.
+    Raises DataUnavailable, CallerGone, DeadlineExceeded.
     """
     index, task = space.index, inquiry.task
     question, now, deadline = task.question[:_QUESTION], task.weighing.now, task.deadline
@@ -152,9 +152,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
 
 
 def with_included(past: Past, space: Space, task: ContextTask, excerpt_tokens: int) -> Past:
-    """Return the same with the turns that the caller chose. Raises IndexUnavailable,
-    StorageUnavailable.
-    """
+    """Return the same with the turns that the caller chose. Raises DataUnavailable."""
     turns, conversations = included_turns(space, task, excerpt_tokens)
     about = {
         name: _about(it, task.weighing.words, own=task.conversation_id)
@@ -244,7 +242,7 @@ def last_conversation(
     """Return the abbreviation of the conversation before this one, if there is room and this one
     began shortly after it, with the same people, and is in its first turns.
 
-    One of the same channel comes before others. Raises IndexUnavailable.
+    One of the same channel comes before others.
     """
     conversation = head.conversation
     if conversation.turn_count > _FIRST_TURNS:

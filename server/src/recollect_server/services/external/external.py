@@ -154,7 +154,7 @@ class External:
         communication that is deleted since.
 
         `party` is normalised by the caller; `time` is in milliseconds, None for now. The arguments
-        are validated already. Raises StorageUnavailable, IndexUnavailable: then the message may be
+        are validated already. Raises DataUnavailable: then the message may be
         stored or not, and the provider delivers it again.
         """
         with self._space.exclusive(
@@ -196,7 +196,7 @@ class External:
         """Return the outcome of a message when its provider delivered it; None if it was not
         received as a third party's, from there.
 
-        Raises StorageUnavailable, IndexUnavailable.
+        Raises DataUnavailable.
         """
         self._store.catch_up()
         row = self._space.index.external.delivered(
@@ -224,7 +224,7 @@ class External:
 
     def is_forgotten(self, channel: str, party: str, group: str, provider_message_id: str) -> bool:
         """Return whether a message was received as a third party's, from there, in a communication
-        that is deleted since. Raises IndexUnavailable.
+        that is deleted since.
         """
         key = key_of_partys_delivery(channel, party, group, provider_message_id)
         return self._space.index.routing.is_forgotten(hash_of_delivery(key))
@@ -316,7 +316,7 @@ class External:
     ) -> tuple[list[Match], int]:
         """Find the messages that fit some words best, and count those that match.
 
-        Raises CommunicationNotFound, StorageUnavailable, IndexUnavailable, CallerGone,
+        Raises CommunicationNotFound, DataUnavailable, CallerGone,
         DeadlineExceeded.
         """
         self._store.catch_up()
@@ -344,7 +344,7 @@ class External:
 
         Texts are cut to `max_text` characters.
 
-        Raises StorageUnavailable, IndexUnavailable.
+        Raises DataUnavailable.
         """
         self._store.catch_up()
         rows = self._space.index.external.in_group(channel, group, limit)

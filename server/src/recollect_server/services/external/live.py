@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect_server.domain.conversation import MessagesRedacted
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import DataUnavailable
 from recollect_server.domain.external import (
     Changed,
     Communication,
@@ -98,7 +98,7 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
 
     def subscribe(self, cursor: str) -> "CommunicationWatcher":
         """Begin a subscription, behind a cursor or with a snapshot. Raises InvalidField,
-        IndexUnavailable, StorageUnavailable.
+        DataUnavailable.
         """
         self._store.catch_up()
         return self.subscribed(lambda: CommunicationWatcher(self, cursor))
@@ -137,7 +137,7 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
         super().tick()
         if self._store.behind:
             # it was logged when it was refused
-            with suppress(IndexUnavailable, StorageUnavailable):
+            with suppress(DataUnavailable):
                 self._store.catch_up()
 
     def behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
@@ -232,7 +232,7 @@ class LiveCommunications(FollowedLog[_State, CommunicationUpdate]):
 
     def snapshot(self, *, reset: bool) -> tuple[bytes, Mark]:
         """Return the newest communications, and the position that they belong to. Raises
-        IndexUnavailable, StorageUnavailable.
+        DataUnavailable.
         """
         mark = self.begin()
         communications = self.space.index.external.newest(_LISTED)

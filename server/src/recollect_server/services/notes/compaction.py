@@ -55,7 +55,7 @@ class Compaction:
         """Conversations whose last try failed, with the reasons: some of the last ones."""
 
     def due(self, limit: int) -> list[Waiting]:
-        """Return conversations that may be due. Raises IndexUnavailable."""
+        """Return conversations that may be due."""
         return self._space.index.notes.compaction_due(limit, self._past)
 
     def failed(self) -> list[Waiting]:
@@ -67,9 +67,7 @@ class Compaction:
         return False
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
-        """Postpone a conversation that is the only one to fail: it must grow before the next try.
-        Raises IndexUnavailable.
-        """
+        """Postpone a conversation that alone fails: it must grow before the next try."""
         self.failures.keep(waiting.conversation_id, reason)
         if alone:
             self._space.index.notes.put_off_compaction(waiting.number, self._kept_messages)

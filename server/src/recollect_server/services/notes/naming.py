@@ -121,8 +121,7 @@ class Naming:
         self._first_title_turn = first_title_turn
 
     def due(self, limit: int) -> list[Waiting]:
-        """Return up to `limit` conversations that wait now, the longest idle first. Raises
-        IndexUnavailable.
+        """Return up to `limit` conversations that wait now, the longest idle first.
 
         If none waits, return a few whose offline notes may be rewritten.
         """
@@ -136,21 +135,17 @@ class Naming:
         return self._space.index.notes.offline(idle_before, min(limit, _REDONE))
 
     def failed(self) -> list[Waiting]:
-        """Return conversations whose last try failed and that are to be tried again by now. Raises
-        IndexUnavailable.
-        """
+        """Return conversations whose last try failed and that are to be tried again by now."""
         now = self._space.clock()
         return self._space.index.notes.failed(now - self._idle_timeout.now, now, self._model.name)
 
     def any_waits(self) -> bool:
-        """Return whether the last try of some conversation failed and it is to be tried again.
-        Raises IndexUnavailable.
-        """
+        """Return whether the last try of some conversation failed and it is to be tried again."""
         return self._space.index.notes.next_try(self._model.name) is not None
 
     def due_at(self, sweep: int) -> int | None:
         """Return when a conversation waits next, given the time of the next sweep; None if none
-        will before something is written. Raises IndexUnavailable.
+        will before something is written.
         """
         now, notes = self._space.clock(), self._space.index.notes
         if self.due(1):
@@ -162,7 +157,7 @@ class Naming:
         return min(times, default=None)
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:  # noqa: ARG002 - either way it is tried again
-        """Record the reason of a failure: the next sweep tries again. Raises IndexUnavailable."""
+        """Record the reason of a failure: the next sweep tries again."""
         self._space.index.notes.keep_failure(waiting.number, reason)
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:

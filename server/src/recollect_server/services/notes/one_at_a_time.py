@@ -15,27 +15,19 @@ class NotesTask(Protocol):
     """
 
     def due(self, limit: int) -> list[Waiting]:
-        """Return the conversations that wait. Raises IndexUnavailable."""
+        """Return the conversations that wait."""
 
     def failed(self) -> list[Waiting]:
-        """Return the conversations whose last try failed and that are to be tried again by now.
-        Raises IndexUnavailable.
-        """
+        """Return the conversations whose last try failed and that are to be tried again by now."""
 
     def any_waits(self) -> bool:
-        """Return whether the last try of some conversation failed and it is to be tried again.
-        Raises IndexUnavailable.
-        """
+        """Return whether the last try of some conversation failed and it is to be tried again."""
 
     def note_failure(self, waiting: Waiting, reason: str, *, alone: bool) -> None:
-        """Record a failure; `alone` if other conversations may still succeed. Raises
-        IndexUnavailable.
-        """
+        """Record a failure; `alone` if other conversations may still succeed."""
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
-        """Write the notes. Raises CannotWrite, ModelUnavailable, StorageUnavailable,
-        IndexUnavailable.
-        """
+        """Write the notes. Raises CannotWrite, ModelUnavailable, DataUnavailable."""
 
 
 class OneAtATime:

@@ -45,7 +45,7 @@ class TextBatch:
 
 
 class TextReader:
-    """Reader of the texts of a space. Every method raises IndexUnavailable, StorageUnavailable."""
+    """Reader of the texts of a space. Every method raises DataUnavailable."""
 
     def __init__(self, space: Space) -> None:
         self._space = space

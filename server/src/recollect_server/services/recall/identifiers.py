@@ -85,7 +85,7 @@ def otherwise_spelled(
     "ADR-016", and an IBAN has its blanks or not.
 
     The words of `dates` are no such numbers, and those of a text with more than `_MOST` numbers, or
-    behind `_ALL_CODES` characters of them, are left as they are. Raises IndexUnavailable.
+    behind `_ALL_CODES` characters of them, are left as they are.
     """
     spelled: list[tuple[str, ...]] = []
     left = _ALL_CODES

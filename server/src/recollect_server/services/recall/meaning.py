@@ -418,7 +418,7 @@ class Meaning:
         return self.models.main.of_weights(identity, folder)
 
     def load(self, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
-        """Read the copy that searches use. Raises VectorsUnavailable, IndexUnavailable."""
+        """Read the copy that searches use. Raises VectorsUnavailable."""
         loaded = store.load(model)
         numbers = index.conversations.numbers(list(loaded.keys.values()))
         for name in set(loaded.keys.values()) - numbers.keys():

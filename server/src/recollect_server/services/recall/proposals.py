@@ -121,7 +121,7 @@ class Proposals:
 
 
 def read(index: Index, request: Request) -> Query:
-    """Return what a request asks for. Raises IndexUnavailable."""
+    """Return what a request asks for."""
     scope = request.scope
     text = request.query[:MAX_TEXT]
     now = request.now if scope.end is None else min(request.now, scope.end)

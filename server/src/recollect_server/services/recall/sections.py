@@ -43,7 +43,7 @@ def by_sections(
 
     Of the sections only what ranks messages is known: `keyword`, `vector` and `begin`.
     The neighbours of a message count only within its section: what was said last before a quiet
-    hour says nothing of what came after it. Raises IndexUnavailable.
+    hour says nothing of what came after it.
     """
     candidates = Counter(messages.conversation.tolist())
     split = [at for at, _ in candidates.most_common() if conversations[at].message_count > LONG][

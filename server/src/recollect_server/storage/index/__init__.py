@@ -12,5 +12,6 @@ Callers import `index` (one `Index` for each space) and the types of its queries
   (with `words`), `log` (of `updates`), `removal`, `notes`, `anchors`, `routing`, `external` (with
   `external_rows`), `tiers`, `turn_memories`.
 
-Errors of SQLite leave this package as `IndexUnavailable`.
+Errors of SQLite leave this package as `IndexUnavailable`: whatever asks an index raises it, and no
+docstring here says so again.
 """

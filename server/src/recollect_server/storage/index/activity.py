@@ -73,7 +73,7 @@ _LEVELS = {Level.HOUR: 0, Level.DAY: 1}
 
 
 class ActivityTable:
-    """The tables of activity. Every method raises IndexUnavailable."""
+    """The tables of activity."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -26,7 +26,7 @@ class AnchorRow:
 
 
 class AnchorTable:
-    """The anchors of indexed conversations. Every method raises IndexUnavailable."""
+    """The anchors of indexed conversations."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -40,7 +40,7 @@ _external_message_of = EXTERNAL_MESSAGES.reader()
 
 class Words:
     """Digests of the words that a full-text table has for each message: each word counts with its
-    place, in any order. Raises IndexUnavailable.
+    place, in any order.
     """
 
     def __init__(self, index: Index, table: str) -> None:
@@ -119,7 +119,7 @@ class WordsThen(Words):
 
 
 class Contents:
-    """All that an index holds. Raises IndexUnavailable."""
+    """All that an index holds."""
 
     def __init__(
         self, index: Index, words: Words | None = None, external: Words | None = None
@@ -250,7 +250,7 @@ class Contents:
 
 
 class ExternalContents:
-    """All that an index holds of external communications. Raises IndexUnavailable."""
+    """All that an index holds of external communications."""
 
     def __init__(self, index: Index, words: Words | None = None) -> None:
         self._index = index

@@ -122,7 +122,7 @@ def _marks(values: tuple[str, ...]) -> str:
 
 
 class ConversationTable:
-    """The indexed conversations. Every method raises IndexUnavailable."""
+    """The indexed conversations."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

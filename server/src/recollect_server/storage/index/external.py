@@ -76,7 +76,7 @@ class WordHits:
 
 
 class ExternalIndex:
-    """The indexed external communications. Every method raises IndexUnavailable."""
+    """The indexed external communications."""
 
     def __init__(self, database: Database, names: SeenNames) -> None:
         self._database = database

@@ -44,8 +44,7 @@ from recollect_server.storage.logs.lines import Line
 
 
 class Index(Database):
-    """The index of one space. Safe to call from any thread. What reads or writes its file raises
-    IndexUnavailable.
+    """The index of one space. Safe to call from any thread.
 
     Its parts answer queries and write what no transcript says; lines of transcripts come in by
     `add` and `external.add`.

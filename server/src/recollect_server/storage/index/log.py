@@ -48,9 +48,7 @@ class Newest:
 
 
 class IndexLog:
-    """The update log of an open index. Every method that reads or writes raises
-    IndexUnavailable.
-    """
+    """The update log of an open index."""
 
     def __init__(
         self, database: Database, conversations: ConversationTable, messages: MessageTable
@@ -72,8 +70,7 @@ class IndexLog:
         """Bind the epoch to this very file: a copy of it (`copied`, or another inode than recorded)
         gets a new epoch.
 
-        Cursors of the original name changes that the copy may never have had. Raises
-        IndexUnavailable.
+        Cursors of the original name changes that the copy may never have had.
         """
         inode = str(self._database.path.stat().st_ino)
         recorded = self._database.value("SELECT value FROM identity WHERE name = 'inode'")

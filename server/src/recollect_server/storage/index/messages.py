@@ -73,9 +73,7 @@ def newest_within(places: list[Place], max_bytes: int) -> list[Place]:
 
 
 class MessageTable:
-    """The messages of indexed conversations, by conversation number. Every method raises
-    IndexUnavailable.
-    """
+    """The messages of indexed conversations, by conversation number."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

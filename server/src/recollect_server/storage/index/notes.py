@@ -71,7 +71,7 @@ class Waiting:
 
 
 class NoteQueue:
-    """The queue of conversations that wait for notes. Every method raises IndexUnavailable."""
+    """The queue of conversations that wait for notes."""
 
     def __init__(self, database: Database, names: SeenNames) -> None:
         self._database = database
@@ -170,7 +170,7 @@ class NoteQueue:
 
     def counts(self) -> tuple[int, int]:
         """Return the number of conversations with turns that no notes have, and of those whose last
-        try failed. What is not taken in yet is not counted. Raises IndexUnavailable.
+        try failed. What is not taken in yet is not counted.
         """
         with self._database.reading(settled=False) as connection:
             due = connection.execute(

@@ -140,7 +140,7 @@ def _looked_up(
 
 class KeywordScores:
     """BM25 of messages by all terms of one search, in its scope. Not safe to share between
-    threads. Every method raises IndexUnavailable.
+    threads.
     """
 
     def __init__(

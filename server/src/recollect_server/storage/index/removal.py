@@ -57,9 +57,7 @@ _LOG_TRIES = 50
 
 
 class WordRemoval(ABC):
-    """The steps in which words leave an index, the same for each kind of log. Every method raises
-    IndexUnavailable.
-    """
+    """The steps in which words leave an index, the same for each kind of log."""
 
     words: ClassVar[str]
     """Table of the words."""

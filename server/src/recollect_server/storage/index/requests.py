@@ -109,7 +109,7 @@ def add(connection: apsw.Connection, request: KnownRequest) -> None:
 
 
 class RequestTable:
-    """The requests that were carried out. Every method raises IndexUnavailable."""
+    """The requests that were carried out."""
 
     def __init__(self, database: Database, names: SeenNames) -> None:
         self._database = database

@@ -17,7 +17,7 @@ _MAX_LIMITED = 1000  # senders that are named at the most
 
 
 class Routing:
-    """The conversations that messages of channels belong to. Every method raises IndexUnavailable.
+    """The conversations that messages of channels belong to.
 
     `settled` False reads what is taken in now, without waiting: the caller knows what was added
     last.

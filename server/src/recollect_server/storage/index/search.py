@@ -138,9 +138,7 @@ def _first_since(connection: apsw.Connection, first: int, last: int, time: int) 
 
 
 class Search:
-    """Searches by words, and what they need to know of conversations. Every method raises
-    IndexUnavailable.
-    """
+    """Searches by words, and what they need to know of conversations."""
 
     def __init__(self, database: Database, lengths: Lengths) -> None:
         self._database = database

@@ -28,7 +28,7 @@ class Transition:
 
 
 class TierLog:
-    """The record of moves between tiers. Every method raises IndexUnavailable."""
+    """The record of moves between tiers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

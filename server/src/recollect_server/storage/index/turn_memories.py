@@ -13,9 +13,7 @@ _RECORDED = "(tier > 0 OR octet_length(summary) > 0)"  # what was taken back kee
 
 
 class TurnMemoryTable:
-    """Tiers and summaries of the turns of indexed conversations. Every method raises
-    IndexUnavailable.
-    """
+    """Tiers and summaries of the turns of indexed conversations."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -15,7 +15,7 @@ from recollect_server.storage.index.removal import Spoken, purge_of, wordless_li
 
 
 class Wordless:
-    """The words that are left out. Every method raises IndexUnavailable."""
+    """The words that are left out."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
