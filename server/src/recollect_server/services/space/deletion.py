@@ -48,8 +48,8 @@ from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.external_rows import StoredCommunication
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LEFT, LogConflict, LogNotFound, Version, has_version
+from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.store import LEFT, LogNotFound, Version, has_version
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -75,14 +75,13 @@ class Deletions:
         self._locks = parts.locks
         self._clock = parts.clock
         self._publish = parts.publish
+        self._doubts = parts.doubts
         # Under way; set at their end, changed under the conversation's lock.
         self._under_way: dict[str, threading.Event] = {}
         self._unfinished: dict[str, int | None] = {}
         """Begun, here or by another process, and not finished: numbers in the index. One leaves
         once nothing of it is left: whatever interrupts its last steps, they are taken again.
         """
-        self._doubtful: set[str] = set()
-        """Those whose begin the store was asked for here, and did not answer for sure."""
         self._requested: dict[str, RequestKey] = {}
         """Requests that began an unfinished one here; its end keeps their receipts."""
         self._as_indexed: dict[str, list[bytes]] = {}
@@ -146,7 +145,7 @@ class Deletions:
         `finish_interrupted` removes the rest of it. Raises DataUnavailable. Hold no lock.
         """
         with self._locks.conversations.hold(conversation_id):
-            self._doubtful.discard(conversation_id)
+            self._doubts.settle((Action.DELETE, conversation_id))
             if conversation_id in self._under_way:
                 return
             projection = self._projection
@@ -182,12 +181,6 @@ class Deletions:
             is_under_way = conversation_id in self._under_way
             if not is_under_way and self._projection.index.indexed(conversation_id) is not None:
                 self.follow(conversation_id)
-
-    def is_doubtful(self, conversation_id: str) -> bool:
-        """Return whether a delete may have begun here although the store did not say so, as where
-        its answer was lost with the connection. It is followed as one of another process then.
-        """
-        return conversation_id in self._doubtful
 
     @property
     def is_any_left(self) -> bool:
@@ -275,16 +268,14 @@ class Deletions:
         if request:
             self._requests.begin_delete(request, conversation_id)
         deleting(conversation_id)
-        self._doubtful.add(conversation_id)
         try:
-            self._store.swap(conversation_id, None, size if confirm else None)
-        except (LogNotFound, LogConflict) as error:
-            self._doubtful.discard(conversation_id)
-            if isinstance(error, LogConflict) or self._store.sharing is None:
+            with self._doubts.asking(Action.DELETE, conversation_id):
+                self._store.swap(conversation_id, None, size if confirm else None)
+        except LogNotFound:
+            if self._store.sharing is None:
                 raise
             # another process deleted it, and this one has not followed that
             raise _not_found(conversation_id) from None
-        self._doubtful.discard(conversation_id)
         return number
 
     def _admit(

@@ -89,6 +89,7 @@ class Following:
         self._deletions = deletions
         self._redactions = redactions
         self._anchors = parts.anchors
+        self._doubts = parts.doubts
         self._locks = parts.locks
         self._publish = parts.publish
         self._turns = threading.Condition()  # guards the next three
@@ -195,11 +196,9 @@ class Following:
         """Return whether a change of this process may have failed for its caller, although it is
         there.
         """
-        if change.action is Action.DELETE:
-            return self._deletions.is_doubtful(change.log)
-        if change.action is Action.REDACT:
-            return self._redactions.is_doubtful(change.log)
-        return change.action is Action.APPEND and change.kind in _INDEXED
+        if change.action is Action.APPEND:
+            return change.kind in _INDEXED
+        return self._doubts.has(change.action, change.log)
 
     def _take_in_log(self, name: str, changes: list[Change]) -> None:
         """Take in the changes of one log. Raises DataUnavailable."""

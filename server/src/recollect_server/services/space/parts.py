@@ -1,6 +1,7 @@
 """The parts of an open space that its larger verbs share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,40 @@ from recollect_server.services.space.states import States
 from recollect_server.services.space.writes import Writes
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.store import LogStore, Version, has_version
+from recollect_server.storage.logs.kinds import Action
+from recollect_server.storage.logs.store import (
+    LogConflict,
+    LogNotFound,
+    LogStore,
+    Version,
+    has_version,
+)
+
+
+class Doubts:
+    """Changes that the store was asked for and may have made although it did not say so, as where
+    its answer was lost with the connection: each is followed as one of another process then.
+    """
+
+    def __init__(self) -> None:
+        self._changes: set[tuple[Action, str]] = set()
+        self.settle = self._changes.discard
+        """Drops the doubt about a change of a log."""
+
+    def has(self, action: Action, log: str) -> bool:
+        """Return whether there is a doubt about a change of a log."""
+        return (action, log) in self._changes
+
+    @contextmanager
+    def asking(self, action: Action, log: str) -> Iterator[None]:
+        """Have the doubt until the block has ended, or has said that the store made no change."""
+        self._changes.add((action, log))
+        try:
+            yield
+        except (LogNotFound, LogConflict):
+            self.settle((action, log))
+            raise
+        self.settle((action, log))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +71,7 @@ class Parts:
     requests: Requests
     answered: AnsweredRequests
     writes: Writes
+    doubts: Doubts
     locks: Locks
     clock: Clock
     publish: Callable[[object], None]
@@ -79,6 +114,7 @@ def build_parts(
         requests,
         AnsweredRequests(store, projection, requests),
         Writes(transcripts, projection, pending, states, routes, clock, publish, telemetry),
+        Doubts(),
         Locks(lock_order, telemetry),
         clock,
         publish,

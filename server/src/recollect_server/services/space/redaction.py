@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -65,7 +65,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.redaction import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.belonging import lines_of, over
-from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
 from recollect_server.storage.logs.redaction import erased
 from recollect_server.storage.logs.store import (
@@ -78,6 +78,8 @@ from recollect_server.storage.logs.store import (
     has_version,
     request_claim,
 )
+
+AnyMessage = TypeVar("AnyMessage", Message, ExternalMessage)
 
 log = structlog.get_logger("recollect.redaction")
 
@@ -121,21 +123,14 @@ class Redactions:
         self._locks = parts.locks
         self._clock = parts.clock
         self._publish = parts.publish
+        self._doubts = parts.doubts
         self._counts: Counter[str] = Counter()
-        self._doubtful: set[str] = set()
-        """Conversations of which the store was asked to begin one, and did not answer for sure."""
 
     def count(self, conversation_id: str) -> int:
         """Return how often a conversation was redacted since the start: who writes notes of what it
         read before compares it. Hold the conversation's lock.
         """
         return self._counts[conversation_id]
-
-    def is_doubtful(self, conversation_id: str) -> bool:
-        """Return whether a redaction may have begun here although the store did not say so, as
-        where its answer was lost with the connection. It is followed as one of another process.
-        """
-        return conversation_id in self._doubtful
 
     def redact(
         self,
@@ -223,7 +218,7 @@ class Redactions:
                 raise IndexUnavailable(
                     "it lacks lines of the communication, which may have the text"
                 )
-            message = _exchanged_at(lines, sequence)
+            message = _message_at(lines, sequence, ExternalMessage)
             if message.redaction:
                 check_unanswered(self._store, request)
                 escalation = _escalation_of(name, lines, sequence)
@@ -255,7 +250,7 @@ class Redactions:
             communication = self._communications.folded(communication, line, name)
         assert communication is not None
         (sequence,) = content.sequences
-        message = _exchanged_at(lines, sequence)
+        message = _message_at(lines, sequence, ExternalMessage)
         escalation = _escalation_of(name, lines, sequence)
         return ExchangeDone(communication, message, escalation, content.time, duplicate)
 
@@ -287,15 +282,12 @@ class Redactions:
     ) -> None:
         """Take step 1. Hold the conversation's lock."""
         claim = request_claim(request.id) if request else ""
-        self._doubtful.add(conversation_id)
         try:
-            self._store.swap(conversation_id, lines, size, request=claim, keep=True)
-        except (LogNotFound, LogConflict) as error:
-            self._doubtful.discard(conversation_id)
-            if isinstance(error, LogTaken):
-                check_unanswered(self._store, request)
+            with self._doubts.asking(Action.REDACT, conversation_id):
+                self._store.swap(conversation_id, lines, size, request=claim, keep=True)
+        except LogTaken:
+            check_unanswered(self._store, request)
             raise
-        self._doubtful.discard(conversation_id)
 
     def _finish(
         self, state: ConversationState, event: Line, time: int, lines: list[Line]
@@ -339,7 +331,7 @@ class Redactions:
         """Take the text out of the index that another process redacted, with its line. Raises
         DataUnavailable. Hold the conversation's lock.
         """
-        self._doubtful.discard(conversation_id)
+        self._doubts.settle((Action.REDACT, conversation_id))
         index = self._projection.index
         if (stored := index.indexed(conversation_id)) is None:
             self._store.drop(conversation_id, Version.REPLACED)
@@ -403,16 +395,7 @@ class Redactions:
 def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: int) -> list[Message]:
     """Return the messages that are to be redacted. Raises InvalidField if there are none."""
     if sequence:
-        line = lines[sequence - 1] if sequence <= len(lines) else None
-        if line is not None and line.entry is None:
-            raise InvalidField.of(
-                "sequence",
-                f"is {sequence}, a line that is damaged ({line.damage}): only Delete removes it",
-            )
-        chosen = messages_of([line]) if line else []
-        if not chosen:
-            raise InvalidField.of("sequence", f"is {sequence}, and no message has that line")
-        return chosen
+        return [_message_at(lines, sequence, Message)]
     chosen = [message for message in messages_of(lines) if message.turn_number == turn]
     if not chosen:
         raise InvalidField.of(
@@ -421,8 +404,8 @@ def _chosen(lines: list[Line], state: ConversationState, sequence: int, turn: in
     return chosen
 
 
-def _exchanged_at(lines: list[Line], sequence: int) -> ExternalMessage:
-    """Return the message of a communication's line. Raises InvalidField if there is none."""
+def _message_at(lines: list[Line], sequence: int, kind: type[AnyMessage]) -> AnyMessage:
+    """Return the message of a line. Raises InvalidField if there is none."""
     line = lines[sequence - 1] if sequence <= len(lines) else None
     if line is not None and line.entry is None:
         raise InvalidField.of(
@@ -430,7 +413,7 @@ def _exchanged_at(lines: list[Line], sequence: int) -> ExternalMessage:
             f"is {sequence}, a line that is damaged ({line.damage}): only a delete removes it",
         )
     content = line.entry.content if line and line.entry else None
-    if not isinstance(content, ExternalMessage):
+    if not isinstance(content, kind):
         raise InvalidField.of("sequence", f"is {sequence}, and no message has that line")
     return content
 

@@ -21,8 +21,8 @@ from recollect_server.storage.index.external_rows import (
     searchable_text,
     take_in,
 )
-from recollect_server.storage.index.redaction import forget_payloads, take_out_words
-from recollect_server.storage.index.removal import Removed, Spoken, WordRemoval
+from recollect_server.storage.index.redaction import forget_payloads
+from recollect_server.storage.index.removal import Removed, Spoken, WordRemoval, take_out_words
 from recollect_server.storage.logs.lines import Line, line_of
 
 _HANGING = {

@@ -5,7 +5,7 @@ All of it is one transaction. It takes in the line that says that the messages w
 far a transcript is indexed tells whether it was done.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import apsw
@@ -16,7 +16,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.messages import searchable_text
-from recollect_server.storage.index.removal import LONG_MESSAGE, purge_of, wordless_line
+from recollect_server.storage.index.removal import purge_of, take_out_words, wordless_line
 from recollect_server.storage.logs.redaction import ANY_HASH
 
 _TAKE_IN = "INSERT INTO incoming SELECT jsonb(?)"
@@ -92,29 +92,6 @@ def redact(
     connection.execute(
         "UPDATE conversations SET abbreviation_wanted = 1 WHERE number = ? AND turn_count > abbreviated_through",
         (number,),
-    )
-
-
-def take_out_words(
-    connection: apsw.Connection, table: str, texts: Mapping[int, str], purge: str
-) -> None:
-    """Take the words of messages, by id, out of a full-text table, by the texts that were indexed.
-    Of long ones they are only marked: `purge_words` must follow, as the note `purge` says.
-    """
-    marks = any(len(text) > LONG_MESSAGE for text in texts.values())
-    if marks:
-        # A start that follows a crash knows by this that words are left to purge.
-        connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (purge,))
-        connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('secure-delete', 0)")
-    connection.executemany(
-        f"INSERT INTO {table}({table}, rowid, text) VALUES('delete', ?, ?)", list(texts.items())
-    )
-    if marks:
-        connection.execute(f"INSERT INTO {table}({table}) VALUES('flush')")
-        connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('secure-delete', 1)")
-    # Every message has a row there, without words too.
-    connection.executemany(
-        f"INSERT INTO {table}(rowid, text) VALUES(?, '')", [(identity,) for identity in texts]
     )
 
 

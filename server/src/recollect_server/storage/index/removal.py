@@ -14,7 +14,8 @@ index (some 40 MiB/s). 200,000 messages took 310 s by the first way and take 6 s
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar
 
 import apsw
@@ -110,22 +111,10 @@ class WordRemoval(ABC):
         """Remove messages of a log with their words. With `mark` the words are only marked, and
         `purge_words` must follow.
         """
-        words = self.words
 
         def job(connection: apsw.Connection, _: int) -> None:
-            if not mark:
+            with marking(connection, self.words, self._purge_of(number) if mark else ""):
                 self._remove(connection, number, messages)
-                return
-            # In the transaction of the first markers: a start that follows a crash knows that words
-            # are left to purge.
-            connection.execute(
-                "INSERT OR REPLACE INTO identity VALUES(?, '')", (self._purge_of(number),)
-            )
-            connection.execute(f"INSERT INTO {words}({words}, rank) VALUES('secure-delete', 0)")
-            self._remove(connection, number, messages)
-            # Else the commit would flush, when `secure-delete` is on again.
-            connection.execute(f"INSERT INTO {words}({words}) VALUES('flush')")
-            connection.execute(f"INSERT INTO {words}({words}, rank) VALUES('secure-delete', 1)")
 
         self._database.write(job)
 
@@ -307,6 +296,47 @@ class Removal(WordRemoval):
                 return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
 
         return any(self._database.writer.write(job, alone=True) for _ in range(_LOG_TRIES))
+
+
+@contextmanager
+def marking(connection: apsw.Connection, table: str, purge: str) -> Iterator[None]:
+    """Only mark the words that the block deletes from a full-text table: `purge_words` must follow,
+    as the note `purge` says. Without one they are edited out.
+    """
+    if not purge:
+        yield
+        return
+    # In the transaction of the first markers: a start that follows a crash knows that words are
+    # left to purge.
+    connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (purge,))
+    connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('secure-delete', 0)")
+    yield
+    # Else the commit would flush, when `secure-delete` is on again.
+    connection.execute(f"INSERT INTO {table}({table}) VALUES('flush')")
+    connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('secure-delete', 1)")
+
+
+def take_out_words(
+    connection: apsw.Connection,
+    table: str,
+    texts: Mapping[int, str],
+    purge: str,
+    *,
+    mark: bool | None = None,
+) -> None:
+    """Take the words of messages, by id, out of a full-text table, by the texts that were indexed.
+    With `mark` they are only marked (see `marking`); None: if one of them is long.
+    """
+    if mark is None:
+        mark = any(len(text) > LONG_MESSAGE for text in texts.values())
+    with marking(connection, table, purge if mark else ""):
+        connection.executemany(
+            f"INSERT INTO {table}({table}, rowid, text) VALUES('delete', ?, ?)", list(texts.items())
+        )
+    # Every message has a row there, without words too.
+    connection.executemany(
+        f"INSERT INTO {table}(rowid, text) VALUES(?, '')", [(identity,) for identity in texts]
+    )
 
 
 def wordless_line(connection: apsw.Connection, number: int) -> int:

@@ -11,7 +11,7 @@ import apsw
 from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import searchable
-from recollect_server.storage.index.removal import Spoken, purge_of, wordless_line
+from recollect_server.storage.index.removal import Spoken, purge_of, take_out_words, wordless_line
 
 
 class Wordless:
@@ -41,29 +41,10 @@ class Wordless:
         """Take out the words of messages, the next ones up to `line`. With `mark` they are only
         marked, and `Removal.purge_words` must follow.
         """
+        texts = {message_id(number, at): searchable(*spoken) for at, *spoken in messages}
 
         def job(connection: apsw.Connection, _: int) -> None:
-            if mark:
-                connection.execute(
-                    "INSERT OR REPLACE INTO identity VALUES(?, '')", (purge_of(number),)
-                )
-                connection.execute(
-                    "INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 0)"
-                )
-            connection.executemany(
-                "INSERT INTO turns_fts(turns_fts, rowid, text) VALUES('delete', ?, ?)",
-                [(message_id(number, at), searchable(*spoken)) for at, *spoken in messages],
-            )
-            if mark:
-                connection.execute("INSERT INTO turns_fts(turns_fts) VALUES('flush')")
-                connection.execute(
-                    "INSERT INTO turns_fts(turns_fts, rank) VALUES('secure-delete', 1)"
-                )
-            # Every message has a row there, without words too.
-            connection.executemany(
-                "INSERT INTO turns_fts(rowid, text) VALUES(?, '')",
-                [(message_id(number, message[0]),) for message in messages],
-            )
+            take_out_words(connection, "turns_fts", texts, purge_of(number), mark=mark)
             connection.execute("INSERT OR REPLACE INTO wordless VALUES(?, ?)", (number, line))
 
         self._database.write(job)
