@@ -334,10 +334,14 @@ class Logs(ABC, Generic[State]):
         if state is None or number is None:
             raise self.not_found(name)
         if wait:
-            index.settle()
-            if refused:
-                raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")
+            self.settle(index, name, refused)
         return number, state, end
+
+    def settle(self, index: Index, name: str, refused: list[str]) -> None:
+        """Wait until the index has taken lines in. Raises IndexUnavailable if it refused some."""
+        index.settle()
+        if refused:
+            raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")
 
     def _check_goes_on(
         self, index: Index, name: str, stored: Indexed[State] | None, end: Position

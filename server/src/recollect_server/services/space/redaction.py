@@ -79,6 +79,7 @@ from recollect_server.storage.logs.store import (
     request_claim,
 )
 
+_LACKS_LINES = "it lacks lines of the log, which may have the text"
 AnyMessage = TypeVar("AnyMessage", Message, ExternalMessage)
 
 log = structlog.get_logger("recollect.redaction")
@@ -164,31 +165,23 @@ class Redactions:
                     raise RequestIdReused(request.id)  # by a message that was redacted since
                 return self._answer(conversation, lines[-1], earlier.cursor, duplicate=True)
             if state.number is None or not state.indexed:
-                raise IndexUnavailable(
-                    "it lacks lines of the conversation, which may have the text"
-                )
-            raw = self._raw(conversation_id)
-            lines = lines_of(conversation_id, raw, read)
-            if self._store.sharing is not None and lines[-1].end != state.size:
-                reason = "another server has written to it: try again"
-                raise LogConflict(conversation_id, "read", reason)
+                raise IndexUnavailable(_LACKS_LINES)
+            raw, lines = self._whole(conversation_id, state.size, read)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
                 check_unanswered(self._store, request)
                 return RedactionDone(state.conversation, messages, self._clock(), 0, duplicate=True)
-            if state.lines == MAX_LINES:
-                raise InvalidField.of(
-                    "conversation_id",
-                    "is full: delete the conversation, or another one of its lines",
-                )
-            time = self._clock()
-            sequences = tuple(it.sequence for it in messages)
-            after = erased(lines, raw, sequences, Redaction(by, time))
-            entries = entries_of([MessagesRedacted(sequences, time, by)], request)
-            event, data = encoded(entries, state.lines, state.size, conversation_id)
             self._projection.index.settle()  # what it lacks after a crash would have it made anew
-            self._begin(conversation_id, [*after, *data], state.size, request)
-            return self._finish(state, event[0], time, lines)
+            sequences = tuple(it.sequence for it in messages)
+            event, time, _ = self._begin(conversation_id, raw, lines, sequences, by, request)
+            after, cursor = self._finish(conversation_id, time, lines)
+            assert isinstance(after, Conversation)
+            self._states.keep(
+                ConversationState(after, event.end, event.sequence, state.number, indexed=True)
+            )
+            self._publish(Appended(conversation_id, [event]))
+            hit("redact.log_emptied")
+            return self._answer(after, event, cursor, duplicate=False)
 
     def redact_exchange(
         self, name: str, sequence: int, by: str, request: RequestKey | None
@@ -210,32 +203,19 @@ class Redactions:
                 )
             if (stored := index.external.find(name)) is None:
                 raise CommunicationNotFound(name)
-            raw = self._raw(name)
-            lines = lines_of(name, raw)
-            if lines[-1].end != stored.bytes:
-                if self._store.sharing is not None:
-                    raise LogConflict(name, "read", "another server has written to it: try again")
-                raise IndexUnavailable(
-                    "it lacks lines of the communication, which may have the text"
-                )
+            raw, lines = self._whole(name, stored.bytes)
             message = _message_at(lines, sequence, ExternalMessage)
             if message.redaction:
                 check_unanswered(self._store, request)
                 escalation = _escalation_of(name, lines, sequence)
                 now = self._clock()
                 return ExchangeDone(stored.communication, message, escalation, now, duplicate=True)
-            if stored.lines == MAX_LINES:
-                raise InvalidField.of("communication_id", "is full: delete the communication")
             self._communications.check_own(name)
-            time = self._clock()
-            after = erased(lines, raw, (sequence,), Redaction(by, time))
-            entries = entries_of([MessagesRedacted((sequence,), time, by)], request)
-            event, data = encoded(entries, stored.lines, stored.bytes, name)
-            self._begin(name, [*after, *data], stored.bytes, request)
-            self._finish_steps(name, time, lines)
+            event, time, after = self._begin(name, raw, lines, (sequence,), by, request)
+            self._finish(name, time, lines)
             hit("redact.log_emptied")
             lines = lines_of(name, [it[:-1] for it in after])
-            return self._exchanged(name, [*lines, *event], event[0], duplicate=False)
+            return self._exchanged(name, [*lines, event], event, duplicate=False)
 
     def _exchanged(
         self, name: str, lines: list[Line], event: Line, *, duplicate: bool
@@ -264,8 +244,16 @@ class Redactions:
             return [], []
         return raw, lines_of(conversation_id, raw)
 
-    def _raw(self, conversation_id: str) -> list[bytes]:
-        """Return the lines of a log of which no redaction is under way."""
+    def _whole(
+        self,
+        conversation_id: str,
+        size: int,
+        read: tuple[list[bytes], list[Line]] = ([], []),
+    ) -> tuple[list[bytes], list[Line]]:
+        """Return the lines of a log of which no redaction is under way, and what they say; `read`:
+        as they were read before. Raises LogConflict or IndexUnavailable if it has another size than
+        is known here.
+        """
         if has_version(self._store, conversation_id, Version.REPLACED):
             raise StorageUnavailable(
                 "an earlier redaction of it was interrupted, and ends with the next start"
@@ -273,36 +261,48 @@ class Redactions:
                 else "an earlier redaction of it has not reached every server: try again"
             )
         try:
-            return list(self._store.raw(conversation_id))
+            raw = list(self._store.raw(conversation_id))
         except LogNotFound:
             raise logs_of(self._store, conversation_id).not_found(conversation_id) from None
+        lines = lines_of(conversation_id, raw, read)
+        if lines[-1].end != size:
+            if self._store.sharing is None:
+                raise IndexUnavailable(_LACKS_LINES)
+            raise LogConflict(
+                conversation_id, "read", "another server has written to it: try again"
+            )
+        return raw, lines
 
     def _begin(
-        self, conversation_id: str, lines: list[bytes], size: int, request: RequestKey | None
-    ) -> None:
-        """Take step 1. Hold the conversation's lock."""
+        self,
+        conversation_id: str,
+        raw: list[bytes],
+        lines: list[Line],
+        sequences: tuple[int, ...],
+        by: str,
+        request: RequestKey | None,
+    ) -> tuple[Line, int, list[bytes]]:
+        """Take step 1. Return the line that says what was redacted, the time, and the lines before
+        that as they are now. Hold the conversation's lock.
+        """
+        if len(lines) == MAX_LINES:
+            noun = "communication" if is_communication_id(conversation_id) else "conversation"
+            raise InvalidField.of(f"{noun}_id", f"is full: delete the {noun}")
+        time = self._clock()
+        after = erased(lines, raw, sequences, Redaction(by, time))
+        entries = entries_of([MessagesRedacted(sequences, time, by)], request)
+        size = lines[-1].end
+        (event,), data = encoded(entries, len(lines), size, conversation_id)
         claim = request_claim(request.id) if request else ""
         try:
             with self._doubts.asking(Action.REDACT, conversation_id):
-                self._store.swap(conversation_id, lines, size, request=claim, keep=True)
+                self._store.swap(conversation_id, [*after, *data], size, request=claim, keep=True)
         except LogTaken:
             check_unanswered(self._store, request)
             raise
+        return event, time, after
 
     def _finish(
-        self, state: ConversationState, event: Line, time: int, lines: list[Line]
-    ) -> RedactionDone:
-        conversation_id = state.conversation.id
-        conversation, cursor = self._finish_steps(conversation_id, time, lines)
-        assert isinstance(conversation, Conversation)
-        self._states.keep(
-            ConversationState(conversation, event.end, event.sequence, state.number, indexed=True)
-        )
-        self._publish(Appended(conversation_id, [event]))
-        hit("redact.log_emptied")
-        return self._answer(conversation, event, cursor, duplicate=False)
-
-    def _finish_steps(
         self, conversation_id: str, time: int, lines: list[Line]
     ) -> tuple[Conversation | Communication, int]:
         """Take the steps behind the first one."""
@@ -612,6 +612,4 @@ def _take_in_behind(store: LogStore, index: Index, conversation_id: str, time: i
     logs.add(
         *(index, stored.number, before, after, behind), time=time, failed=refused.append, log=True
     )
-    index.settle()
-    if refused:
-        raise IndexUnavailable(f"it refused lines of {conversation_id}: {refused[0]}")
+    logs.settle(index, conversation_id, refused)

@@ -24,6 +24,7 @@ from recollect_server.domain.errors import (
     NothingNamed,
     StorageUnavailable,
 )
+from recollect_server.domain.ids import is_communication_id, is_conversation_id
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
@@ -207,25 +208,21 @@ def _open(logs: LogStore, state: Seal) -> Index | None:
         log.warning("index_unusable", reason="its file is not as the last server closed it")
         return None
     break_seal(root)
+    index: Index | None = None
     try:
         index = Index(root)
-    except IndexUnavailable as error:
-        log.warning("index_unusable", reason=str(error))
-        return None
-    try:
-        problem = index.problem()
-        if not problem:
+        if not (problem := index.problem()):
             index.log.claim_file(copied=state is Seal.COPIED)
             if state is not Seal.INTACT:
                 # after a crash it may hold words of what was deleted right before
                 index.removal.empty_log()
+            return index
     except IndexUnavailable as error:
         problem = str(error)
-    if problem:
-        log.warning("index_unusable", reason=problem)
+    log.warning("index_unusable", reason=problem)
+    if index is not None:
         index.close()
-        return None
-    return index
+    return None
 
 
 def _compared(
@@ -413,15 +410,13 @@ def _look_after_all(
     *,
     rebuilt: bool,
 ) -> Recovered:
-    deleting, communications = (
-        [name for name, _ in logs.logs(kind, Version.DELETED)] for kind in lengths
+    deleting, redacting = (
+        [name for kind in lengths for name, _ in logs.logs(kind, version)]
+        for version in (Version.DELETED, Version.REPLACED)
     )
-    redacting, exchanges = (
-        [name for name, _ in logs.logs(kind, Version.REPLACED)] for kind in lengths
-    )
-    if (deleting or redacting or communications or exchanges) and not rebuilt:
+    if (deleting or redacting) and not rebuilt:
         index.writer.skip_cursors()  # what goes may have changed before, and the index not know of it
-    anchors = AnchorLedger(logs) if deleting or redacting or exchanges else None
+    anchors = AnchorLedger(logs) if deleting or redacting else None
 
     def forget(event: object) -> None:
         if not isinstance(event, Redacted):
@@ -436,14 +431,12 @@ def _look_after_all(
 
     catch_up_forgotten(logs, index)
     if not rebuilt:
-        finish_redactions((*redacting, *exchanges))
+        finish_redactions(redacting)
     with suppress(VectorsUnavailable):  # a file that cannot be used is made anew
         forget_conversations(logs.root, deleting)
-    for conversation_id in deleting:
-        dropped = anchors.drop_source(conversation_id) if anchors else 0
-        _finish_interrupted_delete(logs, index, conversation_id, clock, dropped)
-    for name in communications:
-        _finish_interrupted_delete(logs, index, name, clock, 0)
+    for name in deleting:
+        dropped = anchors.drop_source(name) if anchors else 0
+        _finish_interrupted_delete(logs, index, name, clock, dropped)
     hit("recover.deletes_finished")
     conversations = _catch_up_all(
         *(ConversationLogs(logs), index, clock, progress, lengths[Kind.CONVERSATION]),
@@ -451,7 +444,7 @@ def _look_after_all(
     )
     index.settle()
     if rebuilt:  # the index has none of the text
-        finish_redactions(redacting)
+        finish_redactions(filter(is_conversation_id, redacting))
     forget_anchors_again(logs, index)
     settle_all(logs, index)
     with suppress(VectorsUnavailable):
@@ -466,7 +459,7 @@ def _look_after_all(
         rebuilt=rebuilt,
     )
     if rebuilt:
-        finish_redactions(exchanges)
+        finish_redactions(filter(is_communication_id, redacting))
     if not rebuilt and (miscount := index.miscount()):
         raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")

@@ -70,22 +70,20 @@ def _open(logs: FolderStore, done: Verified) -> Index | None:
     if not (logs.root / NAME).exists():
         done.problems.append("index: there is none: the next start makes it")
         return None
+    index: Index | None = None
     try:
         index = Index(logs.root)
-    except IndexUnavailable as error:
-        done.problems.append(f"index: cannot be used: {error}")
-        return None
-    try:
         problem = index.problem()
         problems = (
             [f"{problem}: the next start makes it anew"] if problem else Contents(index).problems()
         )
+        if not problems:
+            return index
     except IndexUnavailable as error:
-        problems = [str(error)]
-    if not problems:
-        return index
+        problems = [f"cannot be used: {error}"]
     done.problems += [f"index: {problem}" for problem in problems]
-    index.close()
+    if index is not None:
+        index.close()
     return None
 
 
