@@ -60,6 +60,27 @@ def secret_turn(service: Service, conversation_id: str) -> list[Message]:
     return list(done.messages)
 
 
+@pytest.mark.files
+def test_a_transcript_that_grew_by_hand_is_redacted_once_its_lines_are_taken_in(
+    service: Service, server: RunningServer
+) -> None:
+    conversation_id = service.conversation_of("My password is quixotriple")
+    other = service.conversation_of("zebra")
+    path = transcript(server, conversation_id)
+    line = b'{"type":"turn","role":"user","content":"by hand","timestamp":"2026-01-01T00:00:00Z"}\n'
+    path.write_bytes(grown := path.read_bytes() + line)
+    failure = failure_of(lambda: redact(service, conversation_id, sequence=2))
+    assert (failure.code, failure.reason) == ("UNAVAILABLE", "INDEX_UNAVAILABLE")
+    assert path.read_bytes() == grown
+    assert redact(service, conversation_id, sequence=2).messages[0].content == "[redacted]"
+    assert line in path.read_bytes()
+    assert files_with(server.data_dir, "quixotriple") == []
+    texts = [it.content for it in service.load(conversation_id).messages]
+    assert texts[0] == "[redacted]"
+    assert "by hand" in texts
+    assert service.found("zebra") == [other]
+
+
 def test_no_byte_of_any_file_has_the_text_of_a_redacted_turn(
     service: Service, server: RunningServer, clock: MovableClock
 ) -> None:

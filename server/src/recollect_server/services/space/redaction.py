@@ -267,6 +267,7 @@ class Redactions:
         lines = lines_of(conversation_id, raw, read)
         if lines[-1].end != size:
             if self._store.sharing is None:
+                self._states.forget(conversation_id)  # the next call takes in what there is
                 raise IndexUnavailable(_LACKS_LINES)
             raise LogConflict(
                 conversation_id, "read", "another server has written to it: try again"
