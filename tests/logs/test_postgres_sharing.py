@@ -29,6 +29,7 @@ from tests.logs.conftest import Opened
 from tests.logs.test_store import CONVERSATION, OTHER, add, begin, message
 from tests.postgres import Postgres
 
+COPY = "conv-01J00000000000000000000007"
 PAYLOAD, OTHER_PAYLOAD = "0" * 32, "1" * 32
 
 
@@ -280,6 +281,11 @@ def test_of_two_that_claim_a_place_or_a_request_one_begins_a_log(
     url = postgres.new_database()
     one, two = (PostgresStore(opened(url), "default", tmp_path) for _ in range(2))
     lines = encoded([message(1)])[1]
+    before = Claim(places=one.sharing.claims(["origin"]))
+    anew = Claim(places=two.sharing.claims(["origin"], anew=True))
+    with pytest.raises(LogTaken):
+        one.append(CONVERSATION, START, lines, before)
+    two.append(COPY, START, lines, anew)
     claims = [Claim(places=it.sharing.claims(["place", "other"])) for it in (one, two)]
     one.append(CONVERSATION, START, lines, claims[0])
     with pytest.raises(LogTaken):
