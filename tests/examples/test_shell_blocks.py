@@ -62,11 +62,11 @@ class Shell:
 
     env: dict[str, str]
     instead: dict[str, str] = field(default_factory=dict)
-    """What stands for texts of the pages, which name folders and machines of others."""
+    """Replacements for texts of the pages, which name folders and machines of others."""
     codes: dict[str, int] = field(default_factory=dict)
     """Exit codes other than 0, by the beginnings of lines."""
     before: dict[str, Callable[[], Any]] = field(default_factory=dict)
-    """What happens before lines, by their beginnings."""
+    """Actions before lines, by their beginnings."""
     tokens: list[str] = field(default_factory=list)
     """Ids of the tokens of a page, in whose places those come that are made."""
     other: str = ""
@@ -90,8 +90,8 @@ class Shell:
             act()
         code, output = self._outcome(line)
         assert code == expected, (line, output)
-        for made in re.findall("rcl_([0-9a-z]{12})_", output):
-            self.instead[self.tokens.pop(0) if self.tokens else made] = made
+        for token in re.findall("rcl_([0-9a-z]{12})_", output):
+            self.instead[self.tokens.pop(0) if self.tokens else token] = token
         return output
 
     def _outcome(self, line: str) -> tuple[int, str]:
@@ -181,8 +181,8 @@ def shell(server: RunningServer, tmp_path: Path) -> Shell:
 @pytest.fixture
 def conversation(client: Client) -> str:
     """Begin a conversation with a turn."""
-    said = [Message.user("Why was the server so slow last night?"), Message.assistant("A zebra.")]
-    return client.conversations.create("web", messages=said).id
+    messages = [Message.user("Why was the server so slow?"), Message.assistant("A zebra.")]
+    return client.conversations.create("web", messages=messages).id
 
 
 def test_every_block_of_these_pages_is_run() -> None:
