@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recollect_server.domain.budget import estimate_tokens
 from recollect_server.services.context.excerpts import MARK, Passages, excerpt
-from recollect_server.services.context.relevance import words_of
+from recollect_server.services.context.relevance import words_of, words_stated
 from recollect_server.services.context.shortening import head_and_tail
 
 from tests.cases import each
@@ -264,3 +264,12 @@ def test_the_time_is_linear_in_the_text() -> None:
     head_and_tail(fences, 100_000, Passages(fences, words_of("zebra")))
     assert time.process_time() - began < 0.5
     assert seconds(40_000) < 40 * max(seconds(4000), 0.002)
+
+
+def test_what_a_text_states_is_read_in_a_time_linear_in_it() -> None:
+    text = "Is the quagga a horse? It died in 1883. Where? " + "zebra " * 20_000
+    began = time.process_time()
+    stated = words_stated(text)
+    assert time.process_time() - began < 1, "it took minutes when it was quadratic"
+    assert {"zebra", "died", "1883"} <= stated
+    assert stated.isdisjoint({"quagga", "horse"})

@@ -2,7 +2,6 @@
 matter.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -13,12 +12,15 @@ from recollect_server.domain.context import Candidate
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.ids import message_id
-from recollect_server.domain.languages import EVERYDAY_WORDS
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.context.excerpts import excerpt
 from recollect_server.services.context.inquiry import ContextTask, Inquiry
 from recollect_server.services.context.packing import Turn
-from recollect_server.services.context.relevance import relevance_of, words_of
+from recollect_server.services.context.relevance import (
+    relevance_of,
+    words_of,
+    words_stated,
+)
 from recollect_server.services.recall.candidates import Candidates
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
@@ -58,9 +60,6 @@ _WHOLE_TURN = 6
 """Messages of a turn that are all recalled. Of more the first, the last and those that fit: a turn
 may have many tool calls.
 """
-
-
-_QUESTION = re.compile("[^.!?？؟。\n]*[?？؟]")
 
 
 @dataclass(slots=True)
@@ -134,7 +133,7 @@ class RecalledTurns:
         """
         statements = [it for turn in turns for it in turn if it.message.role is Role.USER]
         names = frozenset().union(*(words_of(it.message.sender) for it in statements))
-        stated = {it.place: _words_stated(it.message.content) for it in statements}
+        stated = {it.place: words_stated(it.message.content) for it in statements}
         shared = {place: (words & self._rarities.keys()) - names for place, words in stated.items()}
 
         def weight(words: AbstractSet[str]) -> float:
@@ -318,11 +317,6 @@ def _excerpted(
     if (content, calls) == (message.content, message.tool_calls):
         return message
     return replace(message, content=content, tool_calls=calls)
-
-
-def _words_stated(text: str) -> frozenset[str]:
-    """Return the words of a text that are not everyday ones, without its questions."""
-    return words_of(_QUESTION.sub(" ", text)) - EVERYDAY_WORDS
 
 
 def excerpt_length(excerpt_tokens: int, score: float, best: float, *, fits: bool = True) -> int:

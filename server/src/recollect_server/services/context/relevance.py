@@ -22,6 +22,9 @@ _LONG, _FEW = 120, 3
 """Characters of a message, and words with a subject, that one has at the most which leans on what
 was said before it.
 """
+# It begins where a sentence does: from each of its characters the rest would be read again, in a
+# time that grows with the square of the sentence.
+_QUESTION = re.compile("(?<![^.!?？؟。\n])[^.!?？؟。\n]*[?？؟]")
 # of scripts without spaces, where they are looked for anywhere; Korean has spaces
 _ASKER_SIGNS, _REFERENCE_SIGNS = (
     tuple(it for it in words if UNSPACED_RUN.match(it) and it < "\uac00")
@@ -54,6 +57,11 @@ def words_of(text: str) -> frozenset[str]:
         if not text.isascii()
         else frozenset(words)
     )
+
+
+def words_stated(text: str) -> frozenset[str]:
+    """Return the words of a text that are not everyday ones, without its questions."""
+    return words_of(_QUESTION.sub(" ", text)) - EVERYDAY_WORDS
 
 
 def overlap(words: frozenset[str], text: str) -> float:
