@@ -10,6 +10,9 @@ from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Message, ToolCall
+from recollect_server.domain.message import Message as Said
+from recollect_server.domain.message import Role
+from recollect_server.services.context.following import question_of
 
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.context.conftest import COLD, allocation, built, places, said
@@ -141,6 +144,16 @@ def test_a_question_that_leans_on_the_one_before_is_looked_for_with_it(service: 
     appended = built(service, here, format=context_pb2.CONTEXT_FORMAT_OPENAI_MESSAGES)
     assert said(appended.cold)[0] == said_then
     assert appended.rendered.count("When was that?") == 1
+
+
+def test_a_question_that_leans_on_a_long_message_is_looked_for_with_its_end() -> None:
+    end = "Where did I travel with my sister?"
+    asked = question_of("When was that?", [Said(Role.USER, f"Begin. {'zebra ' * 200}{end}", 0)])
+    assert asked.startswith("zebra zebra ")
+    assert asked.endswith(f"{end}\nWhen was that?")
+    assert len(asked) <= 320
+    short = question_of("When was that?", [Said(Role.USER, end, 0)])
+    assert short == f"{end}\nWhen was that?"
 
 
 def test_what_the_context_shows_already_is_not_recalled(service: Service) -> None:

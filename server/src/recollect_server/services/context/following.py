@@ -11,6 +11,11 @@ from recollect_server.domain.rendering.spoken import speaker
 from recollect_server.services.context.own_tiers import NewestMessages
 from recollect_server.services.context.relevance import leans, speaks_of_asker
 
+_BEFORE = 300
+"""Characters of the message before, its last ones, that are looked for with a follow-up. All words
+of a long message would outweigh those of the follow-up, and each takes time to be looked for.
+"""
+
 
 def unanswered(messages: Sequence[Message]) -> str:
     """Return the user's message that the conversation ends with; empty if it ends otherwise."""
@@ -43,5 +48,11 @@ def question_of(message: str, messages: Sequence[Message], asker: str = "") -> s
         questions = [it.content for it in messages if it.role is Role.USER]
         if questions and questions[-1].rstrip() == message.rstrip():
             questions.pop()
-        question = f"{questions[-1]}\n{message}" if questions else message
+        question = f"{_end_of(questions[-1])}\n{message}" if questions else message
     return f"{asker}: {question}" if asker and speaks_of_asker(message) else question
+
+
+def _end_of(text: str) -> str:
+    """Return the end of a text that is long, from a whole word on."""
+    end = text[-_BEFORE:]
+    return end.partition(" ")[2] or end if end != text else text
