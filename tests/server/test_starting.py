@@ -245,3 +245,12 @@ def test_a_server_imports_neither_the_client_nor_what_prints_for_people() -> Non
     names = set(ran.stdout.split())
     assert {"recollect.v1", "recollect_server.app"} < names
     assert names.isdisjoint({"recollect._types.message", "recollect._shared.channel", "rich"})
+
+
+@pytest.mark.parametrize("command", ["config", "health"])
+def test_what_needs_no_server_imports_none(command: str) -> None:
+    program = [sys.executable, "-X", "importtime", "-m", "recollect_server", command]
+    ran = subprocess.run(program, capture_output=True, text=True, check=False)
+    names = {line.split("|")[-1].strip() for line in ran.stderr.splitlines() if "|" in line}
+    assert "recollect_server.settings" in names
+    assert not any(it.startswith("recollect_server.app") for it in names)

@@ -74,10 +74,15 @@ class _Commands(Commands):
         if isinstance(sys.stdout, TextIOWrapper):  # None where it was closed before the start
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
-            with _imported("folder").said_plainly():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except KeyboardInterrupt:  # 1, which click gives, says that something is damaged
             raise click.exceptions.Exit(_INTERRUPTED) from None
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception:
+            # Only now: most of the server comes with it, which `config` and `health` do not need.
+            with _imported("folder").said_plainly():
+                raise
 
 
 def _imported(name: str) -> Any:
