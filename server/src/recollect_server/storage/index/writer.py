@@ -1,4 +1,4 @@
-"""The writer of the index: one connection, used by one thread, behind a queue.
+"""The writer of the index: one connection, used by one thread at a time, behind a queue.
 
 Every change is queued and executed in order. An append waits for nobody: it is durable in its
 transcript, and queues what it adds to the index as one JSON document. The writer takes all waiting
@@ -24,6 +24,7 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import updates as update_log
 from recollect_server.storage.index.file import DAMAGED, NAME, Readers, open_writer
 from recollect_server.storage.index.migrations import migrate
+from recollect_server.storage.index.threads import NEVER, THREADS
 
 T = TypeVar("T")
 
@@ -80,8 +81,10 @@ class Writer:
         self.damage = ""
         """Why the content of the file is wrong; empty: nobody found that."""
         self.telemetry: Telemetry = UNMEASURED
-        # guards everything below; nothing slow happens under it; the writer's thread waits for it
-        self._changed = threading.Condition()
+        # guards everything below; nothing slow happens under it; all writers share it
+        self._changed = THREADS.changed
+        self.due = NEVER
+        self.is_running = False
         self._waiting: deque[_Document | _Job] = deque()
         self._waiting_size = 0
         self._put = 0  # how many were put in, ever
@@ -89,7 +92,7 @@ class Writer:
         self._at_work_since = 0.0  # of the first document that is being taken in; 0: none is
         # callers wait until `_taken` is this; in order, and woken once each
         self._expected: deque[tuple[int, threading.Event]] = deque()
-        self._stopping = self._stopped = False
+        self._stopped = False
         self.is_suspended = False
         """True while the file is closed: documents wait for it, everything else is refused."""
         self._refused_cursors: list[tuple[int, int]] = []  # pairs as `updates.skip` takes them
@@ -101,7 +104,7 @@ class Writer:
         except BaseException:
             self._writer.close(force=True)
             raise
-        self._thread = self._started()
+        THREADS.begin()
 
     def put(
         self,
@@ -259,7 +262,7 @@ class Writer:
         self._end(readers)
         with self._changed:
             self.is_suspended = True
-            self._stopping = self._stopped = False
+            self._stopped = False
 
     def resume(self) -> None:
         """Open the file again, and write what was queued since `suspend`. Raises apsw.Error; then
@@ -268,7 +271,7 @@ class Writer:
         self._writer = open_writer(self.path)
         with self._changed:
             self.is_suspended = False
-        self._thread = self._started()
+            self._schedule()
 
     def close(self, readers: Readers) -> None:
         """Execute what is queued, then close every connection. No call may be under way. What a
@@ -277,16 +280,11 @@ class Writer:
         if not self.is_suspended:
             self._end(readers)
 
-    def _started(self) -> threading.Thread:
-        thread = threading.Thread(target=self._write_until_closed, name="index", daemon=True)
-        thread.start()
-        return thread
-
     def _end(self, readers: Readers) -> None:
         with self._changed:
-            self._stopping = True
-            self._changed.notify()
-        self._thread.join()
+            done = self._expect()
+        done.wait()
+        self._stop()
         # first: only the last connection that closes empties the write-ahead log, and a reader
         # cannot
         readers.close()
@@ -297,51 +295,66 @@ class Writer:
     def _enqueue(self, item: _Document | _Job) -> None:
         if self._stopped:
             raise IndexUnavailable("the index's writer stopped")
-        if not self._waiting:
-            self._changed.notify()
         self._waiting.append(item)
         self._put += 1
+        if len(self._waiting) == 1:
+            self._schedule()
 
     def _expect(self) -> threading.Event:
         """Return what is set once all that is put in by now is done, or the writer stops."""
         if self._expected and self._expected[-1][0] == self._put:
             return self._expected[-1][1]
         event = threading.Event()
-        if self._stopped:
+        if self._stopped or self._taken == self._put:
             event.set()
         else:
-            if not self._expected:
-                self._changed.notify()  # it may be waiting for company
             self._expected.append((self._put, event))
+            if len(self._expected) == 1:
+                self._schedule()  # it may be waiting for company
         return event
 
-    def _write_until_closed(self) -> None:
+    def _schedule(self) -> None:
+        """Have the next batch taken in when it is due. Hold the lock."""
+        if not self.is_suspended:
+            THREADS.expect(self, self._next_at())
+
+    def _next_at(self) -> float:
+        """Return when the next batch is due. Documents that nobody waits for wait for company: they
+        cost less together.
+        """
+        if not self._waiting:
+            return NEVER
+        linger = _LINGER_WATCHED if self.watched else _LINGER
+        return time.monotonic() + (0.0 if self._expected else linger)
+
+    def run_batch(self) -> None:
+        """Execute one job, or write all documents before the next one."""
         try:
-            while batch := self._next():
-                if isinstance(batch[0], _Job):
-                    self._run(batch[0])
-                else:
-                    self._take_in(cast(list[_Document], batch))
-                with self._changed:
-                    self._taken += len(batch)
-                    self._at_work_since = 0.0
-                    while self._expected and self._expected[0][0] <= self._taken:
-                        self._expected.popleft()[1].set()
-        finally:
-            with self._changed:
-                self._stopped = True
-                while self._expected:
-                    self._expected.popleft()[1].set()
+            batch = self._next()
+            if batch and isinstance(batch[0], _Job):
+                self._run(batch[0])
+            elif batch:
+                self._take_in(cast(list[_Document], batch))
+        except BaseException:
+            self._stop()
+            raise
+        with self._changed:
+            self._taken += len(batch)
+            self._at_work_since = 0.0
+            while self._expected and self._expected[0][0] <= self._taken:
+                self._expected.popleft()[1].set()
+            THREADS.end(self, self._next_at())
+
+    def _stop(self) -> None:
+        """Refuse everything from here on, and let nobody wait for it."""
+        with self._changed:
+            self._stopped = True
+            while self._expected:
+                self._expected.popleft()[1].set()
 
     def _next(self) -> list[_Document | _Job]:
-        """One job, or all documents before the next job; empty when the database is closed."""
+        """Return one job, or all documents before the next job."""
         with self._changed:
-            while not self._waiting and not self._stopping:
-                self._changed.wait()
-            if not self._expected and not self._stopping:
-                self._changed.wait(
-                    _LINGER_WATCHED if self.watched else _LINGER
-                )  # nobody waits for these: more may come, and cost less together
             batch: list[_Document | _Job] = []
             while self._waiting and len(batch) < _BATCH:
                 if isinstance(item := self._waiting[0], _Job):
