@@ -39,8 +39,8 @@ class Measured:
     """Bytes of tables and their index for a message."""
     disk: float = 4e12
     """Bytes that one database may have."""
-    open: float = 1100.0
-    """Spaces that one server holds in memory: `max_open_spaces` and `max_suspended_spaces`."""
+    open: float = 1000.0
+    """Spaces that one server holds in memory: `max_open_spaces`."""
     active: float = 0.02
     """Share of spaces that are in use at the same time."""
     headroom: float = 0.5

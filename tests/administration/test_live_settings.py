@@ -62,7 +62,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
         client.recall.search("zebra")
         client.recall.build_context(conversation.id, "zebra")
         client.channels.receive("discord", "1", "Hello, I am new.", sender="eve@example.org")
-        # The first space is suspended, and it is noted when its updates are due.
+        # The first space is closed, and it is noted when its updates are due.
         other.conversations.create("web")
     yield READ
     server.stop()

@@ -56,13 +56,15 @@ def test_nothing_is_left_of_a_deleted_space_but_its_receipt(
     assert client.admin.get_stats(space="ada").space.conversations == 1
 
 
-def test_a_suspended_and_a_closed_space_are_deleted_too(start_server: Start) -> None:
-    server = start_server(max_open_spaces=1, max_suspended_spaces=1)
+def test_a_space_at_rest_and_a_closed_one_are_deleted_too(start_server: Start) -> None:
+    server = start_server(max_open_spaces=2)
     for space in ("ada", "ben", "cy"):
         talk(server, space, "quixotriple")
     with Client(server.target) as client:
         states = {it.name: it.state for it in client.admin.list_spaces()}
-        assert set(states.values()) == {"open", "suspended", "closed"}
+        assert states == {"ada": "closed", "ben": "open", "cy": "open", "default": "closed"}
+        server.app.spaces.rest("cy")
+        assert "cy" not in {it.name for it in server.app.spaces.open_now()}
         for space in ("ada", "ben", "cy"):
             assert client.admin.delete_space(space).conversations == 1
         assert names(client) == ["default"]

@@ -453,15 +453,13 @@ def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(
     assert not space.is_removing
 
 
-@pytest.mark.parametrize("suspended", [0, 5], ids=["closed", "suspended"])
-def test_a_delete_reaches_the_files_of_a_space_that_is_not_open_on_another_server(
-    postgres: Postgres, start_server: Start, tmp_path: Path, suspended: int
+@pytest.mark.parametrize("most", [1, 5], ids=["closed", "at rest"])
+def test_a_delete_reaches_the_files_of_a_space_that_is_closed_or_rests_on_another_server(
+    postgres: Postgres, start_server: Start, tmp_path: Path, most: int
 ) -> None:
     url = postgres.new_database()
     one, two = (
-        start_server(
-            store=url, data_dir=tmp_path / name, max_open_spaces=1, max_suspended_spaces=suspended
-        )
+        start_server(store=url, data_dir=tmp_path / name, max_open_spaces=most)
         for name in ("one", "two")
     )
     with Client(one.target, space="ada") as first, Client(two.target, space="ada") as second:
@@ -469,7 +467,8 @@ def test_a_delete_reaches_the_files_of_a_space_that_is_not_open_on_another_serve
         assert [hit.conversation_id for hit in second.recall.search("secretword").hits] == [name]
         with Post(two.target) as default:
             default.conversation_of("zebra")
-        assert "ada" not in two.app.spaces.names()
+        two.app.spaces.rest("ada")
+        assert "ada" not in {it.name for it in two.app.spaces.open_now()}
         assert files_with(two.data_dir, "secretword") != []
         first.conversations.delete(name)
     lines = "SELECT FROM recollect.lines WHERE space = 'ada'"

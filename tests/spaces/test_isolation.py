@@ -120,17 +120,20 @@ class TwoSpaces(RuleBasedStateMachine):
             expected.cursors.append(answer[0].cursor)
 
     @rule(at=_spaces, appends=st.lists(st.tuples(_ids, _words, _requests), min_size=1, max_size=4))
-    def append_while_suspended(self, at: int, appends: list[tuple[str, str, str]]) -> None:
+    def append_at_rest(self, at: int, appends: list[tuple[str, str, str]]) -> None:
         space = self.services[at].space
-        self.server.spaces.evict(space)
-        before = space in self.server.spaces.suspended()
+        self.server.spaces.rest(space)
+        before = self.is_awake(space)
         new = True
         for name, word, request in appends:
             expected = self.expected[at]
             new = new and name in expected.texts and request not in expected.used
             self.append(at, name, word, request)
         if new:  # nothing needed the index
-            assert before == (space in self.server.spaces.suspended())
+            assert before == self.is_awake(space)
+
+    def is_awake(self, space: str) -> bool:
+        return space in {it.name for it in self.server.spaces.open_now()}
 
     @rule(at=_spaces, word=_words)
     def search(self, at: int, word: str) -> None:
@@ -219,6 +222,10 @@ class TwoSpaces(RuleBasedStateMachine):
         )
         assert answer.duplicate == (delivery in expected.received)
         expected.received.add(delivery)
+
+    @rule(at=_spaces)
+    def rest(self, at: int) -> None:
+        self.server.spaces.rest(self.services[at].space)
 
     @rule(at=_spaces)
     def evict(self, at: int) -> None:

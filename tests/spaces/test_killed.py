@@ -1,5 +1,6 @@
 """Servers of many spaces that are killed: each space is held against its own history, as
-`tests.crash` holds the only one. Few may be open, so that most appends go to suspended ones.
+`tests.crash` holds the only one. Few have their files open, so that most appends go to spaces at
+rest.
 """
 
 import random
@@ -11,13 +12,15 @@ import pytest
 
 from tests.crash.checker import check, check_index, repeat
 from tests.crash.history import History
-from tests.crash.load import Callers, process
+from tests.crash.load import Callers
+from tests.programs import Forked
+from tests.spaces import few_awake
 from tests.spaces.conftest import Enter
 from tests.waiting import until
 
 SPACES = [f"space-{number}" for number in range(5)]
 ROUNDS = 3
-FLAGS = ("--max-open-spaces", "2", "--max-suspended-spaces", "2")
+MOST_OPEN = 4
 
 
 def are_answered(histories: dict[str, History], least: int) -> bool:
@@ -31,7 +34,7 @@ def acknowledged_by(histories: dict[str, History]) -> int:
 
 
 @pytest.mark.timeout(300)
-def test_suspended_spaces_lose_nothing_and_double_nothing_when_the_server_is_killed(
+def test_spaces_at_rest_lose_nothing_and_double_nothing_when_the_server_is_killed(
     real_disk_path: Path, enter: Enter
 ) -> None:
     data = real_disk_path / "data"
@@ -39,8 +42,10 @@ def test_suspended_spaces_lose_nothing_and_double_nothing_when_the_server_is_kil
     histories = {space: History() for space in SPACES}
     since = dict.fromkeys(SPACES, 0)
     for left in range(ROUNDS, -1, -1):
-        with process(data, "", "127.0.0.1:0", *FLAGS) as server:
-            services = {space: enter(server.target, space) for space in SPACES}
+        with Forked(few_awake.__name__, [str(data), str(MOST_OPEN)]) as server:
+            assert server.stdout is not None
+            target = server.stdout.readline().split()[3]
+            services = {space: enter(target, space) for space in SPACES}
             for space, service in services.items():
                 history, folder = histories[space], data / space / "conversations"
                 first = since[space] if left else 0
@@ -51,8 +56,8 @@ def test_suspended_spaces_lose_nothing_and_double_nothing_when_the_server_is_kil
                 assert wrong == []
                 since[space] = len(history.calls())
             if not left:
-                server.popen.terminate()
-                server.popen.wait()
+                server.terminate()
+                server.wait()
                 break
             with ThreadPoolExecutor(len(SPACES)) as pool:
                 for space in SPACES:

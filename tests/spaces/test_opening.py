@@ -105,17 +105,17 @@ def test_a_call_gets_the_place_that_it_made_free(
     server = start_server(max_open_spaces=1)
     enter(server.target, "left").conversation_of("Words")
     spaces = server.app.spaces
-    put_away = spaces._put_away
+    close = spaces._close
     refused: list[TooManySpaces] = []
 
-    def put_away_and_wanted(place: Any, space: Any) -> None:
-        put_away(place, space)
+    def close_and_want(place: Any, space: Any) -> None:
+        close(place, space)
         try:  # work is due in it as soon as it is left
             spaces.use_behind("left")
         except TooManySpaces as error:
             refused.append(error)
 
-    monkeypatch.setattr(spaces, "_put_away", put_away_and_wanted)
+    monkeypatch.setattr(spaces, "_close", close_and_want)
     with spaces.use("default") as opened:
         assert spaces.open_now() == [opened]
     assert len(refused) == 1
@@ -315,7 +315,7 @@ def test_notes_of_a_closed_space_are_taken_after_a_restart(
     until(lambda: b"abbreviat" in path.read_bytes())
 
 
-def test_words_of_a_closed_space_are_embedded_and_it_is_closed_again(
+def test_words_of_a_closed_space_are_embedded_and_it_rests_again(
     start_server: Start, enter: Enter
 ) -> None:
     server = start_server(embedder="onnx")
@@ -323,5 +323,6 @@ def test_words_of_a_closed_space_are_embedded_and_it_is_closed_again(
     server.app.spaces.evict("waits")
     folder = server.data_dir / "waits" / "conversations"
     until(lambda: vectors.state_of(folder).vectors)
-    until(lambda: "waits" not in server.app.spaces.names())
+    until(lambda: "waits" not in {it.name for it in server.app.spaces.open_now()})
+    assert "waits" in server.app.spaces.names()
     assert vectors.state_of(folder).vectors == 1

@@ -107,9 +107,9 @@ class _SpaceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SpaceState
     SPACE_STATE_UNSPECIFIED: _SpaceState.ValueType  # 0
     """Never sent."""
     SPACE_STATE_OPEN: _SpaceState.ValueType  # 1
-    """Its files are open."""
+    """It is in memory, with its files open or at rest."""
     SPACE_STATE_SUSPENDED: _SpaceState.ValueType  # 2
-    """It is in memory without open files, and takes appends at once."""
+    """No longer sent: such a space is open, and at rest."""
     SPACE_STATE_CLOSED: _SpaceState.ValueType  # 3
     """It is opened with the next call to it."""
 
@@ -119,9 +119,9 @@ class SpaceState(_SpaceState, metaclass=_SpaceStateEnumTypeWrapper):
 SPACE_STATE_UNSPECIFIED: SpaceState.ValueType  # 0
 """Never sent."""
 SPACE_STATE_OPEN: SpaceState.ValueType  # 1
-"""Its files are open."""
+"""It is in memory, with its files open or at rest."""
 SPACE_STATE_SUSPENDED: SpaceState.ValueType  # 2
-"""It is in memory without open files, and takes appends at once."""
+"""No longer sent: such a space is open, and at rest."""
 SPACE_STATE_CLOSED: SpaceState.ValueType  # 3
 """It is opened with the next call to it."""
 Global___SpaceState: _TypeAlias = SpaceState  # noqa: Y015
@@ -1071,7 +1071,7 @@ class ServerStats(_message.Message):
     open_spaces: _builtins.int
     """Those of them that are open."""
     suspended_spaces: _builtins.int
-    """Those of them that are suspended."""
+    """No longer set: spaces at rest are open."""
     limited: _builtins.int
     """Number of tokens and spaces that reached a limit today."""
     @_builtins.property

@@ -108,6 +108,8 @@ _NOBODY_MAY_CALL = (
 
 _REMOVALS_EVERY = 1.0  # seconds between two looks for spaces that other servers deleted
 _PATIENCE = 2.0  # seconds that such a space may be used on
+_MOST_AWAKE = 100  # see `start`
+_IDLE = 60.0  # seconds without a call after which an open space closes its files
 _LOOKS_EVERY = 5.0  # seconds between two looks at a data folder that nobody uses
 
 
@@ -145,6 +147,7 @@ def start(
     clock: Clock = system_clock,
     progress: Progress = no_progress,
     compared_at_once: int = COMPARED_AT_ONCE,
+    most_awake: int = _MOST_AWAKE,
     lock_order: LockOrder | None = None,
 ) -> App:
     """Build and start everything.
@@ -153,7 +156,8 @@ def start(
     OutOfMemory; then the process is to end, for what was started may be in no state to be stopped.
 
     `compared_at_once`: bytes of transcripts that are compared with an index that no server closed,
-    before anybody calls. `lock_order` checks the order in which locks are taken.
+    before anybody calls. `most_awake`: open spaces that have their files open, unless more are used
+    at once. `lock_order` checks the order in which locks are taken.
     """
     check_address_space(settings)
     live = Holder(settings)
@@ -165,6 +169,7 @@ def start(
             clock=clock,
             progress=progress,
             compared_at_once=compared_at_once,
+            most_awake=most_awake,
             lock_order=lock_order,
         )
     except BaseException as error:
@@ -182,6 +187,7 @@ def _start(
     clock: Clock,
     progress: Progress,
     compared_at_once: int,
+    most_awake: int,
     lock_order: LockOrder | None,
 ) -> App:
     """Start everything (see `start`). What stops it again is added to `stops`, in order."""
@@ -227,7 +233,7 @@ def _start(
         partial(_open_space, shared),
         stores.exists,
         settings.max_open_spaces,
-        settings.max_suspended_spaces,
+        most_awake,
         partial=partial(_partial_space, shared),
         check=lock.check if settings.store == FOLDER else _nothing,
     )
@@ -410,6 +416,9 @@ def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[
             stops.append(writer.condenser.close)  # before the one that waits for its calls
         log.info("notes_are_taken", by=writer.model.name)
     stops += (DueKeeper(spaces, due, shared.clock).stop, shared.stopping.set)
+    idle = Loop("space-rest", lambda: spaces.rest_idle(_IDLE), wait=_IDLE)
+    idle.start()
+    stops.append(idle.stop)
     if settings.store != FOLDER:
         stops.append(Awaited(stores.awaited, spaces, due, shared.clock).stop)
 

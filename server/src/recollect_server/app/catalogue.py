@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "capacity": (
         "Capacity",
         (
-            *("max_open_spaces", "max_suspended_spaces", "threads"),
+            *("max_open_spaces", "threads"),
             *("search_threads", "search_timeout", "max_message_bytes", "max_batch_bytes"),
             *("max_conversation_messages", "max_conversation_bytes", "max_answer_bytes"),
         ),

@@ -183,7 +183,7 @@ _ALL = (
         "counter",
         "Cost of hosted models in US dollars, by the two prices of the settings.",
     ),
-    Metric("recollect_spaces", "gauge", "Spaces by state.", {"state": ("open", "suspended")}),
+    Metric("recollect_spaces", "gauge", "Spaces by state.", {"state": ("open",)}),
     Metric(
         "recollect_jobs_failing",
         "gauge",

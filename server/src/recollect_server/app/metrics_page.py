@@ -41,8 +41,7 @@ class Observed:
         yield "recollect_call_threads", [((pool,), float(it.threads)) for pool, it in loads]
         yield "recollect_call_threads_busy", [((pool,), float(it.busy)) for pool, it in loads]
         yield "recollect_calls_waiting", [((pool,), float(it.waiting)) for pool, it in loads]
-        states = {"open": len(self.spaces.names()), "suspended": len(self.spaces.suspended())}
-        yield "recollect_spaces", [((state,), float(count)) for state, count in states.items()]
+        yield "recollect_spaces", [(("open",), float(len(self.spaces.names())))]
         yield from _of_spaces(self._loads_of_spaces())
         with suppress(OSError):
             disk = os.statvfs(self.data_dir)

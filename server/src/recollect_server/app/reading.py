@@ -81,6 +81,8 @@ class IndexReading:
 class ReadingSpace:
     """A space that is being read, for one call. It writes nothing."""
 
+    is_resting = False
+
     def __init__(
         self,
         name: str,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -22,7 +23,7 @@ from recollect_server.app.space_handlers import (
 from recollect_server.app.space_jobs import SpaceJobs
 from recollect_server.app.stores import Stores
 from recollect_server.domain.conversation import Capacity
-from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock, milliseconds
@@ -52,7 +53,7 @@ from recollect_server.services.space.events import (
     ChangedElsewhere,
     Deleted,
     Redacted,
-    Suspended,
+    Resting,
     Unindexed,
 )
 from recollect_server.services.space.locks import LockOrder
@@ -79,9 +80,11 @@ from recollect_server.transport.updates import encode, encode_communication_upda
 
 log = structlog.get_logger("recollect.app")
 
-# additions that wait for the index of a suspended space: of more it is resumed
+# additions that wait for the index of a space at rest: of more it is woken
 _MOST_WAITING, _MOST_BYTES = 16, 32 << 10
-_TAKEN_IN_AFTER = 5_000  # milliseconds from an append to a suspended space to its indexing
+_TAKEN_IN_AFTER = 5_000  # milliseconds from an append to a space at rest to its indexing
+
+_SOON = 60_000  # milliseconds to work for which an idle space does not close its files
 
 _EMPTY_FOLDER = ".empty"  # of the space that stands for those that nobody wrote to
 
@@ -160,65 +163,83 @@ class OpenSpace:
         finally:
             del shared.opening[name]
 
+    def carry_out(self, work: Callable[..., Any], *of: Any, appends: bool = False) -> Any:
+        """Return the result of a call's work `of` these arguments, behind what other processes
+        wrote before it. `appends`: all that it does is to append to one conversation.
+        """
+        try:
+            return self._space.carry_out(work, *of, appends=appends)
+        finally:
+            if self._space.index.is_resting:
+                self._note_backlog()
+
     def follow(self) -> None:
         """Take in what other processes wrote."""
         self._space.follow()
 
-    # Suspended ------------------------------------------------------------------------------------
+    # At rest --------------------------------------------------------------------------------------
 
-    def suspend(self) -> bool:
-        """Close every file, and stay in memory. Return False if it is to be closed instead: if
-        something cannot be written now, or nothing ever was. Nobody uses the space now.
+    @property
+    def is_resting(self) -> bool:
+        """Return whether its files are closed until it is used, and jobs leave it alone."""
+        index = self._space.index
+        return index.is_resting and not index.writer.damage  # that is for a job
+
+    @property
+    def takes_appends(self) -> bool:
+        """Return whether the space has room for what is appended while it is at rest. With others
+        who write to it, an append begins behind what they wrote, which needs the index.
+        """
+        count, size = self._space.index.waiting()
+        return not self._space.is_shared and count < _MOST_WAITING and size < _MOST_BYTES
+
+    def rest(self, *, is_pressed: bool) -> bool:
+        """Close every file until the space is used again. Return False if it is to be closed
+        instead: if something cannot be written now, or nothing ever was. Unless `is_pressed` it
+        goes on if it has work within a minute, or cannot rest. Nobody uses the space now.
         """
         self.flush()
         self._look_for_work()
-        if not (self.name and self._is_used and self._space.may_be_suspended):
-            return False
-        if self._communications.behind:
-            return False
+        may_rest = self.name and self._is_used and self._space.may_rest
+        if not may_rest or self._communications.behind:
+            return not is_pressed
+        if not is_pressed and self._due_at and self._due_at < self._shared.clock() + _SOON:
+            return True
         self._flush_all()
         self._unwatch()
+        self._space.index.writer.woken = self._woken
         try:
             with suppress(OSError):  # of the seal: without it the next start compares
-                self._space.suspend()
+                self._space.rest()
         finally:
             self._logs.close()
         self._note_due()
         return True
 
-    def resume(self) -> None:
-        """Open the files again, and take in what was appended. Raises IndexUnavailable, OSError:
-        then close the space.
+    def wake(self) -> None:
+        """Open the files again, and take in what was appended. Raises IndexUnavailable: then the
+        space is to be opened anew.
         """
+        self._space.index.wake()
+
+    def _woken(self) -> None:
+        """Take note that the index is open again."""
         self._shared.due.opened(self.name, self._shared.clock())
         self._is_due = False
-        self._space.resume()
-        self._space.follow()
         self._watch()
         for job in self.jobs.values():
             job.resume()
 
-    def appended(self) -> None:
-        """Close the files of an append to the suspended space, and note that its index is due."""
+    def _note_backlog(self) -> None:
+        """Close the files of an append to the space at rest, and note that its index is due."""
         self._logs.close()
-        if self.has_backlog and not self._is_due:
+        if not self._is_due and self._has_backlog:
             self._is_due = True
             self._shared.due.closed(self.name, self._shared.clock() + _TAKEN_IN_AFTER)
 
     @property
-    def takes_appends(self) -> bool:
-        """Return whether the space is suspended, and has room for what is appended meanwhile. With
-        others who write to it, an append begins behind what they wrote, which needs the index.
-        """
-        if self._space.is_shared:
-            return False
-        count, size = self._space.index.waiting()
-        return self._space.index.is_suspended and count < _MOST_WAITING and size < _MOST_BYTES
-
-    @property
-    def has_backlog(self) -> bool:
-        """Return whether the space is suspended, and its index has not taken in everything."""
-        return self._space.index.is_suspended and self._space.index.waiting()[0] > 0
+    def _has_backlog(self) -> bool:
+        return self._space.index.is_resting and self._space.index.waiting()[0] > 0
 
     def _watch(self) -> None:
         self._is_watched = True
@@ -231,19 +252,23 @@ class OpenSpace:
             for watched in self._watched:
                 self._shared.streams.unwatch(watched)
 
-    def close(self) -> None:
+    def close(self, *, drains: bool = True) -> None:
         """Write what is pending and close every file. Nobody uses the space any more.
 
-        A space that nobody ever wrote to leaves no folder, unless it is the default one. What a
-        suspended one has appended is caught up when it is opened.
+        A space that nobody ever wrote to leaves no folder, unless it is the default one. `drains`:
+        the index takes in what waits for it, else the next opening catches it up.
         """
+        if drains and self._stops and self._has_backlog:
+            with suppress(IndexUnavailable):
+                self.wake()
         while self._stops:
             self._stops.pop()()
 
     def settle(self) -> None:
         """Wait until the file of the index has all that was acknowledged, or cannot take it now."""
-        with suppress(IndexUnavailable, IndexSuspended), self._space.index.reading():
-            pass
+        if self._has_backlog or not self.is_resting:
+            with suppress(IndexUnavailable), self._space.index.reading():
+                pass
 
     def due_at(self) -> int | None:
         """Return when its jobs have work, in milliseconds; None if nothing will be due."""
@@ -254,7 +279,6 @@ class OpenSpace:
         live, settings = shared.live, shared.live.now
         self._logs = logs = shared.stores.of(self.name or _EMPTY_FOLDER)
         self._space = space = self._open_logs(logs)
-        self.carry_out = space.carry_out
         checkpoints = self._open_checkpoints(space, logs)
         self._communications = communications = CommunicationStore(space)
         self.external = External(communications, live.view(lambda now: now.acknowledgement))
@@ -399,7 +423,7 @@ class OpenSpace:
         space.subscribe(Deleted, meaning.forget)
         space.subscribe(Redacted, meaning.redact)
         space.subscribe(Unindexed, meaning.unindex)
-        space.subscribe(Suspended, meaning.suspend)
+        space.subscribe(Resting, meaning.rest)
         return meaning
 
     def _seal(self) -> CursorSeal:
@@ -467,8 +491,8 @@ class OpenSpace:
         )
 
     def _flush_all(self) -> None:
-        """Write what jobs keep in memory. Of a suspended space it is written."""
-        if not self._space.index.is_suspended:
+        """Write what jobs keep in memory. Of a space at rest it is written."""
+        if not self._space.index.is_resting:
             for flush in self._flushes:
                 flush()
 
@@ -476,8 +500,8 @@ class OpenSpace:
         """Look, while everything is open, when work will be due once it is closed, and whether
         anything was ever written.
         """
-        if self._space.index.is_suspended:
-            if self.has_backlog:
+        if self._space.index.is_resting:
+            if self._has_backlog:
                 self._due_at = self._shared.clock()
             return
         self._due_at = self.due_at()

@@ -366,12 +366,6 @@ class LimitExceeded(TryAgain):
         self.of = of
 
 
-class IndexSuspended(Exception):
-    """The index's files are closed for now, and the work needs them. No caller gets this: the call
-    is run again in the open space.
-    """
-
-
 class SpaceBeingDeleted(TryAgain):
     """A space is being deleted, or could not be, because it was used."""
 

@@ -1,9 +1,9 @@
-"""Work that is due in spaces that are closed: notes whose idle time ends, words to embed, updates
-to prune.
+"""Work that is due in spaces that are closed or at rest: notes whose idle time ends, words to
+embed, updates to prune.
 
-An open space does its own work. When it closes it says when more will be due; a marker in the data
-folder keeps that over a restart. `DueKeeper` opens closed spaces whose work is due, a few at a
-time, and closes them when it is done.
+An open space does its own work. When it rests or closes it says when more will be due; a marker in
+the data folder keeps that over a restart. `DueKeeper` opens the spaces whose work is due, a few at
+a time, and lets them rest when it is done.
 """
 
 import heapq
@@ -138,7 +138,7 @@ class DueKeeper:
 
     def _look(self) -> float:
         if not self._is_loaded:
-            self._due.load(set(self._spaces.names()))
+            self._due.load({it.name for it in self._spaces.open_now()})
             self._is_loaded = True
         now = self._clock()
         for name, (lease, since) in list(self._leases.items()):
@@ -146,7 +146,7 @@ class DueKeeper:
             if due is None or due > now or time.monotonic() - since > _LONGEST:
                 del self._leases[name]
                 lease.end()
-                self._spaces.evict(name)
+                self._spaces.rest(name)
         while len(self._leases) < _AT_ONCE:
             due_now = self._due.take(now)
             if due_now is None or not self._open(due_now):
@@ -197,6 +197,6 @@ class Awaited:
 
     def _look(self) -> float:
         with suppress(StorageUnavailable):
-            for name in set(self._awaited()).difference(self._spaces.names()):
+            for name in set(self._awaited()).difference(it.name for it in self._spaces.open_now()):
                 self._due.request(name, self._clock())
         return _AWAITED_SECONDS

@@ -45,7 +45,7 @@ class Job(ABC):
         return self.fault
 
     def resume(self) -> None:  # noqa: B027 - most jobs need nothing
-        """Take note that the space, which was suspended, is open again."""
+        """Take note that the index of the space was closed, and is open again."""
 
     @abstractmethod
     def turn(self, stopping: threading.Event) -> float:

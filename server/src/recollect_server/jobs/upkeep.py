@@ -206,7 +206,7 @@ class EmbedderJob(Job):
         return RESTING_SECONDS if is_complete else 0.0
 
     def resume(self) -> None:
-        """Look at once: the space was suspended, and its vectors are not in memory."""
+        """Look at once: the space was at rest, and its vectors are not in memory."""
         self._look_at = 0.0
         self.next_at = 0.0
 

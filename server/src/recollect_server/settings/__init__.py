@@ -194,13 +194,10 @@ class Settings(BaseSettings):
         description="whose data: a folder in data_dir",
     )
     max_open_spaces: int = Field(
-        100, ge=1, description="spaces that are open at a time; others are opened when called"
-    )
-    max_suspended_spaces: int = Field(
         1000,
-        ge=0,
-        description="spaces beside the open ones that stay in memory, without open files, and take"
-        " appends at once",
+        ge=1,
+        description="spaces that are open at a time, most of them without open files; others are"
+        " opened when called",
     )
     auth: Literal["auto", "required"] = Field(
         "auto",

@@ -256,15 +256,12 @@ def _space_to(it: SpaceOverview) -> admin_pb2.Space:
     )
 
 
-def _server_to(
-    it: ServerState, spaces: int, open_spaces: int, suspended: int
-) -> admin_pb2.ServerStats:
+def _server_to(it: ServerState, spaces: int, open_spaces: int) -> admin_pb2.ServerStats:
     return admin_pb2.ServerStats(
         version=it.version,
         start_time=timestamp(it.started),
         spaces=spaces,
         open_spaces=open_spaces,
-        suspended_spaces=suspended,
         model_spending=admin_pb2.ModelSpending(
             day=it.spent.day, calls=it.spent.calls, tokens=it.spent.tokens, cost=it.spent.cost
         ),

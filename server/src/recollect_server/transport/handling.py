@@ -23,7 +23,6 @@ from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import (
     CallerGone,
     Denied,
-    IndexSuspended,
     RecollectError,
     Unauthenticated,
 )
@@ -106,7 +105,7 @@ _STORING = frozenset(
 """Calls that add text to a space: a space that is full refuses them."""
 
 _APPEND = "ConversationService.AppendTurn"
-"""The call that a suspended space takes without being resumed."""
+"""The call that a space at rest takes without being woken."""
 
 _PARTLY = frozenset(
     {"RecallService.Search", "RecallService.BuildContext", "RecallService.FetchContext"}
@@ -351,23 +350,14 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
     appends = f"{service}.{name}" == _APPEND
     partly = f"{service}.{name}" in _PARTLY
 
-    def handle(space: Any, request: Any, call: Call) -> ProtoMessage | None:
-        if stores:
-            space.quota.admit(size=call.size)
-        handler: Handler = getattr(space.handlers[service], name)
-        answer: ProtoMessage | None = space.carry_out(handler, request, call, appends=appends)
-        return answer
-
     def run(request: Any, call: Call) -> ProtoMessage | None:
         space_name = call.principal.space
-        try:
-            with spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space:
-                return handle(space, request, call)
-        except IndexSuspended:
-            # Work that needs the index of a suspended space says so before it has changed anything.
-            pass
-        with spaces.use(space_name, reads=reads) as space:
-            return handle(space, request, call)
+        with spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space:
+            if stores:
+                space.quota.admit(size=call.size)
+            handler: Handler = getattr(space.handlers[service], name)
+            answer: ProtoMessage | None = space.carry_out(handler, request, call, appends=appends)
+            return answer
 
     return run
 

@@ -11,9 +11,9 @@ class SpaceState(StrEnum):
     """State of a space in the server."""
 
     OPEN = "open"
-    """Its files are open."""
+    """It is in memory, with its files open or at rest."""
     SUSPENDED = "suspended"
-    """It is in memory without open files, and takes appends at once."""
+    """No longer sent: such a space is open, and at rest."""
     CLOSED = "closed"
     """It is opened with the next call to it."""
     UNKNOWN = "unknown"

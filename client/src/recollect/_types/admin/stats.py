@@ -166,7 +166,7 @@ class ServerStats:
     open_spaces: int = 0
     """Those of them that are open."""
     suspended_spaces: int = 0
-    """Those of them that are suspended."""
+    """No longer set: spaces at rest are open."""
     model_spending: ModelSpending
     """Cost of its own notes."""
     limited: int = 0

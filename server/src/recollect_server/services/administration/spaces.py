@@ -52,7 +52,6 @@ class SpaceStores(Protocol):
 
 class SpaceState(Enum):
     OPEN = "open"
-    SUSPENDED = "suspended"
     CLOSED = "closed"
 
 
@@ -153,21 +152,19 @@ class SpaceAdministration:
         start = max(0, len(entries) - limit)
         return entries[start:][::-1], start or None
 
-    def counts(self) -> tuple[int, int, int]:
-        """Return the numbers of all spaces, of the open and of the suspended ones."""
+    def counts(self) -> tuple[int, int]:
+        """Return the numbers of all spaces and of the open ones."""
         names = set(self._stores.names())
-        is_open, is_suspended = set(self._spaces.names()), set(self._spaces.suspended())
-        return len(names), len(names & is_open), len(names & is_suspended)
+        return len(names), len(names.intersection(self._spaces.names()))
 
     def _settle(self, name: str) -> None:
         """Wait until the files of an open space have all that was acknowledged."""
-        for space in self._spaces.open_now():
+        for space in self._spaces.open_now(at_rest=True):
             if space.name == name and (lease := self._spaces.borrow(space)) is not None:
                 with lease:
-                    space.follow()
+                    if not space.is_resting:
+                        space.follow()
                     space.settle()
 
     def _state(self, name: str) -> SpaceState:
-        if name in self._spaces.names():
-            return SpaceState.OPEN
-        return SpaceState.SUSPENDED if name in self._spaces.suspended() else SpaceState.CLOSED
+        return SpaceState.OPEN if name in self._spaces.names() else SpaceState.CLOSED

@@ -37,7 +37,7 @@ from recollect_server.services.context.packing import (
 )
 from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.recent_turns import RecentTurns
-from recollect_server.services.space.events import Appended, Reloaded, Suspended
+from recollect_server.services.space.events import Appended, Reloaded, Resting
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import ConversationState
 from recollect_server.services.turns import Turns, turn_marks, turn_summaries, turns_among
@@ -178,7 +178,7 @@ class OwnTiers:
         self._recent = RecentTurns(choosing.now.window.hot_turns, left_memory)
         space.subscribe(Appended, self._recent.follow)
         space.subscribe(Reloaded, self._recent.forget)
-        space.subscribe(Suspended, self._recent.clear)
+        space.subscribe(Resting, self._recent.clear)
 
     def newest(self, conversation_id: str, degraded: dict[str, str]) -> NewestMessages:
         """Return the newest turns, and whether they were in memory."""

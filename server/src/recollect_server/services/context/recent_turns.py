@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from recollect_server.domain.message import Message, reading_order
-from recollect_server.services.space.events import Appended, Reloaded, Suspended
+from recollect_server.services.space.events import Appended, Reloaded, Resting
 
 _MAX_CONVERSATIONS = 4096
 _MAX_BYTES = 64 << 20  # of all entries together
@@ -104,7 +104,7 @@ class RecentTurns:
         with self._guard:
             self._drop(event.conversation_id)
 
-    def clear(self, _: Suspended) -> None:
+    def clear(self, _: Resting) -> None:
         """Drop every conversation."""
         with self._guard:
             self._entries.clear()

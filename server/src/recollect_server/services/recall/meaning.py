@@ -27,7 +27,7 @@ from recollect_server.services.recall.models import FACTOR, EmbeddingModels, is_
 from recollect_server.services.space.events import (
     Deleted,
     Redacted,
-    Suspended,
+    Resting,
     Unindexed,
 )
 from recollect_server.storage.index.index import Index
@@ -439,7 +439,7 @@ class Meaning:
             _fill(matrix, loaded, store, owners << SEQUENCE_BITS | lines, chosen & (owners >= 0))
         return Copy(model, embedder, index, messages, abbreviations)
 
-    def suspend(self, _: Suspended) -> None:
+    def rest(self, _: Resting) -> None:
         """Close the file and drop the copy, until the job that tends it comes again."""
         with self._guard:
             if self._store is not None:

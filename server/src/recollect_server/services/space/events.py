@@ -113,7 +113,7 @@ class ChangedElsewhere:
 
 
 @frozen
-class Suspended:
+class Resting:
     """The files of the space are closed, and its caches are dropped. Nobody uses the space."""
 
 

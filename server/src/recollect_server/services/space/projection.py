@@ -130,7 +130,7 @@ class Projection:
             log.error("index_damaged", reason=reason)
 
     @property
-    def may_be_suspended(self) -> bool:
+    def may_rest(self) -> bool:
         """Return whether the index has everything and is known to be right."""
         return not (self.doubt or self._retired or self.index.lost())
 

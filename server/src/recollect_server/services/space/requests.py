@@ -48,7 +48,7 @@ _MAX_REPLAYS = 1024
 _TAIL = 16 << 10  # bytes at a transcript's end that are read for its last requests
 _EACH = 8  # requests kept of one conversation
 _MOST = 4096  # conversations
-_SUSPENDED = 16  # of a suspended space, of which there may be many
+_RESTING = 16  # of a space at rest, of which there may be many
 
 
 def key_of(method: str, request_id: str, payload: dict[str, Any]) -> RequestKey | None:
@@ -206,7 +206,7 @@ class RecentRequests:
     def shrink(self) -> None:
         """Drop all but the conversations that came last."""
         with self._guard:
-            self._requests.shrink(_SUSPENDED)
+            self._requests.shrink(_RESTING)
 
 
 def check_same(request: RequestKey, earlier: KnownRequest) -> None:

@@ -30,8 +30,8 @@ from recollect_server.services.space.events import (
     CursorsLost,
     IndexReplaced,
     Reloaded,
+    Resting,
     Subscribers,
-    Suspended,
 )
 from recollect_server.services.space.following import Following
 from recollect_server.services.space.locks import LockOrder
@@ -449,30 +449,25 @@ class Space:
         with nullcontext() if is_locked else self._locks.conversations.hold(conversation_id):
             self._states.compare(conversation_id)
 
-    # Suspended ----------------------------------------------------------------------------------
+    # At rest ----------------------------------------------------------------------------------
 
     @property
-    def may_be_suspended(self) -> bool:
+    def may_rest(self) -> bool:
         """Return whether everything that was acknowledged is written, and the index has it."""
-        return self._projection.may_be_suspended and not self._pending.all()
+        return self._projection.may_rest and not self._pending.all()
 
-    def suspend(self) -> None:
-        """Close and seal the index until `resume`, and drop caches. No call may be under way.
+    def rest(self) -> None:
+        """Close and seal the index until it is used again, and drop caches. No call may be under
+        way.
 
-        Messages can still be appended to the conversations that were used last: their lines are
-        durable at once and wait for the index. What needs the index raises IndexSuspended, and has
-        changed nothing by then. Raises OSError; then it is suspended all the same.
+        Messages can still be appended to the conversations that were used last without it: their
+        lines are durable at once and wait for the index. Raises OSError of the seal; then it rests
+        all the same.
         """
         self._states.shrink()
         self.requests.shrink()
-        self.publish(Suspended())
-        self.index.suspend()
-
-    def resume(self) -> None:
-        """Open the index again and take in what was appended. Raises IndexUnavailable if it is not
-        the one that was closed, OSError: then close the space.
-        """
-        self.index.resume()
+        self.publish(Resting())
+        self.index.rest()
 
     def close(self) -> None:
         """Close the index, and those used before it. No call may be under way."""

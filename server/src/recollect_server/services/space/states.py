@@ -27,7 +27,7 @@ from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.store import LogNotFound, Version
 
 _MAX_STATES = 20_000  # some 1 KiB each
-_SUSPENDED_STATES = 16  # of a suspended space, of which there may be many
+_RESTING_STATES = 16  # of a space at rest, of which there may be many
 
 
 class States:
@@ -191,7 +191,7 @@ class States:
     def shrink(self) -> None:
         """Drop all but the states of the conversations that were used last."""
         with self._guard:
-            self._states.shrink(_SUSPENDED_STATES)
+            self._states.shrink(_RESTING_STATES)
 
     def is_pinned(self, conversation_id: str) -> bool:
         """Return True if a conversation is known, without a look-up, to be there and pinned."""

@@ -15,12 +15,12 @@ class OpenedSpace(Protocol):
     """Bound of what it keeps."""
 
     @property
-    def takes_appends(self) -> bool:
-        """Return whether it is suspended, and has room for what is appended meanwhile."""
+    def is_resting(self) -> bool:
+        """Return whether its files are closed until it is used, and jobs leave it alone."""
 
     @property
-    def has_backlog(self) -> bool:
-        """Return whether it is suspended, and its index has not taken in everything."""
+    def takes_appends(self) -> bool:
+        """Return whether it has room for what is appended while it is at rest."""
 
     def carry_out(self, work: Callable[..., Any], *of: Any, appends: bool = False) -> Any:
         """Return the result of a call's work `of` these arguments, behind what other processes
@@ -33,19 +33,19 @@ class OpenedSpace(Protocol):
     def settle(self) -> None:
         """Wait until its files have all that was acknowledged, or cannot take it now."""
 
-    def suspend(self) -> bool:
-        """Close its files and stay in memory. Return False if it is to be closed instead. Nobody
-        uses it now.
+    def rest(self, *, is_pressed: bool) -> bool:
+        """Close its files, which are opened again when it is used, if it can rest. Return False if
+        it is to be closed instead. `is_pressed`: it is to rest though it soon has work. Nobody uses
+        it now.
         """
 
-    def appended(self) -> None:
-        """Take note that an append to the suspended space is over."""
+    def wake(self) -> None:
+        """Open its files. Raises IndexUnavailable: then it is to be opened anew."""
 
-    def resume(self) -> None:
-        """Open its files again. Raises IndexUnavailable, OSError: then it is to be closed."""
-
-    def close(self) -> None:
-        """Close it. Nobody uses it any more."""
+    def close(self, *, drains: bool = True) -> None:
+        """Close it. Nobody uses it any more. `drains`: its index takes in what waits for it, else
+        the next opening catches it up.
+        """
 
 
 S = TypeVar("S", bound=OpenedSpace)
@@ -54,22 +54,17 @@ S = TypeVar("S", bound=OpenedSpace)
 class Lease(Generic[S]):
     """Use of an open space: it is not closed before `end`."""
 
-    __slots__ = ("_end", "_is_append", "space")
+    __slots__ = ("_end", "space")
 
-    def __init__(self, space: S, end: Callable[[], None], *, is_append: bool = False) -> None:
-        """`end` is called once, at the end. `is_append`: to append to the space, which is
-        suspended.
-        """
+    def __init__(self, space: S, end: Callable[[], None]) -> None:
+        """`end` is called once, at the end."""
         self.space = space
         self._end: Callable[[], None] | None = end
-        self._is_append = is_append
 
     def end(self) -> None:
         """End the use. It waits for nothing, and a second time does nothing."""
         end, self._end = self._end, None
         if end is not None:
-            if self._is_append:
-                self.space.appended()
             end()
 
     def __enter__(self) -> S:

@@ -1,11 +1,10 @@
-"""The open spaces of a server: opened on demand, suspended when others need their place.
+"""The open spaces of a server: opened on demand, closed when others need their place.
 
 A space is used by leases. One that somebody has a lease of is never closed; of the others the least
-recently used one is suspended, once as many are open as may be: its files are closed, and it stays
-in memory. A suspended space takes appends as an open one does, and is resumed by every other use.
-The least recently used one of too many is closed for good. Opening, suspending, resuming and
-closing happen outside of the lock, one of them per name at a time: a space that is slow or fails
-holds up no other.
+recently used one is, once as many are open as may be. An open space that nobody uses rests: its
+files are closed, which are opened again when they are used. So does the least recently used one
+while too many have their files open. Opening, resting and closing happen outside of the lock, one
+of them per name at a time: a space that is slow or fails holds up no other.
 """
 
 import threading
@@ -37,7 +36,7 @@ _EARLY = 2.0  # seconds that a search waits for a space that is being read
 _EARLY_AGAIN = 0.25  # seconds until it asks again for a part of it
 _PATIENCE = 5.0  # seconds that a call waits for the place of a space that others use
 _RECENT = 5.0  # seconds after its last use in which background work takes no space's place
-_DRAIN = 5.0  # seconds that a stop takes for the indexes of suspended spaces; the rest is caught up
+_DRAIN = 5.0  # seconds that a stop takes for the indexes of spaces at rest; the rest is caught up
 
 
 R = TypeVar("R")
@@ -103,7 +102,7 @@ class _Slot(Generic[S]):
     def __init__(self, name: str) -> None:
         self.name = name
         self.space: S | None = None
-        """None while it is being opened, suspended, resumed or closed."""
+        """None while it is being opened, put to rest or closed."""
         self.leases = 0
         self.holds = 0
         """Those of the leases that may last for hours."""
@@ -119,26 +118,26 @@ class Spaces(Generic[S]):
         open_space: Callable[[str], S],
         exists: Callable[[str], bool],
         most: int,
-        most_suspended: int = 0,
+        most_awake: int,
         partial: Callable[[str], Any | None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """`open_space` opens the space of a name, and makes it if there is none; `exists` tells
-        whether there is one. At most `most` are open at a time, and at most `most_suspended`
-        suspended. `partial` returns what can be read already of a space that is being opened, for
-        one call. `check` raises an OSError that keeps every call from every space.
+        whether there is one. At most `most` are open at a time; `most_awake` of them have their
+        files open, unless more are used at once. `partial` returns what can be read already of a
+        space that is being opened, for one call. `check` raises an OSError that keeps every call
+        from every space.
         """
         self._check = check
         self._partial = partial
         self._open_space = open_space
         self._exists = exists
         self._most = most
-        self._most_suspended = most_suspended
+        self._most_awake = most_awake
         # guards everything below; nothing slow happens under it
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._places: OrderedDict[str, _Slot[S]] = OrderedDict()  # least recently used first
-        self._suspended: OrderedDict[str, _Slot[S]] = OrderedDict()  # likewise; no name is in both
         self._promised: set[object] = set()  # calls that make a place free, and will take it
         self._barred: set[str] = set()  # names of those that are being removed
         self._stopping = False
@@ -154,13 +153,12 @@ class Spaces(Generic[S]):
         appends: bool = False,
         partly: bool = False,
     ) -> Lease[S]:
-        """Return a lease of a space, opened or resumed if it is not open.
+        """Return a lease of a space, opened if it is not open.
 
         `reads`: the call only reads; a space that does not exist is not made, and answers like one
         without anything. `holds`: the lease may last for hours. `appends`: the call only appends,
-        and a space that is suspended and has room stays so; work that needs its index raises
-        IndexSuspended, and is to be done again with another lease, without `appends`. `partly`: the
-        call is content with a part of a space that takes seconds to open.
+        and a space at rest that has room stays so. `partly`: the call is content with a part of a
+        space that takes seconds to open.
 
         Raises TooManySpaces, Stopping, StorageUnavailable, and what opening it raises.
         """
@@ -168,17 +166,21 @@ class Spaces(Generic[S]):
             self._check()
         except OSError as error:
             raise StorageUnavailable(str(error.strerror)) from error
+        lease = None
         with self._lock:
             place = self._places.get(name)
-            if place is not None:
-                if place.space is not None and not self._stopping and name not in self._barred:
-                    self._places.move_to_end(name)
-                    return self._lease(place, place.space, is_hold=holds)
-            elif appends and (lease := self._suspended_lease(name)) is not None:
-                return lease
-        if reads and place is None and name not in self._suspended and not self._exists(name):
+            space = place.space if place is not None else None
+            if place is not None and space is not None and self._may_use(name):
+                self._places.move_to_end(name)
+                lease = self._lease(place, space, is_hold=holds)
+        if place is None and reads and not self._exists(name):
             name = EMPTY
-        return self._opened(name, time.monotonic() + _PATIENCE, 0.0, holds=holds, partly=partly)
+        if lease is None:
+            until = time.monotonic() + _PATIENCE
+            lease = self._opened(name, until, 0.0, holds=holds, partly=partly)
+        if lease.space.is_resting and not (appends and lease.space.takes_appends):
+            return self._awake(lease, holds=holds)
+        return lease
 
     def use_behind(self, name: str) -> Lease[S] | None:
         """Return a lease of an existing space for background work; None if there is none of that
@@ -188,15 +190,14 @@ class Spaces(Generic[S]):
         """
         if not self._exists(name):
             return None
-        return self._opened(name, time.monotonic(), _RECENT, holds=True)
+        lease = self._opened(name, time.monotonic(), _RECENT, holds=True)
+        return self._awake(lease, holds=True) if lease.space.is_resting else lease
 
     def borrow(self, space: S) -> Lease[S] | None:
         """Return a lease of an open space, for background work; None if it is closed now."""
         with self._lock:
             place = self._places.get(space.name)
-            if place is None or place.space is not space or self._stopping:
-                return None
-            if space.name in self._barred:
+            if place is None or place.space is not space or not self._may_use(space.name):
                 return None
             return self._lease(place, space, is_hold=False, is_use=False)
 
@@ -219,10 +220,11 @@ class Spaces(Generic[S]):
         with self._lock:
             self._activity.note()
 
-    def open_now(self) -> list[S]:
-        """Return the open spaces, without a lease."""
+    def open_now(self, *, at_rest: bool = False) -> list[S]:
+        """Return the open spaces, without a lease; those at rest only if `at_rest` is True."""
         with self._lock:
-            return [place.space for place in self._places.values() if place.space is not None]
+            spaces = [place.space for place in self._places.values()]
+            return [it for it in spaces if it is not None and (at_rest or not it.is_resting)]
 
     def names(self) -> list[str]:
         """Return the names of the open spaces, the least recently used first."""
@@ -236,19 +238,37 @@ class Spaces(Generic[S]):
         with self._lock:
             return self._stopping or name in self._barred
 
-    def suspended(self) -> list[str]:
-        """Return the names of the suspended spaces, the least recently used first."""
+    def rest(self, name: str) -> None:
+        """Let a space rest that nobody uses. One that is used goes on."""
         with self._lock:
-            return list(self._suspended)
+            place = self._places.get(name)
+            space = self._unused_space(place) if place is not None else None
+        if place is not None and space is not None:
+            self._put_to_rest(place, space, is_pressed=True)
+
+    def rest_idle(self, seconds: float) -> float:
+        """Let the spaces rest that no call used for so many seconds. Return the seconds to the next
+        look.
+        """
+        before = time.monotonic() - seconds
+        with self._lock:
+            idle = [
+                (place, space)
+                for place in self._places.values()
+                if place.used < before and (space := self._unused_space(place)) is not None
+            ]
+        for place, space in idle:
+            self._put_to_rest(place, space, is_pressed=False)
+        return seconds / 4
 
     def evict(self, name: str) -> None:
-        """Suspend or close a space that nobody uses. One that is used stays open."""
+        """Close a space that nobody uses. One that is used stays open."""
         with self._lock:
             place = self._places.get(name)
             if place is None or place.space is None or place.leases:
                 return
             space, place.space = place.space, None
-        self._put_away(place, space)
+        self._close(place, space)
 
     def remove(self, name: str, patience: float, remove: Callable[[], R]) -> R:
         """Close a space, wait up to `patience` seconds for the calls that use it, and run `remove`
@@ -280,15 +300,12 @@ class Spaces(Generic[S]):
         """Take a space out of use, once nobody uses it. Hold the lock. Raises SpaceBeingDeleted."""
         while True:
             place = self._places.get(name)
-            suspended = self._suspended.get(name)
-            if place is None and suspended is None:
+            if place is None:
                 place = self._places[name] = _Slot(name)
                 return place, None
-            if place is not None and place.space is not None and not place.leases:
+            if place.space is not None and not place.leases:
                 space, place.space = place.space, None
                 return place, space
-            if place is None and suspended is not None and not suspended.leases:
-                return self._taken_out(name)
             left = until - time.monotonic()
             if left <= 0:
                 raise SpaceBeingDeleted(f"calls go on using the space {name}: try again")
@@ -301,6 +318,7 @@ class Spaces(Generic[S]):
         with self._lock:
             self._stopping = True
             self._changed.notify_all()
+        until = time.monotonic() + _DRAIN
         while True:
             with self._lock:
                 self._wait(lambda: not self._places or self._unused() is not None)
@@ -310,33 +328,74 @@ class Spaces(Generic[S]):
                 assert place is not None
                 space, place.space = place.space, None
             if space is not None:
-                self._close(place, space)
-        until = time.monotonic() + _DRAIN
-        while True:
-            with self._lock:
-                self._wait(lambda: not any(it.leases for it in self._suspended.values()))
-                if not self._suspended:
-                    return
-                place, space = self._taken_out(next(iter(self._suspended)))
-            self._close_suspended(place, space, drain=time.monotonic() < until)
+                self._close(place, space, drains=time.monotonic() < until)
 
     # Opening and closing --------------------------------------------------------------------------
 
-    def _suspended_lease(self, name: str) -> Lease[S] | None:
-        """Return a lease of a suspended space to append to it; None if it is not suspended, or
-        takes no more before it was open. Hold the lock.
+    def _awake(self, lease: Lease[S], *, holds: bool) -> Lease[S]:
+        """Open the files of a space at rest, once others have closed theirs. If they cannot be,
+        open the space anew.
         """
-        place = self._suspended.get(name)
-        space = None if place is None else place.space
-        if place is None or space is None or self._stopping or not space.takes_appends:
+        try:
+            self._make_room()
+            lease.space.wake()
+        except RecollectError as error:
+            name = lease.space.name
+            log.warning("space_not_woken", space=name, reason=str(error))
+            lease.end()
+            self.evict(name)
+            return self._opened(name, time.monotonic() + _PATIENCE, 0.0, holds=holds)
+        except BaseException:
+            lease.end()
+            raise
+        return lease
+
+    def _make_room(self) -> None:
+        """Let the least recently used spaces rest while too many have their files open."""
+        while True:
+            with self._lock:
+                awake = [
+                    place
+                    for place in self._places.values()
+                    if place.space is not None and not place.space.is_resting
+                ]
+                if len(awake) < self._most_awake:
+                    return
+                place = next((it for it in awake if not it.leases), None)
+                if place is None:
+                    return
+                space = self._unused_space(place)
+            if space is not None:
+                self._put_to_rest(place, space, is_pressed=True)
+
+    def _unused_space(self, place: _Slot[S]) -> S | None:
+        """Take a space out of use that nobody uses, to let it rest; None if it is used, or rests.
+        Hold the lock.
+        """
+        space = place.space
+        if space is None or place.leases or space.is_resting or self._stopping:
             return None
-        if name in self._barred:
-            return None
-        self._suspended.move_to_end(name)
-        place.leases += 1
-        self._activity.begin_call()
-        end = partial(self._end, place, is_hold=False, is_use=True)
-        return Lease(space, end, is_append=True)
+        place.space = None
+        return space
+
+    def _put_to_rest(self, place: _Slot[S], space: S, *, is_pressed: bool) -> None:
+        """Let a space rest, or close it if it cannot. Raises nothing."""
+        try:
+            rests = space.rest(is_pressed=is_pressed)
+        except Exception:
+            # whatever one space raises, the others are served
+            log.exception("space_not_put_to_rest", space=place.name)
+            rests = False
+        if not rests:
+            self._close(place, space)
+            return
+        with self._lock:
+            place.space = space
+            self._changed.notify_all()
+
+    def _may_use(self, name: str) -> bool:
+        """Return whether leases of a space are given out. Hold the lock."""
+        return not self._stopping and name not in self._barred
 
     def _wait(self, condition: Callable[[], object]) -> None:
         """Wait until leases end and the condition holds. Hold the lock."""
@@ -371,7 +430,7 @@ class Spaces(Generic[S]):
     def _opened(
         self, name: str, until: float, recent: float, *, holds: bool, partly: bool = False
     ) -> Lease[S]:
-        """Open or resume a space, once there is a place for it. `recent`: see `_unused`."""
+        """Open a space, once there is a place for it. `recent`: see `_unused`."""
         promise = object()
         try:
             return self._placed(promise, name, until, recent, holds=holds, partly=partly)
@@ -395,10 +454,9 @@ class Spaces(Generic[S]):
         holds: bool,
         partly: bool,
     ) -> Lease[S]:
-        """Open or resume a space. The place that it makes free is promised to it: background work
+        """Open a space. The place that it makes free is promised to it: background work
         that waits for the space which has to leave would be in it first, and hold it.
         """
-        suspended: S | None = None
         opening: _Opening | None = None
         partly_at = time.monotonic() + _EARLY
         while True:
@@ -424,11 +482,8 @@ class Spaces(Generic[S]):
                     continue
                 if len(self._places) + len(self._promised - {promise}) < self._most:
                     self._promised.discard(promise)
-                    if name in self._suspended:
-                        place, suspended = self._taken_out(name)
-                    else:
-                        place = self._places[name] = _Slot(name)
-                    if suspended is not None or not partly:
+                    place = self._places[name] = _Slot(name)
+                    if not partly:
                         break
                     opening = _Opening()
                     threading.Thread(
@@ -442,12 +497,7 @@ class Spaces(Generic[S]):
                 space, evicted.space = evicted.space, None
                 self._promised.add(promise)
             if space is not None:
-                self._put_away(evicted, space)
-        if suspended is not None and self._is_resumed(place, suspended):
-            with self._lock:
-                place.space = suspended
-                self._changed.notify_all()
-                return self._lease(place, suspended, is_hold=holds)
+                self._close(evicted, space)
         return self._open(place, holds=holds)
 
     def _open_beside(self, place: _Slot[S], opening: _Opening) -> None:
@@ -464,63 +514,6 @@ class Spaces(Generic[S]):
                 return None
             return self._lease(place, space, is_hold=False)
 
-    def _taken_out(self, name: str) -> tuple[_Slot[S], S]:
-        """Return a suspended space, which is among the open ones from here on and which its caller
-        is to resume or close. Hold the lock.
-        """
-        place = self._places[name] = self._suspended.pop(name)
-        space, place.space = place.space, None
-        assert space is not None
-        return place, space
-
-    def _is_resumed(self, place: _Slot[S], space: S) -> bool:
-        """Resume a space. Return False if it cannot be: then it is closed, and may be opened."""
-        try:
-            space.resume()
-        except Exception as error:
-            log.warning("space_not_resumed", space=place.name, reason=str(error))
-            with self._lock:
-                # appends that are under way end first: their lines are read when it is opened
-                self._wait(lambda: not place.leases)
-            with suppress(Exception):
-                space.close()
-            if not isinstance(error, (RecollectError, OSError)):
-                self._remove(place)
-                raise
-            return False
-        return True
-
-    def _put_away(self, place: _Slot[S], space: S) -> None:
-        """Suspend a space, or close it if it cannot be. Raises nothing."""
-        try:
-            is_suspended = self._most_suspended > 0 and space.suspend()
-        except Exception:
-            # whatever one space raises, the others are served
-            log.exception("space_not_suspended", space=place.name)
-            is_suspended = False
-        if not is_suspended:
-            self._close(place, space)
-            return
-        with self._lock:
-            place.space = space
-            self._suspended[place.name] = self._places.pop(place.name)
-            self._changed.notify_all()
-            excess = len(self._suspended) - self._most_suspended
-            oldest = next((it for it in self._suspended.values() if not it.leases), None)
-            if excess <= 0 or oldest is None or self._stopping:
-                return
-            oldest, space = self._taken_out(oldest.name)
-        self._close_suspended(oldest, space, drain=True)
-
-    def _close_suspended(self, place: _Slot[S], space: S, *, drain: bool) -> None:
-        """Close a suspended space. `drain`: its index takes in what waits for it, else the next
-        opening catches it up.
-        """
-        if drain and space.has_backlog and not self._is_resumed(place, space):
-            self._remove(place)
-        else:
-            self._close(place, space)
-
     def _wait_for_a_place(self, until: float) -> None:
         """Wait for a lease to end, or a space to close. Hold the lock. Raises TooManySpaces."""
         left = until - time.monotonic()
@@ -533,6 +526,7 @@ class Spaces(Generic[S]):
 
     def _open(self, place: _Slot[S], *, holds: bool, failed: _Opening | None = None) -> Lease[S]:
         """Open a space; `failed` has the error of an opening beside the call."""
+        self._make_room()
         began = time.monotonic()
         try:
             space = self._open_space(place.name)
@@ -548,9 +542,9 @@ class Spaces(Generic[S]):
             self._changed.notify_all()
             return self._lease(place, space, is_hold=holds)
 
-    def _close(self, place: _Slot[S], space: S) -> None:
+    def _close(self, place: _Slot[S], space: S, *, drains: bool = True) -> None:
         try:
-            space.close()
+            space.close(drains=drains)
         except Exception:
             # whatever one space raises, the others are served
             log.exception("space_not_closed", space=place.name)

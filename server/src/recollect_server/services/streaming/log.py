@@ -32,7 +32,7 @@ from recollect_server.domain.update import (
 )
 from recollect_server.domain.update import Kind as KindOfUpdate
 from recollect_server.services.space import events
-from recollect_server.services.space.events import Appended, Suspended
+from recollect_server.services.space.events import Appended, Resting
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts, Growth
 from recollect_server.services.streaming.followed import FollowedLog, Placed
@@ -101,7 +101,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
         self._latest = Mark("", 0, Key(), 0)
         self._reached = 0  # everything below it came; below `_horizon`, once `advance` was called
         self._ring: Ring = Ring(Key())
-        space.subscribe(Suspended, lambda _: self._shrink())
+        space.subscribe(Resting, lambda _: self._shrink())
         space.subscribe(Appended, self._appended)
         space.subscribe(events.Deleted, self._deleted)
 

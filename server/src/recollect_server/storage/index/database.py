@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import apsw
 
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.storage.database import FAILURES
 from recollect_server.storage.index.file import NAME, Readers
 from recollect_server.storage.index.writer import Writer
@@ -43,11 +43,11 @@ class Database:
         """Yield this thread's reader. It sees everything queued before, or, where `settled` is
         False, what is taken in now.
 
-        Within a `moment` of this thread it is that moment's. Raise IndexSuspended.
+        Within a `moment` of this thread it is that moment's.
         """
         self.check()
-        if self.writer.is_suspended:
-            raise IndexSuspended
+        if self.writer.is_resting:
+            self.wake()
         try:
             connection = self._readers.enter()
             try:
@@ -119,14 +119,14 @@ class Database:
         if self._given_up:
             raise IndexUnavailable(f"the index is made anew: {self._given_up}")
 
-    def suspend(self) -> None:
-        """Execute what is queued and close the file, until `resume` (see `Writer.suspend`)."""
-        self.writer.suspend(self._readers)
+    def rest(self) -> None:
+        """Execute what is queued and close the file, until it is used again (see `Writer.rest`)."""
+        self.writer.rest(self._readers)
 
-    def resume(self) -> None:
-        """Open the file again. Where that raises, it is still suspended."""
+    def wake(self) -> None:
+        """Open the file, if it is closed."""
         try:
-            self.writer.resume()
+            self.writer.wake()
         except apsw.Error as error:
             raise IndexUnavailable(str(error)) from error
 

@@ -21,7 +21,7 @@ from recollect_server.storage.index.conversations import ConversationTable, Leng
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.external_rows import StoredCommunication
-from recollect_server.storage.index.file import break_seal, identity, seal
+from recollect_server.storage.index.file import seal
 from recollect_server.storage.index.incoming import (
     Added,
     document_of,
@@ -57,7 +57,6 @@ class Index(Database):
         """
         super().__init__(folder)
         self._closed = threading.Event()
-        self._suspended_file: list[int] = []
         try:
             with self.reading() as connection:
                 self._lengths = Lengths(connection)
@@ -272,17 +271,15 @@ class Index(Database):
                 )
             )
 
-    def suspend(self) -> None:
-        """Take in what is queued, and close and seal the file until `resume`. No call may be under
-        way, and the index is known to be right.
+    def rest(self) -> None:
+        """Take in what is queued, and close and seal the file until it is used again. No call may
+        be under way, and the index is known to be right.
 
-        Meanwhile `add` queues; what needs the file raises IndexSuspended. Raise OSError; then it is
-        suspended all the same.
+        What is added meanwhile waits for company for some seconds. Raise OSError of the seal; then
+        it rests all the same.
         """
-        super().suspend()
-        self._suspended_file = []
+        super().rest()
         self._seal()
-        self._suspended_file = identity(self.path)
 
     def _seal(self, suspects: Mapping[str, bool] | None = None) -> None:
         """Seal the file, which is closed. Raises OSError, also if another file has its name now:
@@ -292,19 +289,10 @@ class Index(Database):
             raise OSError(errno.ESTALE, reason)
         seal(self.folder, suspects)
 
-    def resume(self) -> None:
-        """Open the file again and take in what was queued. Raise IndexUnavailable also if it is not
-        the file that was closed, OSError.
-        """
-        if not self.path.exists() or identity(self.path) != self._suspended_file:
-            raise IndexUnavailable("its file is not as this server closed it")
-        break_seal(self.folder)
-        super().resume()
-
     @property
-    def is_suspended(self) -> bool:
-        """Return whether the file is closed until `resume`."""
-        return self.writer.is_suspended
+    def is_resting(self) -> bool:
+        """Return whether the file is closed until it is used."""
+        return self.writer.is_resting
 
     def waiting(self) -> tuple[int, int]:
         """Return the number of additions that wait to be taken in, and their size in bytes."""
@@ -317,6 +305,6 @@ class Index(Database):
         if not self._closed.is_set():
             self._closed.set()
             super().close()
-            if sound and not self.is_suspended:  # then it is sealed
+            if sound and not self.is_resting:  # then it is sealed
                 with suppress(OSError):
                     self._seal(suspects)

@@ -17,12 +17,19 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
-from recollect_server.domain.errors import IndexSuspended, IndexUnavailable
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.storage.database import DAMAGE, FAILURES
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index import updates as update_log
-from recollect_server.storage.index.file import DAMAGED, NAME, Readers, open_writer
+from recollect_server.storage.index.file import (
+    DAMAGED,
+    NAME,
+    Readers,
+    break_seal,
+    identity,
+    open_writer,
+)
 from recollect_server.storage.index.migrations import migrate
 from recollect_server.storage.index.threads import NEVER, THREADS
 
@@ -78,9 +85,12 @@ class Writer:
         """
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
+        self.woken: Callable[[], None] = lambda: None
+        """Called, from any thread, when the file that was closed is open again."""
         self.damage = ""
         """Why the content of the file is wrong; empty: nobody found that."""
         self.telemetry: Telemetry = UNMEASURED
+        self._opening = threading.Lock()  # held while the closed file is opened
         # guards everything below; nothing slow happens under it; all writers share it
         self._changed = THREADS.changed
         self.due = NEVER
@@ -93,8 +103,9 @@ class Writer:
         # callers wait until `_taken` is this; in order, and woken once each
         self._expected: deque[tuple[int, threading.Event]] = deque()
         self._stopped = False
-        self.is_suspended = False
-        """True while the file is closed: documents wait for it, everything else is refused."""
+        self.is_resting = False
+        """True while the file is closed: the next read or batch opens it."""
+        self._closed_as: list[int] = []  # identity of the file as it was closed
         self._refused_cursors: list[tuple[int, int]] = []  # pairs as `updates.skip` takes them
         self._writer = open_writer(path)
         try:
@@ -123,7 +134,7 @@ class Writer:
         """
         while True:
             with self._changed:
-                if self._waiting_size <= _MAX_WAITING or self._stopped or self.is_suspended:
+                if self._waiting_size <= _MAX_WAITING or self._stopped:
                     # The cursors are given out here, in the order in which the documents will be
                     # taken in.
                     document = _Document(build, size, self._cursor, updates, failed, notice)
@@ -150,8 +161,6 @@ class Writer:
         transaction.
         """
         with self._changed:
-            if self.is_suspended:
-                raise IndexSuspended
             job = _Job(work, self._cursor, notice, alone)
             self._cursor += updates
             self._enqueue(job)
@@ -230,8 +239,6 @@ class Writer:
         if self._taken == self._put:
             return
         with self._changed:
-            if self.is_suspended:
-                raise IndexSuspended
             put = self._put
             if self._taken >= put:
                 return
@@ -252,32 +259,43 @@ class Writer:
             since = self._at_work_since or next(waiting, 0.0)
         return time.monotonic() - since if since else 0.0
 
-    def suspend(self, readers: Readers) -> None:
-        """Execute what is queued and close every connection, until `resume`. No call may be under
-        way.
-
-        Meanwhile documents are queued and get their cursors; reads and other changes raise
-        IndexSuspended.
+    def rest(self, readers: Readers) -> None:
+        """Execute what is queued and close every connection; the next read or batch opens the file
+        again. No call may be under way.
         """
         self._end(readers)
+        with suppress(OSError):
+            self._closed_as = identity(self.path)
         with self._changed:
-            self.is_suspended = True
-            self._stopped = False
+            self.is_resting, self._stopped = True, False
 
-    def resume(self) -> None:
-        """Open the file again, and write what was queued since `suspend`. Raises apsw.Error; then
-        it is still suspended.
+    def wake(self) -> None:
+        """Open the file, if it is closed. Raises apsw.Error, also if it is not the file that was
+        closed: then it is never used again.
         """
-        self._writer = open_writer(self.path)
-        with self._changed:
-            self.is_suspended = False
-            self._schedule()
+        with self._opening:
+            if not self.is_resting:
+                return
+            try:
+                if identity(self.path) != self._closed_as:
+                    self.damage = "its file is not as this server closed it"
+                    raise apsw.CantOpenError(self.damage)
+                break_seal(self.path.parent)
+            except OSError as error:
+                raise apsw.CantOpenError(str(error)) from error
+            self._writer = open_writer(self.path)
+            with self._changed:
+                self.is_resting = False
+                self._schedule()
+        self.woken()
 
     def close(self, readers: Readers) -> None:
-        """Execute what is queued, then close every connection. No call may be under way. What a
-        suspended writer has queued is dropped.
+        """Execute what is queued, then close every connection. No call may be under way. What waits
+        for a closed file is dropped.
         """
-        if not self.is_suspended:
+        if self.is_resting:
+            self._stop()
+        else:
             self._end(readers)
 
     def _end(self, readers: Readers) -> None:
@@ -315,17 +333,17 @@ class Writer:
 
     def _schedule(self) -> None:
         """Have the next batch taken in when it is due. Hold the lock."""
-        if not self.is_suspended:
-            THREADS.expect(self, self._next_at())
+        THREADS.expect(self, self._next_at())
 
     def _next_at(self) -> float:
         """Return when the next batch is due. Documents that nobody waits for wait for company: they
-        cost less together.
+        cost less together; and for a file that is closed, to be opened for something else.
         """
-        if not self._waiting:
+        if self._expected:
+            return time.monotonic()
+        if not self._waiting or self.is_resting:
             return NEVER
-        linger = _LINGER_WATCHED if self.watched else _LINGER
-        return time.monotonic() + (0.0 if self._expected else linger)
+        return time.monotonic() + (_LINGER_WATCHED if self.watched else _LINGER)
 
     def run_batch(self) -> None:
         """Execute one job, or write all documents before the next one."""
@@ -368,6 +386,7 @@ class Writer:
         text = f"[{','.join(document.build(document.cursor) for document in documents)}]"
         hit("index.taking_in")
         try:
+            self.wake()
             with self.telemetry.step(Step.TAKE_IN):
                 self._writer.execute(_TAKE_IN, (text,))
             hit("index.taken_in")
@@ -392,6 +411,7 @@ class Writer:
 
     def _run(self, job: _Job) -> None:
         try:
+            self.wake()
             if job.alone:
                 job.result = job.work(self._writer, job.cursor)
             else:

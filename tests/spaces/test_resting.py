@@ -1,12 +1,15 @@
-"""A space that others push out is suspended: its files are closed, it stays in memory, and takes
-appends as an open one does. Its index takes them in before anything reads it.
+"""An open space that nobody uses rests: its files are closed, and it takes appends without them.
+Its index takes them in before anything reads it.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from recollect import Client
 from recollect.v1 import channel_service_pb2 as channels
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.channel_pb2 import WhatsappOrigin
@@ -26,19 +29,21 @@ APPEND = "ConversationService.AppendTurn"
 ALL = {"max_turns": 1000, "max_tokens": 1_000_000}
 
 
-def suspend(server: RunningServer, service: InSpace) -> None:
-    """Suspend a space as soon as no call and no job uses it."""
+def rest(server: RunningServer, service: InSpace) -> None:
+    """Let a space rest as soon as no call and no job uses it."""
 
-    def is_suspended() -> bool:
-        server.app.spaces.evict(service.space)
-        return service.space in server.app.spaces.suspended()
+    def rests() -> bool:
+        server.app.spaces.rest(service.space)
+        return is_resting(server, service)
 
-    until(is_suspended)
+    until(rests)
 
 
-def is_suspended(server: RunningServer, service: InSpace) -> bool:
-    """Return whether a space is still suspended."""
-    return service.space in server.app.spaces.suspended()
+def is_resting(server: RunningServer, service: InSpace) -> bool:
+    """Return whether a space is open, and its files are closed."""
+    spaces = server.app.spaces
+    awake = {space.name for space in spaces.open_now()}
+    return service.space in spaces.names() and service.space not in awake
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     clock = MovableClock()
     chosen = Settings.load(
         None,
-        {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path_factory.mktemp("suspended") / "data"},
+        {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path_factory.mktemp("resting") / "data"},
     )
     running = RunningServer(app.start(chosen, clock=clock, lock_order=LockOrder()), clock, chosen)
     yield running
@@ -60,25 +65,25 @@ def is_answered(caller: Caller, request: api.AppendTurnRequest, outcome: str) ->
 
 
 def texts(service: InSpace, name: str) -> list[str]:
-    """Return the texts of a conversation, which resumes its space."""
+    """Return the texts of a conversation, which wakes its space."""
     return [it.content for it in service.load(name, **ALL).messages]
 
 
-def test_appends_do_not_resume_it_and_the_next_read_has_them(
+def test_appends_do_not_wake_it_and_the_next_read_has_them(
     shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, "reads")
     name = service.conversation_of("The roof leaks")
-    suspend(shared, service)
+    rest(shared, service)
     folder = shared.data_dir / "reads" / "conversations"
     assert is_sealed(folder)
     answers = [service.append(name, user(f"Word {at}"), agent("Noted")) for at in range(5)]
-    assert is_suspended(shared, service)
+    assert is_resting(shared, service)
     assert [it.turn_number for it in answers] == [2, 3, 4, 5, 6]
     assert [it.messages[0].sequence for it in answers] == [3, 5, 7, 9, 11]
     assert answers[-1].conversation.message_count == 11
     assert service.found("word") == [name]
-    assert not is_suspended(shared, service)
+    assert not is_resting(shared, service)
     assert not is_sealed(folder)
     (listed,) = service.listed().conversations
     assert (listed.message_count, listed.turn_count) == (11, 6)
@@ -91,7 +96,7 @@ def test_every_way_of_reading_has_what_was_appended(
 ) -> None:
     service = enter(shared.target, f"reads-{read.lower()}")
     name = service.conversation_of("First")
-    suspend(shared, service)
+    rest(shared, service)
     service.append(name, user("Second zebra"))
     match read:
         case "Get":
@@ -123,15 +128,15 @@ def test_a_repeated_request_is_answered_as_it_was_and_stores_nothing(
     service = enter(shared.target, "repeats")
     name, other = service.conversation_of("First"), service.conversation_of("Other")
     before = service.append(name, user("Before"), request_id="before")
-    suspend(shared, service)
+    rest(shared, service)
     first = service.append(name, user("Second"), request_id="one")
-    assert is_suspended(shared, service)
+    assert is_resting(shared, service)
     for request, answer in (("one", first), ("before", before)):
-        suspend(shared, service)
+        rest(shared, service)
         again = service.append(name, user(answer.messages[0].content), request_id=request)
         assert again.duplicate
         assert (again.messages, again.cursor) == (answer.messages, answer.cursor)
-        suspend(shared, service)
+        rest(shared, service)
         for about, word in ((name, "Another"), (other, "Second")):
             failure = failure_of(partial(service.append, about, user(word), request_id=request))
             assert failure.reason == "REQUEST_ID_REUSED"
@@ -155,7 +160,7 @@ def test_the_checks_of_an_append_hold(shared: RunningServer, enter: Enter) -> No
         )
     )
     pinned = delivered.conversation.conversation.id
-    suspend(shared, service)
+    rest(shared, service)
     calls: dict[str, Callable[[], object]] = {
         "INVALID_FIELD": lambda: service.append(name),
         "TURN_OUT_OF_DATE": lambda: service.append(name, user("Late"), expected_turn=0),
@@ -163,7 +168,7 @@ def test_the_checks_of_an_append_hold(shared: RunningServer, enter: Enter) -> No
     }
     for reason, call in calls.items():
         assert failure_of(call).reason == reason
-        assert is_suspended(shared, service)
+        assert is_resting(shared, service)
     unknown = failure_of(lambda: service.append(f"conv-{'0' * 26}", user("Nobody")))
     assert unknown.reason == "CONVERSATION_NOT_FOUND"
     assert texts(service, name) == ["First"]
@@ -178,12 +183,12 @@ def test_a_stream_behind_a_cursor_has_every_later_update_once_and_in_order(
     cursors = []
     for number in range(6):
         if number % 3 == 0:
-            suspend(shared, service)
+            rest(shared, service)
         cursors.append(service.append(names[number % 2], user(f"{number}")).cursor)
-    assert is_suspended(shared, service)
+    assert is_resting(shared, service)
     for after in (0, 3, 4):
         assert updates_behind(service, cursors, after) == [str(it) for it in range(after + 1, 6)]
-        suspend(shared, service)  # what the stream left in memory is dropped
+        rest(shared, service)  # what the stream left in memory is dropped
 
 
 def updates_behind(service: InSpace, cursors: list[str], after: int) -> list[str]:
@@ -209,9 +214,9 @@ def test_a_draft_ends_with_the_append_that_completes_it(
     service.conversations.PublishDelta(
         api.PublishDeltaRequest(conversation_id=name, draft_id="d1", text="An ans")
     )
-    suspend(shared, service)
+    rest(shared, service)
     service.append(name, agent("An answer"), draft_id="d1")
-    assert is_suspended(shared, service)
+    assert is_resting(shared, service)
     more = api.PublishDeltaRequest(conversation_id=name, draft_id="d1", offset=6, text="wer")
 
     def is_landed() -> bool:
@@ -221,16 +226,16 @@ def test_a_draft_ends_with_the_append_that_completes_it(
     until(is_landed)
 
 
-def test_a_conversation_whose_state_is_not_in_memory_resumes_it(
+def test_a_conversation_whose_state_is_not_in_memory_wakes_it(
     shared: RunningServer, enter: Enter
 ) -> None:
     service = enter(shared.target, "many")
     names = [service.conversation_of(f"Number {at}") for at in range(40)]
-    suspend(shared, service)
+    rest(shared, service)
     service.append(names[-1], user("In memory"))
-    assert is_suspended(shared, service)
+    assert is_resting(shared, service)
     service.append(names[0], user("Read again"))
-    assert not is_suspended(shared, service)
+    assert not is_resting(shared, service)
     assert texts(service, names[0]) == ["Number 0", "Read again"]
     assert texts(service, names[-1]) == ["Number 39", "In memory"]
 
@@ -238,12 +243,12 @@ def test_a_conversation_whose_state_is_not_in_memory_resumes_it(
 def test_a_full_backlog_is_taken_in_by_the_next_append(shared: RunningServer, enter: Enter) -> None:
     service = enter(shared.target, "backlog")
     name = service.conversation_of("First")
-    suspend(shared, service)
+    rest(shared, service)
     for number in range(16):
         service.append(name, user(f"{number}"))
-        assert is_suspended(shared, service)
+        assert is_resting(shared, service)
     service.append(name, user("One more"))
-    assert not is_suspended(shared, service)
+    assert not is_resting(shared, service)
     assert service.get(name).message_count == 18
 
 
@@ -253,7 +258,7 @@ def test_a_backlog_is_taken_in_soon_though_nobody_calls(
     server = start_server()
     service = enter(server.target, "waits")
     name = service.conversation_of("First")
-    suspend(server, service)
+    rest(server, service)
     service.append(name, user("Second"))
     path = server.data_dir / ".due" / "waits"
     assert path.stat().st_mtime_ns == (clock.now + 5_000) * 1_000_000
@@ -264,7 +269,7 @@ def test_a_backlog_is_taken_in_soon_though_nobody_calls(
         nonlocal space
         opened = {it.name: it for it in server.app.spaces.open_now()}
         space = opened.get("waits", space)
-        return space is not None and not space.has_backlog and is_suspended(server, service)
+        return space is not None and not space._has_backlog and is_resting(server, service)
 
     until(is_taken_in)
     assert is_sealed(server.data_dir / "waits" / "conversations")
@@ -274,7 +279,7 @@ def test_it_survives_a_restart_with_its_cursors(start_server: Start, enter: Ente
     server = start_server()
     service = enter(server.target, "restarts")
     name = service.conversation_of("First")
-    suspend(server, service)
+    rest(server, service)
     cursor = service.append(name, user("Second"), request_id="two").cursor
     service.append(name, user("Third"))
     server.stop()
@@ -294,7 +299,7 @@ def test_one_whose_index_was_changed_meanwhile_is_opened_anew(
     for change in ("touched", "removed"):
         service = enter(shared.target, change)
         name = service.conversation_of("First")
-        suspend(shared, service)
+        rest(shared, service)
         service.append(name, user("Second zebra"), request_id="two")
         index = shared.data_dir / change / "conversations" / "conversations.db"
         if change == "removed":
@@ -312,7 +317,7 @@ def test_one_whose_transcript_was_changed_meanwhile_writes_nothing_over_it(
     service = enter(shared.target, "changed")
     name = service.conversation_of("First")
     path = shared.data_dir / "changed" / "conversations" / f"{name}.jsonl"
-    suspend(shared, service)
+    rest(shared, service)
     before = path.read_bytes()
     path.write_bytes(before + b"something else\n")
     failure = failure_of(lambda: service.append(name, user("Second")))
@@ -323,39 +328,104 @@ def test_one_whose_transcript_was_changed_meanwhile_writes_nothing_over_it(
 def test_the_oldest_of_too_many_is_closed_with_everything(
     start_server: Start, enter: Enter
 ) -> None:
-    server = start_server(max_open_spaces=1, max_suspended_spaces=2)
+    server = start_server(max_open_spaces=2)
     services = [enter(server.target, f"space-{number}") for number in range(6)]
     names = [service.conversation_of("First") for service in services]
     for service, name in zip(services, names, strict=True):
         service.append(name, user("Second"))
-    until(lambda: len(server.app.spaces.suspended()) <= 2)
+    assert len(server.app.spaces.names()) <= 2
     for service, name in zip(services, names, strict=True):
         assert texts(service, name) == ["First", "Second"]
 
 
-def test_nothing_is_suspended_where_that_is_switched_off(start_server: Start, enter: Enter) -> None:
-    server = start_server(max_suspended_spaces=0)
-    service = enter(server.target, "closed")
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are counted in /proc")
+def test_an_idle_space_has_no_open_file_until_it_is_used(
+    start_server: Start, clock: MovableClock, enter: Enter
+) -> None:
+    server = start_server()
+    services = [enter(server.target, f"space-{number}") for number in range(5)]
+    names = [service.conversation_of("The roof leaks") for service in services]
+    spaces = server.app.spaces
+    assert all(open_files(server.data_dir / service.space) for service in services)
+
+    def all_rest() -> bool:
+        spaces.rest_idle(0.0)
+        return [it.name for it in spaces.open_now()] == ["default"]  # nobody wrote to that
+
+    until(all_rest)
+    assert len(spaces.names()) == 6
+    assert [open_files(server.data_dir / service.space) for service in services] == [[]] * 5
+    for service, name in zip(services, names, strict=True):
+        assert service.found("roof") == [name]
+    assert all(open_files(server.data_dir / service.space) for service in services)
+
+
+def test_a_space_that_was_just_used_or_soon_has_work_is_not_idle(
+    start_server: Start, clock: MovableClock, enter: Enter
+) -> None:
+    server = start_server(abbreviator="extractive", idle_timeout="10m", sweep_interval="1s")
+    service = enter(server.target, "noted")
+    name = service.create().id
+    for number in range(3):
+        service.turn(name, f"The roof leaks at {number}.", "Call the roofer.")
+
+    def rests() -> bool:
+        server.app.spaces.rest_idle(0.0)
+        return is_resting(server, service)
+
+    server.app.spaces.rest_idle(60.0)
+    assert not is_resting(server, service)
+    until(rests)  # its notes are due in ten minutes
+    service.load(name)
+    clock.move(570_000)
+    assert not any(rests() for _ in range(20))
+
+
+def test_the_least_recently_used_rest_while_too_many_are_awake(
+    tmp_path: Path, clock: MovableClock, enter: Enter
+) -> None:
+    chosen = Settings.load(None, {"listen": f"{LOOPBACK}:0", "data_dir": tmp_path / "data"})
+    server = RunningServer(app.start(chosen, clock=clock, most_awake=2), clock, chosen)
+    services = [enter(server.target, f"space-{number}") for number in range(5)]
+    names = [service.conversation_of("First") for service in services]
+    spaces = server.app.spaces
+    assert len(spaces.names()) == 5  # the default one, which nobody wrote to, was closed
+    assert [it.name for it in spaces.open_now()] == ["space-3", "space-4"]
+    assert texts(services[0], names[0]) == ["First"]
+    assert [it.name for it in spaces.open_now()] == ["space-4", "space-0"]
+    services[1].append(names[1], user("Second"))  # without its files
+    assert [it.name for it in spaces.open_now()] == ["space-4", "space-0"]
+    server.stop()
+
+
+def open_files(folder: Path) -> list[str]:
+    """Return the files of a folder that this process has open."""
+    links = (it.readlink() for it in Path("/proc/self/fd").iterdir() if it.is_symlink())
+    return [str(link) for link in links if link.is_relative_to(folder)]
+
+
+def test_a_list_of_spaces_counts_what_its_index_has_not_taken_in(
+    start_server: Start, enter: Enter
+) -> None:
+    server = start_server()
+    service = enter(server.target, "listed")
     name = service.conversation_of("First")
-
-    def is_closed() -> bool:
-        server.app.spaces.evict("closed")
-        return "closed" not in server.app.spaces.names()
-
-    until(is_closed)
-    assert server.app.spaces.suspended() == []
+    rest(server, service)
     service.append(name, user("Second"))
-    assert "closed" in server.app.spaces.names()
+    assert is_resting(server, service)
+    with Client(server.target) as client:
+        (listed,) = [it for it in client.admin.list_spaces() if it.name == "listed"]
+    assert (listed.state, listed.messages) == ("open", 2)
 
 
 def test_limits_of_what_a_space_stores_hold(start_server: Start, enter: Enter) -> None:
     server = start_server(space_stored_bytes=20_000)
     service = enter(server.target, "limited")
     name = service.conversation_of("First")
-    suspend(server, service)
+    rest(server, service)
     outcomes = []
     for _ in range(20):
-        suspend(server, service)
+        rest(server, service)
         outcomes.append(code_of(lambda: service.append(name, user("x" * 1000))))
     assert outcomes[:8] == ["OK"] * 8
     assert outcomes[-1] == "RESOURCE_EXHAUSTED"
@@ -369,7 +439,7 @@ def test_a_project_token_appends_to_its_own_conversation_alone(
     server = start_server()
     service = enter(server.target, "projects")
     names = [service.conversation_of("Own"), service.conversation_of("Other")]
-    suspend(server, service)
+    rest(server, service)
     granted: Grant = grant("project", "projects", conversation_id=names[0])
     _, text = tokens_of(server.data_dir, server.clock).create(granted)
     caller = Caller(server.target, text)
@@ -378,13 +448,13 @@ def test_a_project_token_appends_to_its_own_conversation_alone(
             request = api.AppendTurnRequest(conversation_id=name, messages=[user("More")])
             # the server was open to everybody until it saw its first token
             until(partial(is_answered, caller, request, outcome))
-    assert is_suspended(server, service)
+    assert is_resting(server, service)
 
 
 def test_appends_and_reads_at_once_lose_nothing_and_double_nothing(
     start_server: Start, enter: Enter
 ) -> None:
-    server = start_server(max_open_spaces=2, max_suspended_spaces=3)
+    server = start_server(max_open_spaces=4)
     services = [enter(server.target, f"space-{number}") for number in range(6)]
     names = [service.conversation_of("First") for service in services]
 
