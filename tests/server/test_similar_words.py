@@ -1,12 +1,16 @@
 """The words of the best messages are compared with those of the question one by one."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1 import recall_service_pb2 as recall_api
+from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
+from recollect_server.inference.weights import E5, MINILM, Profile, look, shipped
+from recollect_server.services.recall.shared_vectors import SharedVectors
 from recollect_server.services.recall.word_matches import COMPARED
 
 from tests.conftest import RunningServer, Start
@@ -145,6 +149,58 @@ def test_a_store_made_without_word_pieces_gets_them_behind_its_back(
     scores = compared(service.search(QUESTION, explain=True))
     assert scores[talk, 2] > scores[talk, 4] > 0
     until(lambda: (meeting, 2) in compared(service.search("开会是什么时候？", explain=True)))
+
+
+def test_missing_word_pieces_are_made_by_the_model_of_english_first(
+    start_server: Start, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    server = start_server(embedder="onnx", data_dir=folder, word_pieces=False)
+    service = connect(server)
+    talk_of_people(service)
+    meeting = service.conversation_of(MEETING)
+    until_embedded(service, server)
+    server.stop()
+    models: list[str] = []
+    embed = Embedder.embed_pieces
+
+    def noted(embedder: Embedder, pieces: Sequence[Piece]) -> list[EmbeddedPiece]:
+        models.append(embedder.profile.name)
+        return embed(embedder, pieces)
+
+    monkeypatch.setattr(Embedder, "embed_pieces", noted)
+    service = connect(start_server(embedder="onnx", data_dir=folder))
+    until(lambda: (meeting, 2) in compared(service.search("开会是什么时候？", explain=True)))
+    assert list(dict.fromkeys(models)) == [MINILM.name, E5.name]
+
+
+@pytest.mark.parametrize("elsewhere", [MINILM, E5], ids=lambda it: it.name)
+def test_missing_word_pieces_of_one_model_do_not_wait_for_another_process_with_the_other(
+    start_server: Start,
+    connect: Connect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: Profile,
+) -> None:
+    folder = tmp_path / "data"
+    server = start_server(embedder="onnx", data_dir=folder, word_pieces=False)
+    service = connect(server)
+    talk = talk_of_people(service)
+    meeting = service.conversation_of(MEETING)
+    until_embedded(service, server)
+    server.stop()
+    name = look(shipped(elsewhere), elsewhere).identity
+    may_embed = SharedVectors.may_embed
+    monkeypatch.setattr(
+        SharedVectors, "may_embed", lambda self, model: model != name and may_embed(self, model)
+    )
+    service = connect(start_server(embedder="onnx", data_dir=folder))
+    asked = {
+        MINILM: ("开会是什么时候？", (meeting, 2)),
+        E5: (QUESTION, (talk, 2)),
+    }
+    question, place = asked[elsewhere]
+    until(lambda: place in compared(service.search(question, explain=True)))
 
 
 @pytest.mark.parametrize("way", ["delete", "redact"])

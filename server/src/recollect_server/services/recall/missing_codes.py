@@ -11,7 +11,7 @@ from recollect_server.inference.embedder import Embedder
 from recollect_server.services.recall.embedding_plan import Plan
 from recollect_server.services.recall.embedding_texts import TextReader
 from recollect_server.services.recall.meaning import Meaning
-from recollect_server.services.recall.vector_writer import VectorWriter
+from recollect_server.services.recall.vector_writer import EmbeddedElsewhere, VectorWriter
 from recollect_server.storage.vectors.store import ABBREVIATION, VectorStore
 
 _AT_ONCE = 16  # texts of a turn
@@ -62,10 +62,20 @@ class MissingCodes:
             self._looked[model] = _Looked(plan.store, form, plan.store.newest_text())
 
     def make_some(self, plan: Plan) -> bool:
-        """Make the codes of the next texts. Return False if none lack them, as far as is known.
-        Raises EmbeddedElsewhere.
+        """Make the codes of the next texts, those of the main model first: nearly all searches
+        compare them. Return False if none lack them, as far as is known. Raises EmbeddedElsewhere
+        where another process makes those of one model and none of the other are missing.
         """
-        return any(self._make_some(plan, *it) for it in plan.embedders())
+        elsewhere: EmbeddedElsewhere | None = None
+        for model, embedder in reversed(plan.embedders()):
+            try:
+                if self._make_some(plan, model, embedder):
+                    return True
+            except EmbeddedElsewhere as error:
+                elsewhere = error
+        if elsewhere is not None:
+            raise elsewhere
+        return False
 
     def _make_some(self, plan: Plan, model: int, embedder: Embedder) -> bool:
         looked = self._looked[model]
