@@ -39,6 +39,12 @@ def test_the_best_message_comes_first_with_its_words_marked(outside: Outside) ->
     assert response.matches[0].communication == outside.get(ann).communication
 
 
+def test_stop_words_are_marked_where_nothing_else_is_asked_for(outside: Outside) -> None:
+    outside.write("Who was in it?", party="bob")
+    assert texts(find(outside, "who was")) == ["[Who] [was] in it?"]
+    assert texts(find(outside, "Wann ist die Sitzung in Wien?")) == ["Who was in it?"]
+
+
 def test_replies_subjects_and_names_are_found(outside: Outside) -> None:
     origin = Provenance("Hanan", EmailHeaders("1@x", subject="Zanzibar trip"))
     with outside.server.app.spaces.use("default") as space:

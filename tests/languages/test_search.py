@@ -1,8 +1,11 @@
 """Search finds a word in the other forms that its language has, and marks it."""
 
 import time
+from collections import Counter
+from pathlib import Path
 
 import apsw
+import orjson
 import pytest
 from recollect_server.storage.index.analysis import MARKER, MARKER_END, MARKERS
 from recollect_server.storage.index.migrations import OLDEST
@@ -54,6 +57,26 @@ def test_a_word_is_found_and_marked_in_the_forms_of_its_language(
     hits = shared.search(question).hits
     assert [hit.conversation_id for hit in hits][:1] == [history[language]]
     assert mark in marked(hits[0].snippet)
+
+
+def test_what_is_marked_by_its_letters_is_no_stop_word_of_the_text(service: Service) -> None:
+    pairs = [*map(orjson.loads, (Path(__file__).parent / "marks.jsonl").read_bytes().splitlines())]
+    conversations = [service.conversation_of(it["text"]) for it in pairs]
+    marks: Counter[str] = Counter()
+    for pair, conversation in zip(pairs, conversations, strict=True):
+        hits = service.search(pair["question"], limit=len(pairs)).hits
+        of_text = [marked(it.snippet) for it in hits if it.conversation_id == conversation]
+        shown, right = Counter(*of_text), Counter(pair["marks"])
+        marks += Counter(right=(shown & right).total(), wrong=(shown - right).total())
+        assert shown.keys().isdisjoint({"in", "an", "was", "die", "war"}), pair["question"]
+    assert marks["right"] >= 40  # of 41
+    # words of other sense alone (red, gift, chat, cave), and two times "a" in no English text
+    assert marks["wrong"] <= 6
+
+
+def test_a_question_of_nothing_but_stop_words_marks_them(service: Service) -> None:
+    service.conversation_of("Who was there?")
+    assert marked(service.search("who was").hits[0].snippet) == ["Who", "was"]
 
 
 def test_a_question_in_english_finds_names_in_other_languages(service: Service) -> None:

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.deadline import Deadline
-from recollect_server.domain.languages import ENGLISH, guess_language
+from recollect_server.domain.languages import ENGLISH, guess_language, question_stop_words
 from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN, normal_form, places_of_form
 
 START, END = "\ue000", "\ue001"
@@ -78,6 +78,10 @@ class PassageFinder:
     deadline: Deadline
     only_english: bool = False
     """True if no text was indexed in another language: then none is guessed."""
+    only_stops: bool = False
+    """True if nothing but stop words is searched for. Otherwise those of a text's language are no
+    match in it: the word may say something in the question's language, as `a` and `was` do.
+    """
     _left: int = _SHARED
     _beginnings: tuple[str, ...] = field(init=False)
     _stems: dict[str, str] = field(default_factory=dict)
@@ -144,15 +148,21 @@ class PassageFinder:
 
     def _matches(self, text: str, language: str) -> list[Match]:
         """Return where a text matches, in order, none overlapping."""
+        stops = frozenset[str]() if self.only_stops else question_stop_words(language)
         if text.isascii() and language in _ENGLISH:
-            return [match for match in self._likely(text) if match[2] in self.stems]
+            return [
+                match
+                for match in self._likely(text)
+                if match[2] in self.stems and text[match[0] : match[1]].lower() not in stops
+            ]
         form, places = places_of_form(text)
         spaced = UNSPACED_RUN.sub(lambda run: " " * len(run[0]), form)
         place = _characters(spaced)
         matches = [
-            (places[place(first)], places[place(last)], stem)
-            for first, last, stem in self.tokenise(spaced, language)
+            (places[first], places[last], stem)
+            for start, end, stem in self.tokenise(spaced, language)
             if stem in self.stems
+            and spaced[(first := place(start)) : (last := place(end))].lower() not in stops
         ]
         for run in UNSPACED_RUN.finditer(form):
             characters = run.group()

@@ -328,7 +328,10 @@ class External:
         stems, prefixes = (
             {term.stem for term in hits.terms if term.prefix == prefix} for prefix in (False, True)
         )
-        passages = PassageFinder(stems, prefixes, index.search.tokens, deadline)
+        only_stops = all(term.is_stop for term in hits.terms)
+        passages = PassageFinder(
+            stems, prefixes, index.search.tokens, deadline, only_stops=only_stops
+        )
         best = max((score for _, _, score in hits.hits), default=0.0) or 1.0
         matches: list[Match] = []
         for communication, place, score in hits.hits:

@@ -48,7 +48,12 @@ class Showing:
             {term.stem for term in terms if term.prefix == prefix} for prefix in (False, True)
         )
         self._passages = PassageFinder(
-            stems, prefixes, index.search.tokens, deadline, query.only_english
+            stems,
+            prefixes,
+            index.search.tokens,
+            deadline,
+            query.only_english,
+            query.words.only_stops,
         )
         self._messages: dict[tuple[str, int], Message | None] = {}
         self._shown: dict[tuple[str, int], str] = {}
