@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recollect_server.domain.embedding import DIMENSIONS
+from recollect_server.domain.ids import message_id
 from recollect_server.inference.embedder import Embedder
 from recollect_server.inference.weights import (
     E5,
@@ -17,7 +19,17 @@ from recollect_server.inference.weights import (
     shipped,
 )
 from recollect_server.inference.word_codes import WIDTH, Codes, QuestionPieces, joined
-from recollect_server.services.recall.word_matches import LOWER, NEIGHBOUR, nearness, weights
+from recollect_server.services.recall.meaning import AskedWords
+from recollect_server.services.recall.word_matches import (
+    LOWER,
+    NEIGHBOUR,
+    nearness,
+    weights,
+    word_matches,
+)
+from recollect_server.storage.index.conversations import Outline
+from recollect_server.storage.index.search import Messages
+from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +73,34 @@ def test_by_the_second_model_a_word_comes_near_to_the_text_that_has_its_translat
     )
     when, time = (question.words.index(it) for it in ("when", "time"))
     assert min(dentist[when], dentist[time]) > 0.3 > 0.2 > max(cat[when], cat[time])
+
+
+def test_messages_of_other_languages_count_as_across_by_their_share(
+    embedder: Embedder, second: Embedder, tmp_path: Path
+) -> None:
+    store = VectorStore(tmp_path)
+    read_by = {
+        "Nora became a physician last year": embedder,
+        "The cat is asleep": embedder,
+        "We painted the fence blue": embedder,
+        "Der Zahnarzt hat am Donnerstag Zeit": second,
+    }
+    numbers = {it.identity: store.model(it.identity, tmp_path) for it in (embedder, second)}
+    for line, (text, model) in enumerate(read_by.items(), 2):
+        vectors, of_words = np.zeros((1, DIMENSIONS), np.int8), codes(model, text).tobytes()
+        place = EmbeddedText("a", line, 0, 0, hash_of(text), vectors, of_words)
+        store.add(numbers[model.identity], [place], {})
+    zeros = np.zeros(4, np.int64)
+    messages = Messages(message_id(1, 2) + np.arange(4), *[zeros] * 5)
+    models = [
+        AskedWords(asked(it, "When is the dentist there?"), store, number, it, it is embedder)
+        for it, number in zip((embedder, second), numbers.values(), strict=True)
+    ]
+    matches = word_matches(models, {}, messages, zeros, [Outline(1, "a", 0, 4)], np.ones(4))
+    store.close()
+    assert matches is not None
+    assert matches.near.argmax() == 3
+    assert matches.across == 0.25
 
 
 def test_words_of_a_question_of_several_parts_have_the_vectors_of_their_own_pieces(
