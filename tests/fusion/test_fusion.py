@@ -14,6 +14,7 @@ from recollect_server.services.recall.fusion import (
     message_features,
     of_matches,
     unsaid,
+    words_across,
 )
 from recollect_server.services.recall.fusion_weights import CONVERSATION_WEIGHTS, MESSAGE_WEIGHTS
 from recollect_server.services.recall.retrievers import Array, Fused, Matches, Question
@@ -301,3 +302,28 @@ def test_across_languages_what_nobody_said_is_left_to_nearness(legs: Legs) -> No
     assert all_across > 2 * none_across
     few = np.ptp(of_matches(messages, replace(alike, across=0.02), 1.0))
     assert few - none_across == pytest.approx(0.02 * (all_across - none_across))
+
+
+def test_a_message_in_another_language_that_is_near_counts_as_if_it_had_the_words() -> None:
+    near, of_words = np.array([0.2, 0.3, 0.4, 0.9, 0.1]), np.array([1.0, 3.0, 0.5, 0.0, 0.0])
+    by_main = np.array([0.2, 0.3, 0.4, np.nan, np.nan])
+    none = np.zeros(5, np.bool_)
+    added = words_across(Matches(near, none, by_main, across=0.4), of_words)
+    assert added[:3].tolist() == [0, 0, 0], "what the main model compared has its own words"
+    assert added[3] == pytest.approx(3.0)
+    assert added[4] == 0, "nor does one that is not near"
+    for alone, share in ((near, 0.0), (np.full(5, np.nan), 1.0)):
+        assert not words_across(Matches(near, none, alone, across=share), of_words).any()
+
+
+def test_the_words_that_a_message_in_another_language_lacks_are_in_its_score(legs: Legs) -> None:
+    messages, above = _spoken(legs, 30)
+    count = len(messages.tokens)
+    near, none, even = np.full(count, 0.2), np.zeros(count, np.bool_), np.full(count, 0.2)
+    silent = int(np.argmin(messages.keyword))
+    near[int(np.argmax(messages.keyword))] = 0.9
+    near[silent], even[silent] = 0.5, np.nan
+    own, across = Matches(near, none, near), Matches(near, none, even, across=1 / count)
+    by_one = fuse(QUESTION, messages, above, None, lambda _: own)
+    by_both = fuse(QUESTION, messages, above, None, lambda _: across)
+    assert by_both.messages[silent] > by_one.messages[silent]

@@ -54,6 +54,7 @@ _NEAR, _NEAR_TO_AGENTS, _LENGTH = 0.86, 0.61, 0.54
 _MUCH_LONGER = 1.5
 IDENTIFIER = 7.0
 """Weight of the identifiers of a question that a message has: that of a time which it names."""
+_OF_WORDS = ("keyword", "keyword_z", "keyword_window", "keyword_before", "keyword_after")
 _LEAST_ODDS = 1e-12  # a score so low may be rounded to 0
 SOFTNESS = 4.0  # changes no order: only how fast scores fall from 1
 FIRST_LINE = 2
@@ -81,11 +82,12 @@ def fuse(
     """
     gates = gates_of(question, messages, conversations)
     dates = dates_of(question, messages)
-    of_messages = weighted(
-        message_features(*(sections or (messages, conversations)), dates), MESSAGE_WEIGHTS, gates
-    )
+    features = message_features(*(sections or (messages, conversations)), dates)
+    of_messages = weighted(features, MESSAGE_WEIGHTS, gates)
     if match is not None and (matches := match(_odds(of_messages))) is not None:
+        of_words = weighted({it: features[it] for it in _OF_WORDS}, MESSAGE_WEIGHTS, gates)
         of_messages = of_messages + of_matches(messages, matches, gates["unsaid"])
+        of_messages += words_across(matches, of_words)
     of_conversations = weighted(
         conversation_features(messages, conversations, of_messages),
         CONVERSATION_WEIGHTS,
@@ -210,6 +212,19 @@ def of_matches(messages: MessageLegs, matches: Matches, unsaid: float = 0.0) -> 
     added: Array = weight * near
     added += _LENGTH * (1 - 2 * longer) * length
     return added
+
+
+def words_across(matches: Matches, of_words: Array) -> Array:
+    """Return what messages that only the model of other languages compared get in place of words,
+    where the main model compared others: they say the question's words in their own. `of_words` is
+    what words add to each score. The nearest message gets as much as the best words add.
+    """
+    if matches.across in (0.0, 1.0):
+        return np.zeros_like(of_words)
+    near = share(np.maximum(z(matches.near[None, :])[0], 0))
+    expected = of_words.min() + np.ptp(of_words) * near
+    is_across = ~np.isnan(matches.near) & np.isnan(matches.even)
+    return np.where(is_across, np.maximum(expected - of_words, 0), 0)
 
 
 def with_identifiers(fused: Fused, messages: MessageLegs, named: Array) -> Fused:
