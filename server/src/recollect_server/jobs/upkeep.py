@@ -221,7 +221,7 @@ class EmbedderJob(Job):
         if mark == self._mark and time.monotonic() < self._look_at:
             return _EMBED_SECONDS
         worked = self._embedding.tend()
-        is_well = self._embedding.is_well
+        is_well = not self._embedding.failure
         is_done = is_well and not worked and not self._embedding.is_elsewhere
         self._mark = mark if is_done else None
         self._look_at = time.monotonic() + _LOOK_SECONDS

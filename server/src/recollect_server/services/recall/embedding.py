@@ -71,7 +71,8 @@ class Embedding:
     ) -> None:
         """End the part under way soon once `stopping` is set."""
         self._space = space
-        self._meaning = meaning
+        assert meaning.models is not None
+        self._meaning, self._models = meaning, meaning.models
         self._index: Index | None = None  # the one that `_waiting` is of
         self._plan_name = ""  # likewise the plan
         self._model = 0
@@ -80,13 +81,15 @@ class Embedding:
         self._planner = Planner(meaning)
         self._texts = TextReader(space)
         self._shared = SharedVectors(space.shared_work)
-        self._is_elsewhere = False
+        self.is_elsewhere = False
+        """True if another process embeds what is missing."""
         self._newest_first = False
         self._pace = Pace(space, stopping)
         self._writer = VectorWriter(meaning, workers, self._planner, self._pace, self._shared)
         self._long = LongTexts(self._writer, self._texts, self._shared)
         self._codes = MissingCodes(meaning, self._writer, self._texts)
-        self._failure = ""
+        self.failure = ""
+        """Reason of the last try's failure; empty if it met none."""
 
     def mark(self) -> tuple[Index, int, bool]:
         """Return a value that changes with whatever there may be to embed."""
@@ -113,7 +116,7 @@ class Embedding:
             if self._waiting or self._long:
                 self._shared.begin()
             began = time.monotonic()
-            self._is_elsewhere = False
+            self.is_elsewhere = False
             size = self._step(plan)
             if size and self._writer.has_embedded:
                 bytes_per_second = self._pace.adapt(size, began, is_last=not self._waiting)
@@ -136,41 +139,26 @@ class Embedding:
         except PlanChanged:
             return True
         except EmbeddedElsewhere:
-            self._is_elsewhere, worked = True, False
+            self.is_elsewhere, worked = True, False
         except (NoWeights, WrongWeights, ImportError, CannotEmbed, VectorsUnavailable) as error:
             self._failed(str(error))
             return isinstance(error, VectorsDamaged) and self._start_over()
         except DataUnavailable as error:
             self._failed(str(error))
             return False
-        self._failure = self._meaning.failure = ""
+        self.failure = self._meaning.failure = ""
         self._notify()
         return worked
 
     @property
     def is_complete(self) -> bool:
         """Return whether the last look found everything embedded."""
-        return not self._waiting and not self._long and not self._failure
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Return whether another process embeds what is missing."""
-        return self._is_elsewhere
-
-    @property
-    def is_well(self) -> bool:
-        """Return whether the last try met no failure."""
-        return not self._failure
-
-    @property
-    def failure(self) -> str:
-        """Reason of the last try's failure; empty if it met none."""
-        return self._failure
+        return not self._waiting and not self._long and not self.failure
 
     def _failed(self, reason: str) -> None:
-        if reason != self._failure:
+        if reason != self.failure:
             log.warning("meaning_unavailable", reason=reason)
-        self._failure = self._meaning.reason = reason
+        self.failure = self._meaning.reason = reason
         if self._meaning.copy is not None:
             self._meaning.failure = reason
 
@@ -178,7 +166,7 @@ class Embedding:
         """Remove the file of vectors, so that everything is embedded again. Return False if that
         failed.
         """
-        log.warning("vectors_made_anew", reason=self._failure)
+        log.warning("vectors_made_anew", reason=self.failure)
         self._index = None
         try:
             self._meaning.drop()
@@ -196,8 +184,7 @@ class Embedding:
 
     def _reads_all(self, plan: Plan) -> bool:
         """Return whether the model of other languages reads English because of a question."""
-        models = self._meaning.models
-        return plan.both and models is not None and not models.both
+        return plan.both and not self._models.both
 
     def _make_copy(self, plan: Plan) -> None:
         """Load the copy that searches read. While another model's vectors are incomplete, load
@@ -213,7 +200,7 @@ class Embedding:
             beside = self._meaning.load(store, plan.beside_model, plan.beside, index)
         served = store.served()
         if served is not None and served[0] != plan.model:
-            old = self._meaning.of_weights(served[1], served[2])
+            old = self._models.main.of_weights(served[1], served[2])
             if old is None:
                 self._meaning.reason = "the vectors are computed anew for another model, and the one before is not available"
                 return

@@ -73,10 +73,11 @@ class Planner:
         VectorsUnavailable.
         """
         store = self._meaning.store()
-        main = self._meaning.wanted()
-        plan = Plan(store, index, main, store.model(main.identity, main.folder))
         models = self._meaning.models
-        if models is None or models.languages is None:
+        assert models is not None  # else nothing is embedded
+        main = models.main.wanted()
+        plan = Plan(store, index, main, store.model(main.identity, main.folder))
+        if models.languages is None:
             self.census, self._meaning.lack = None, ""
             return plan
         if self._meaning.wants_languages:

@@ -405,18 +405,6 @@ class Meaning:
         except OSError as error:
             raise VectorsUnavailable(f"{NAME} cannot be removed: {error.strerror}") from error
 
-    def wanted(self) -> Embedder:
-        """Return the embedder of the configured model. Raises NoWeights, WrongWeights,
-        ImportError.
-        """
-        assert self.models is not None
-        return self.models.main.wanted()
-
-    def of_weights(self, identity: str, folder: Path) -> Embedder | None:
-        """Return the embedder of this identity, or None if its weights are not available."""
-        assert self.models is not None
-        return self.models.main.of_weights(identity, folder)
-
     def load(self, store: VectorStore, model: int, embedder: Embedder, index: Index) -> Copy:
         """Read the copy that searches use. Raises VectorsUnavailable."""
         loaded = store.load(model)

@@ -55,7 +55,8 @@ class Matrix:
     """
 
     def __init__(self, sequence_bits: int) -> None:
-        self._bits = sequence_bits
+        self.sequence_bits = sequence_bits
+        """Number of an id's bits that are not the conversation's number."""
         self._guard = threading.Lock()  # guards what is written below; readers take a view
         self.whitening: Whitening | None = None
         """Map of questions, without what all entries have in common; None of few."""
@@ -70,11 +71,6 @@ class Matrix:
 
     def __len__(self) -> int:
         return self._view.count
-
-    @property
-    def sequence_bits(self) -> int:
-        """Return the number of an id's bits that are not the conversation's number."""
-        return self._bits
 
     def view(self) -> View:
         """Return the present entries."""
@@ -159,7 +155,7 @@ class Matrix:
             begins = np.linspace(0, len(entries) - _RUN, _SAMPLE // _RUN).astype(np.int64)
             entries = entries[(begins[:, None] + np.arange(_RUN)).ravel()]
         units = view.rows.get(entries) * view.scale[entries, None]
-        owners = view.ids[entries] >> self._bits
+        owners = view.ids[entries] >> self.sequence_bits
         self.whitening = whitening_of(units.astype(np.float64), owners) if len(entries) else None
 
     def unwhiten(self) -> None:
@@ -173,7 +169,7 @@ class Matrix:
         another index may give otherwise.
         """
         entries = entries[np.argsort(view.ids[entries], kind="stable")]
-        owners = view.ids[entries] >> self._bits
+        owners = view.ids[entries] >> self.sequence_bits
         first = starts(owners)
         if not len(first):
             return entries
@@ -190,8 +186,8 @@ class Matrix:
         return self._entries_between(view, ids, ids + 1)
 
     def of_conversations(self, view: View, numbers: NDArray[np.int64]) -> Entries:
-        first = numbers << self._bits
-        return self._entries_between(view, first, first + (1 << self._bits))
+        first = numbers << self.sequence_bits
+        return self._entries_between(view, first, first + (1 << self.sequence_bits))
 
     def _entries_between(
         self, view: View, first: NDArray[np.int64], last: NDArray[np.int64]

@@ -589,10 +589,6 @@ class VectorStore:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return removed
 
-    def count(self, model: int) -> int:
-        with self._using():
-            return self._texts.count(model)
-
     @contextmanager
     def _using(self, *, alone: bool = False) -> Iterator[apsw.Connection]:
         """Yield the connection, inside a transaction unless `alone`."""

@@ -38,10 +38,6 @@ class Texts:
         parts = [self._connection.execute(query, (first + piece,)).get for piece in range(row[1])]
         return np.frombuffer(b"".join(parts), np.int8).reshape(-1, DIMENSIONS)
 
-    def count(self, model: int) -> int:
-        query = "SELECT coalesce(sum(pieces), 0) FROM texts WHERE model = ?"
-        return int(self._connection.execute(query, (model,)).get)
-
     def add(
         self, model: int, text_hash: bytes, vectors: NDArray[np.int8], codes: bytes | None = None
     ) -> int:
