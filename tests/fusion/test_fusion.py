@@ -294,11 +294,11 @@ def test_across_languages_what_nobody_said_is_left_to_nearness(legs: Legs) -> No
     alike = Matches(near, none, near)
     added = [of_matches(messages, alike, unsaid) for unsaid in (0.0, 1.0)]
     np.testing.assert_array_equal(added[0], added[1])
-    none_across, all_across, said = (
+    none_across, all_across, without_gap = (
         np.ptp(of_matches(messages, replace(alike, across=share), unsaid))
         for share, unsaid in ((0.0, 1.0), (1.0, 1.0), (1.0, 0.0))
     )
-    assert said == none_across == np.ptp(added[0])
+    assert without_gap == none_across == np.ptp(added[0])
     assert all_across > 2 * none_across
     few = np.ptp(of_matches(messages, replace(alike, across=0.02), 1.0))
     assert few - none_across == pytest.approx(0.02 * (all_across - none_across))

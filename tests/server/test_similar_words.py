@@ -195,12 +195,13 @@ def test_missing_word_pieces_of_one_model_do_not_wait_for_another_process_with_t
         SharedVectors, "may_embed", lambda self, model: model != name and may_embed(self, model)
     )
     service = connect(start_server(embedder="onnx", data_dir=folder))
-    asked = {
+    questions = {
         MINILM: ("开会是什么时候？", (meeting, 2)),
         E5: (QUESTION, (talk, 2)),
     }
-    question, place = asked[elsewhere]
+    question, place = questions[elsewhere]
     until(lambda: place in compared(service.search(question, explain=True)))
+    assert compared(service.search(question, explain=True))[place] > 0
 
 
 @pytest.mark.parametrize("way", ["delete", "redact"])
