@@ -10,7 +10,7 @@ from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Message, ToolCall
-from recollect_server.domain.message import Message as Said
+from recollect_server.domain.message import Message as DomainMessage
 from recollect_server.domain.message import Role
 from recollect_server.services.context.following import question_of
 
@@ -148,11 +148,13 @@ def test_a_question_that_leans_on_the_one_before_is_looked_for_with_it(service: 
 
 def test_a_question_that_leans_on_a_long_message_is_looked_for_with_its_end() -> None:
     end = "Where did I travel with my sister?"
-    asked = question_of("When was that?", [Said(Role.USER, f"Begin. {'zebra ' * 200}{end}", 0)])
-    assert asked.startswith("zebra zebra ")
-    assert asked.endswith(f"{end}\nWhen was that?")
-    assert len(asked) <= 320
-    short = question_of("When was that?", [Said(Role.USER, end, 0)])
+    question = question_of(
+        "When was that?", [DomainMessage(Role.USER, f"Begin. {'zebra ' * 200}{end}", 0)]
+    )
+    assert question.startswith("zebra zebra ")
+    assert question.endswith(f"{end}\nWhen was that?")
+    assert len(question) <= 320
+    short = question_of("When was that?", [DomainMessage(Role.USER, end, 0)])
     assert short == f"{end}\nWhen was that?"
 
 
