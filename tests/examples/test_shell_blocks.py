@@ -1,8 +1,7 @@
-"""The blocks of shell on the pages about administration, credentials, deleting, import and export,
-and operations, run line by line as a reader types them.
+"""The blocks of shell on the pages of the documentation, run line by line as a reader types them.
 
-Lines that begin with `pip` are passed over: the tests have what they install. Those of "Beyond one
-machine" are in `tests/tls`, and those with `docker` ran nowhere, as their page says.
+Lines that begin with `pip` are passed over: the tests have what they install. `ELSEWHERE` says of
+the blocks that are not run here why.
 """
 
 import json
@@ -24,6 +23,7 @@ from tests.client_cli.test_import_agents import CLAUDE_CODE, lines_of
 from tests.client_cli.test_import_people import CHAT
 from tests.client_cli.test_import_products import simple, zipped
 from tests.conftest import RunningServer, Start
+from tests.postgres import Postgres
 from tests.programs import CLIENT, SERVER, Forked, ran
 from tests.server_cli.test_bucket import KEY, SECRET, store
 
@@ -35,6 +35,8 @@ TEXTS = {
     "guides/credentials": ("token rotate", "--limit", "--since"),
     "guides/deleting": ("--party hanan", "delete-many", "retention preview"),
     "guides/import-export": ("jq -c", "recollect export --folder", "chatgpt-export.zip --dry-run"),
+    "guides/postgresql": ("recollect-server migrate", "token create"),
+    "operations/monitoring": ("token create --kind monitor",),
     "operations": (
         *("recollect-server rebuild", "backups prune", "backups new-key", "serve --data-dir new"),
         *("--in-bucket", "weekly=5 monthly=12"),
@@ -45,10 +47,29 @@ BLOCKS = {
     page: re.findall(
         r"^```(?:sh|console)\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.M | re.S
     )
-    for page in TEXTS
+    for page in (str(it.relative_to(DOCS).with_suffix("")) for it in DOCS.rglob("*.md"))
 }
 PROGRAMS = {"recollect": CLIENT, "recollect-server": SERVER}
-ELSEWHERE = ("openssl req", "RECOLLECT_CA=", "docker ")
+ELSEWHERE = {
+    "$ grpcurl ": "test_grpcurl.py",
+    "$ curl ": "test_grpcurl.py",
+    "$ recollect export | recollect import -": "tests/client_cli/test_moving.py, in part",
+    "make serve ": "the gate of the repository",
+    "make serve-postgres": "tests/database/test_serving.py",
+    "createdb ": "it needs a server of one's own; tests/database has one",
+    "openssl req": "tests/tls",
+    "RECOLLECT_CA=": "tests/tls",
+    "recollect-web ": "tests/web, with addresses of its own",
+    "npm run build": "the gate of the repository",
+    "ollama pull": "it fetches a model of gigabytes; tests/naming has the calls",
+    "systemctl ": "it needs systemd; tests/deploy looks at the units",
+    "systemd-run ": "it needs systemd; tests/deploy looks at the units",
+    "kubectl ": "it needs a cluster; tests/deploy renders the chart",
+    "docker ": "it needs Docker; tests/deploy looks at the files",
+}
+"""Texts of the blocks that are not run here, and what runs them or why nothing does."""
+BY_THEIR_TEST = ("guides/languages",)
+"""Pages whose blocks a test of their own reads from them."""
 needs_jq = pytest.mark.skipif(
     shutil.which("jq") is None, reason="there is no jq here (apt-get install jq)"
 )
@@ -106,7 +127,7 @@ class Shell:
             return _in_bash(line, "", self.env)
         output, env = "", self.env
         for piped in " ".join(map(shlex.quote, words)).split(" '|' "):
-            program, *arguments = (str(Path(it).expanduser()) for it in shlex.split(piped))
+            program, *arguments = map(os.path.expanduser, shlex.split(piped))
             if program == "ssh":
                 _, program, *arguments = arguments
                 env = env | {"RECOLLECT_ADDRESS": self.other}
@@ -185,10 +206,15 @@ def conversation(client: Client) -> str:
     return client.conversations.create("web", messages=messages).id
 
 
-def test_every_block_of_these_pages_is_run() -> None:
-    for page, on_page in BLOCKS.items():
-        names = (*TEXTS[page], *ELSEWHERE)
-        assert [it for it in on_page if not any(name in it for name in names)] == []
+def test_every_block_is_run_or_has_its_reason() -> None:
+    reasons = set()
+    for page in BLOCKS.keys() - {*BY_THEIR_TEST}:
+        for block in BLOCKS[page]:
+            if not any(name in block for name in TEXTS.get(page, ())):
+                found = {it for it in ELSEWHERE if it in block}
+                assert found, (page, block)
+                reasons |= found
+    assert reasons == ELSEWHERE.keys()
 
 
 def test_the_blocks_of_administration_run(shell: Shell, conversation: str) -> None:
@@ -199,6 +225,30 @@ def test_the_blocks_of_administration_run(shell: Shell, conversation: str) -> No
     assert ["idle_timeout" in it for it in printed.values()] == [False, True, False, False, False]
     assert "rcl_" in [*printed.values()][-1]
     assert "rcl_" in str(shell.run(page, "token create --kind admin"))
+
+
+@pytest.mark.parametrize("text", TEXTS["guides/postgresql"])
+def test_a_block_of_postgresql_runs(
+    text: str, shell: Shell, conversation: str, server: RunningServer, postgres: Postgres
+) -> None:
+    url = postgres.new_database()
+    shell.instead["postgresql://recollect@db.example/recollect"] = url
+    shell.before["recollect-server migrate"] = server.stop
+    printed = shell.run("guides/postgresql", text)
+    if text == "token create":
+        assert "rcl_" in str(printed)
+        return
+    rows = postgres.execute("SELECT log FROM recollect.lines", url)
+    assert (conversation,) in rows
+    assert transcript_in("copy", conversation) == transcript_in(".recollect", conversation)
+
+
+def transcript_in(data_dir: str, conversation: str) -> bytes:
+    return Path(data_dir, "default/conversations", f"{conversation}.jsonl").read_bytes()
+
+
+def test_the_token_of_prometheus_is_made(shell: Shell) -> None:
+    assert "rcl_" in str(shell.run("operations/monitoring", "token create --kind monitor"))
 
 
 @needs_jq
