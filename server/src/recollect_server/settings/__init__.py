@@ -64,10 +64,11 @@ FORMER = frozenset(
         *("write_threads", "recency_weight", "similarity_weight", "anchor_weight"),
         *("recency_decay", "context_conversation_share"),
         *("abbreviation_tries", "abbreviation_failures", "abbreviation_rest"),
+        "max_suspended_spaces",
     }
 )
-"""Settings of the version before, which are constants now. A start warns of them for one release,
-and the next one refuses them.
+"""Settings of the version before, which are constants now, or idle. A start warns of them for one
+release, and the next one refuses them.
 """
 _MOST_SHOWN = 60
 """Characters of a wrong value that are shown."""
