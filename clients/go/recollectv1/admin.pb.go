@@ -164,9 +164,9 @@ type SpaceState int32
 const (
 	// Never sent.
 	SpaceState_SPACE_STATE_UNSPECIFIED SpaceState = 0
-	// Its files are open.
+	// It is in memory, with its files open or at rest.
 	SpaceState_SPACE_STATE_OPEN SpaceState = 1
-	// It is in memory without open files, and takes appends at once.
+	// No longer sent: such a space is open, and at rest.
 	SpaceState_SPACE_STATE_SUSPENDED SpaceState = 2
 	// It is opened with the next call to it.
 	SpaceState_SPACE_STATE_CLOSED SpaceState = 3
@@ -2112,7 +2112,7 @@ type ServerStats struct {
 	Spaces int64 `protobuf:"varint,3,opt,name=spaces,proto3" json:"spaces,omitempty"`
 	// Those of them that are open.
 	OpenSpaces int64 `protobuf:"varint,4,opt,name=open_spaces,json=openSpaces,proto3" json:"open_spaces,omitempty"`
-	// Those of them that are suspended.
+	// No longer set: spaces at rest are open.
 	SuspendedSpaces int64 `protobuf:"varint,5,opt,name=suspended_spaces,json=suspendedSpaces,proto3" json:"suspended_spaces,omitempty"`
 	// Cost of its own notes.
 	ModelSpending *ModelSpending `protobuf:"bytes,6,opt,name=model_spending,json=modelSpending,proto3" json:"model_spending,omitempty"`

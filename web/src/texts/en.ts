@@ -512,7 +512,7 @@ export const en = {
     spacesTitle: "Spaces",
     space: "Space",
     size: "Size",
-    spaceStates: { 0: "", 1: "open", 2: "suspended", 3: "closed" } as Record<number, string>,
+    spaceStates: { 0: "", 1: "open", 3: "closed" } as Record<number, string>,
     isDefault: "default",
     moreSpaces: "Load more",
     jobs: "Jobs",

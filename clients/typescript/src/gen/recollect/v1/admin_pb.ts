@@ -1103,7 +1103,7 @@ export type ServerStats = Message<"recollect.v1.ServerStats"> & {
   openSpaces: bigint;
 
   /**
-   * Those of them that are suspended.
+   * No longer set: spaces at rest are open.
    *
    * @generated from field: int64 suspended_spaces = 5;
    */
@@ -1433,14 +1433,14 @@ export enum SpaceState {
   UNSPECIFIED = 0,
 
   /**
-   * Its files are open.
+   * It is in memory, with its files open or at rest.
    *
    * @generated from enum value: SPACE_STATE_OPEN = 1;
    */
   OPEN = 1,
 
   /**
-   * It is in memory without open files, and takes appends at once.
+   * No longer sent: such a space is open, and at rest.
    *
    * @generated from enum value: SPACE_STATE_SUSPENDED = 2;
    */
