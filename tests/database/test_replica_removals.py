@@ -1,5 +1,6 @@
 """Several servers over one database: what one deletes or redacts is gone on all of them."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -14,12 +15,13 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.filters import Filter
 from recollect_server.jobs import retiring
 from recollect_server.services.removals import Removals
-from recollect_server.services.space import conversation_logs
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 from recollect_server.services.upkeep import live_verification
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogStore, Version, has_version
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.store import LogStore, Version
+from recollect_server.storage.postgres.store import PostgresStore
 from ulid import ULID
 
 from tests.administration.test_verification import verified
@@ -347,13 +349,13 @@ def test_a_delete_by_another_server_while_a_space_is_verified_is_no_false_alarm(
         is_second = kind is Kind.CONVERSATION and next(calls) == 2  # behind what the index has
         return [it for it in there if it[0] != deleted] if is_second else there
 
-    def ended(_: LogStore, log: str, *versions: Version) -> bool:
+    def ended(_: LogStore, log: str) -> bool:
         with suppress(grpc.RpcError):  # it is looked at twice
             one.delete(log)
         return False
 
     monkeypatch.setattr(store, "logs", listed)
-    monkeypatch.setattr(live_verification, "has_version", ended)
+    monkeypatch.setattr(live_verification, "is_taken", ended)
     with Client(replicas.servers[1].target) as client:
         assert verified(client).problems == ()
     assert code_of(lambda: one.get(deleted)) == "NOT_FOUND"
@@ -482,12 +484,15 @@ def test_a_conversation_that_another_server_begins_just_now_does_not_count_as_da
     one, two = replicas.one, replicas.two
     name = f"conv-{ULID()}"
 
-    def begin(store: LogStore, log: str, *versions: Version) -> bool:
-        monkeypatch.undo()
-        one.create(conversation_id=name)
-        return has_version(store, log, *versions)
+    read = PostgresStore.read
 
-    monkeypatch.setattr(conversation_logs, "has_version", begin)
+    def begin(store: PostgresStore, log: str, *range_: Any) -> Iterator[Line]:
+        if log == name:
+            monkeypatch.undo()
+            one.create(conversation_id=name)
+        return read(store, log, *range_)
+
+    monkeypatch.setattr(PostgresStore, "read", begin)
     assert code_of(lambda: two.get(name)) == "NOT_FOUND"
     assert two.get(name).id == name
 

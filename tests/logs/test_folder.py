@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import START, LogNotFound, LogUnavailable, Version
+from recollect_server.storage.logs.store import (
+    START,
+    LogNotFound,
+    LogUnavailable,
+    Version,
+    has_conversation,
+    has_version,
+    is_taken,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +84,28 @@ def test_a_swap_that_a_crash_kept_from_changing_the_log_is_taken_back(tmp_path: 
     store.swap(name, [b"xxx\n", b"more\n"], keep=True)
     assert not store.take_back(name)
     assert list(store.raw(name, Version.REPLACED)) == [b"one"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".deleting", ".torn"])
+@pytest.mark.parametrize(
+    "make", [Path.touch, lambda path: path.symlink_to("nowhere")], ids=["empty", "link to nowhere"]
+)
+def test_a_name_is_taken_by_a_file_without_a_byte_and_by_a_link_that_leads_nowhere(
+    tmp_path: Path, suffix: str, make: Callable[[Path], None]
+) -> None:
+    store = FolderStore(tmp_path / "conversations", sync=False)
+    store.create()
+    name = f"conv-{0:026}"
+    assert not is_taken(store, name)
+    path = store.path(name)
+    make(path.with_name(path.name + suffix))
+    assert is_taken(store, name)
+    is_there = path.exists()
+    assert has_conversation(store, name) == has_version(store, name, Version.PRESENT) == is_there
+
+
+def test_a_ledger_is_no_conversation(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "conversations", sync=False)
+    store.append("anchors", START, [b"one\n"])
+    assert has_version(store, "anchors", Version.PRESENT)
+    assert not has_conversation(store, "anchors")

@@ -14,13 +14,13 @@ from recollect_server.domain.time import system_clock
 from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import (
-    LEFT,
     START,
     LogConflict,
     LogNotFound,
     LogUnavailable,
     Version,
     has_version,
+    is_taken,
 )
 from recollect_server.storage.postgres.connections import DatabaseRefused, DatabaseUnavailable
 from recollect_server.storage.postgres.database import PostgresDatabase
@@ -100,7 +100,7 @@ def test_a_log_whose_begin_nobody_answered_is_not_there(
             return False
 
         until(is_back)
-        assert not has_version(store, CONVERSATION, *LEFT)
+        assert not is_taken(store, CONVERSATION)
         assert [name for name, _ in store.logs(Kind.CONVERSATION)] == [OTHER]
         with pytest.raises(LogNotFound):
             store.length(CONVERSATION)

@@ -11,7 +11,6 @@ from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import encoded
 from recollect_server.storage.logs.order import Key
 from recollect_server.storage.logs.store import (
-    LEFT,
     START,
     Changes,
     Claim,
@@ -20,6 +19,7 @@ from recollect_server.storage.logs.store import (
     Position,
     Version,
     has_version,
+    is_taken,
     request_claim,
 )
 from recollect_server.storage.postgres.database import PostgresDatabase
@@ -228,7 +228,7 @@ def test_the_id_of_a_request_that_leaves_no_line_is_taken_until_it_is_given_up(
     assert not has_version(two, OTHER, Version.REPLACED)
     with pytest.raises(LogTaken):
         two.swap("anchors", lines, request=claim.request)
-    assert not has_version(two, "anchors", *LEFT)
+    assert not is_taken(two, "anchors")
     two.sharing.end_request("r1", OTHER_PAYLOAD, None)  # it is not this one's
     assert two.sharing.answer("r1", PAYLOAD) == ""
     one.sharing.end_request("r1", PAYLOAD, None)
@@ -290,7 +290,7 @@ def test_of_two_that_claim_a_place_or_a_request_one_begins_a_log(
     one.append(CONVERSATION, START, lines, claims[0])
     with pytest.raises(LogTaken):
         two.append(OTHER, START, lines, claims[1])
-    assert not has_version(two, OTHER, *LEFT)
+    assert not is_taken(two, OTHER)
     two.append(OTHER, START, lines, Claim("request", two.sharing.claims(["place"])))
     third = "conv-01J00000000000000000000009"
     fourth = "conv-01J00000000000000000000008"

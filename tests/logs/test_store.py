@@ -10,14 +10,15 @@ from recollect_server.storage.logs.lines import Line, encoded
 from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import (
     ANCHORS,
-    LEFT,
     START,
     LogConflict,
     LogNotFound,
     LogStore,
     Position,
     Version,
+    has_conversation,
     has_version,
+    is_taken,
     lines_at,
 )
 
@@ -168,7 +169,8 @@ def test_a_log_that_is_not_there_is_said_to_be_missing(store: LogStore) -> None:
         lines_at(store, CONVERSATION, [(1, 0, 10)])
     with pytest.raises(LogNotFound):
         add(store, CONVERSATION, Position(1, 10), message(2))
-    assert not has_version(store, CONVERSATION, *Version)
+    assert not any(has_version(store, CONVERSATION, version) for version in Version)
+    assert not is_taken(store, CONVERSATION)
 
 
 def test_logs_are_listed_by_kind_with_their_length(store: LogStore) -> None:
@@ -186,7 +188,7 @@ def test_logs_are_listed_by_kind_with_their_length(store: LogStore) -> None:
 def test_what_is_not_the_name_of_a_log_is_refused(store: LogStore, name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a log"):
         store.length(name)
-    assert not has_version(store, name, *LEFT)
+    assert not is_taken(store, name)
 
 
 def test_a_replaced_log_has_the_new_lines_and_nothing_else(
@@ -207,6 +209,15 @@ def test_a_replaced_log_has_the_new_lines_and_nothing_else(
     with pytest.raises(LogConflict):
         add(store, ANCHORS, before, Entry(AnchorSet("name", "Bo", 1.0, 0, 1)))
     add(store, ANCHORS, end_of(lines), Entry(AnchorSet("name", "Bo", 1.0, 0, 1)))
+
+
+def test_a_log_that_has_no_line_any_more_is_there_all_the_same(store: LogStore) -> None:
+    begin(store)
+    store.swap(CONVERSATION, [])
+    assert store.length(CONVERSATION) == 0
+    assert has_version(store, CONVERSATION, Version.PRESENT)
+    assert has_conversation(store, CONVERSATION)
+    assert is_taken(store, CONVERSATION)
 
 
 def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
@@ -230,13 +241,13 @@ def test_a_deleted_log_is_gone_at_once_and_readable_until_its_delete_ends(
         assert reader.length(CONVERSATION, Version.DELETED) == end.bytes
         assert list(reader.raw(CONVERSATION, Version.DELETED)) == before
         assert not has_version(reader, CONVERSATION, Version.PRESENT)
-        assert has_version(reader, CONVERSATION, *LEFT)
+        assert is_taken(reader, CONVERSATION)
         with pytest.raises(LogNotFound):
             add(reader, CONVERSATION, end, message(5))
     assert store.drop(CONVERSATION, Version.DELETED) == {"transcript": end.bytes}
     for kind in Kind:
         assert list(store.logs(kind, Version.DELETED)) == []
-    assert not has_version(store, CONVERSATION, *LEFT)
+    assert not is_taken(store, CONVERSATION)
     with pytest.raises(LogNotFound):
         list(store.raw(CONVERSATION, Version.DELETED))
 

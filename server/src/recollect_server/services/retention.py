@@ -41,12 +41,11 @@ from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Size
 from recollect_server.storage.logs.ledger import Ledger, retention_ledger
 from recollect_server.storage.logs.store import (
-    LEFT,
     LogConflict,
     LogStore,
     Purpose,
-    Version,
-    has_version,
+    has_conversation,
+    is_taken,
 )
 
 log = structlog.get_logger("recollect.retention")
@@ -316,8 +315,7 @@ def _is_about(rule: RetentionRule, trust: Trust) -> bool:
 
 
 def _is_there(store: LogStore, name: str) -> bool:
-    versions = LEFT if is_communication_id(name) else (Version.PRESENT,)
-    return has_version(store, name, *versions)
+    return is_taken(store, name) if is_communication_id(name) else has_conversation(store, name)
 
 
 def _span(milliseconds: int) -> str:

@@ -11,7 +11,7 @@ import orjson
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogUnavailable, Position, Version, has_version
+from recollect_server.storage.logs.store import LogUnavailable, Position, has_conversation
 
 State = TypeVar("State")
 
@@ -92,7 +92,7 @@ class Comparison(Generic[State]):
         request = self._contents.request(request_id)
         return (
             request is not None
-            and has_version(self._logs.store, request[0], Version.PRESENT)
+            and has_conversation(self._logs.store, request[0])
             and self._stamps(request[0]).get(request_id) == request[1]
         )
 

@@ -28,7 +28,7 @@ from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, contents_of
 from recollect_server.storage.logs.record import LOST_CHANNEL
-from recollect_server.storage.logs.store import LogNotFound, Version, has_version, lines_at
+from recollect_server.storage.logs.store import LogNotFound, Version, lines_at
 
 
 @dataclass(slots=True)
@@ -131,14 +131,18 @@ class ConversationLogs(Logs[Conversation]):
         """Return why no line can be read: it never began or was deleted, or each of its lines is
         damaged.
         """
+        if self.store.sharing is not None:
+            with suppress(LogNotFound):
+                # Another server may have begun it since it was looked for.
+                entries = [line.entry for line in self.store.read(name)]
+                if entries and not any(entries):
+                    return ConversationDamaged(name, name)
+            return ConversationNotFound(name)
         # Damaged lines at a file's end are cut off and kept.
-        if has_version(self.store, name, Version.TORN):
-            return ConversationDamaged(name, f"{name}.jsonl.torn")
-        with suppress(LogNotFound):
-            # Another server may have begun it since it was looked for.
-            entries = [line.entry for line in self.store.read(name)]
-            if entries and not any(entries):
-                return ConversationDamaged(name, f"{name}.jsonl")
+        for version, suffix in ((Version.TORN, ".torn"), (Version.PRESENT, "")):
+            with suppress(LogNotFound):
+                if self.store.length(name, version):
+                    return ConversationDamaged(name, f"{name}.jsonl{suffix}")
         return ConversationNotFound(name)
 
     def misplaced(self, name: str, reason: str) -> ConversationDamaged:

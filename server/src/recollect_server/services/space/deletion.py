@@ -49,7 +49,7 @@ from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.store import LEFT, LogNotFound, Version, has_version
+from recollect_server.storage.logs.store import LogNotFound, Version, is_taken
 
 log = structlog.get_logger("recollect.deletion")
 
@@ -323,7 +323,7 @@ class Deletions:
         """Return whether this very request began to delete a conversation, in another process or in
         one that was killed, and the delete has not ended. Then it is finished here too.
         """
-        return self._requests.is_begun(request) and has_version(self._store, conversation_id, *LEFT)
+        return self._requests.is_begun(request) and is_taken(self._store, conversation_id)
 
     def _cut_short(self, conversation_id: str) -> RequestKey | None:
         """Return the request that deleted a conversation whose log is gone, and whose answer a kill

@@ -49,6 +49,7 @@ from recollect_server.storage.logs.store import (
     Position,
     Sharing,
     Version,
+    has_conversation,
     has_version,
     timeline_of,
 )
@@ -253,11 +254,7 @@ class Following:
             size = state.size if state else 0
             if state is not None and size >= changes[-1].end:
                 return
-            if (
-                state is None
-                and changes[0].is_own
-                and not has_version(self._store, name, Version.PRESENT)
-            ):
+            if state is None and changes[0].is_own and not has_conversation(self._store, name):
                 return  # nobody was answered with its begin, and to ask for it undid that
             is_next = size == changes[0].start and (state is None or state.indexed)
             if is_next and not self._pending.of(name):

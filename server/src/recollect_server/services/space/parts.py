@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from recollect_server.domain.telemetry import Telemetry
@@ -25,8 +26,7 @@ from recollect_server.storage.logs.store import (
     LogConflict,
     LogNotFound,
     LogStore,
-    Version,
-    has_version,
+    has_conversation,
 )
 
 
@@ -98,9 +98,7 @@ def build_parts(
     projection = Projection(index, unverified, telemetry)
     pending = PendingWrites(projection.overlay)
     states = States(transcripts, projection, pending, clock, publish, may_index=may_index)
-    routes = Routes(
-        projection, lambda name: has_version(store, name, Version.PRESENT), states.is_pinned
-    )
+    routes = Routes(projection, partial(has_conversation, store), states.is_pinned)
     requests = Requests(transcripts, projection, states, anchors)
     return Parts(
         store,

@@ -49,12 +49,11 @@ from recollect_server.storage.index.order import IndexOrder
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import (
-    LEFT,
     NO_CLAIM,
     Claim,
     LogStore,
-    Version,
-    has_version,
+    has_conversation,
+    is_taken,
 )
 
 E = TypeVar("E")
@@ -354,8 +353,8 @@ class Space:
 
     def _free_name(self, conversation_id: str) -> None:
         """Refuse an id that is taken. Hold the conversation's lock."""
-        if has_version(self.store, conversation_id, *LEFT):
-            if self.is_shared and not has_version(self.store, conversation_id, Version.PRESENT):
+        if is_taken(self.store, conversation_id):
+            if self.is_shared and not has_conversation(self.store, conversation_id):
                 raise StorageUnavailable(
                     f"{conversation_id} is being deleted by several servers: repeat the call"
                     " with the same request_id"

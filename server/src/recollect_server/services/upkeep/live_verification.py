@@ -29,11 +29,10 @@ from recollect_server.storage.logs.ledger import ledgers
 from recollect_server.storage.logs.store import (
     ANCHORS,
     LEDGERS,
-    LEFT,
     LogNotFound,
     LogStore,
-    Version,
-    has_version,
+    has_conversation,
+    is_taken,
 )
 from recollect_server.storage.vectors.checking import Outside, outside
 from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
@@ -156,7 +155,7 @@ class LiveVerification:
                         ledger == ANCHORS
                         and isinstance(it := line.entry.content, AnchorSet)
                         and it.conversation_id
-                        and not has_version(self._store, it.conversation_id, Version.PRESENT)
+                        and not has_conversation(self._store, it.conversation_id)
                     ):
                         problems.append(
                             f"{ledger}: line {line.sequence} is of {it.conversation_id}, which has"
@@ -211,7 +210,7 @@ class LiveVerification:
     def _left(self, logs: Logs[Any], name: str) -> list[str]:
         """Return the problem of a log that the index alone has."""
         # In this order: a delete takes it out of the index before it ends in the store.
-        if has_version(self._store, name, *LEFT):
+        if is_taken(self._store, name):
             return []
         self._space.follow()  # another process may have deleted it
         is_left = logs.find(self._space.index, name) is not None

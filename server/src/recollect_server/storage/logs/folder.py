@@ -39,6 +39,7 @@ from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
     Claim,
+    LogBlocked,
     LogConflict,
     LogNotFound,
     LogUnavailable,
@@ -287,9 +288,14 @@ class FolderStore:
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return the size of a file."""
+        path = _beside(self.path(log), _SUFFIXES[version])
         with _failing(log, "read"):
-            path = _beside(self.path(log), _SUFFIXES[version])
-            return path.stat(follow_symlinks=False).st_size
+            try:
+                return path.stat().st_size
+            except FileNotFoundError:
+                if path.is_symlink():
+                    raise LogBlocked(log, "read", "it is a link that leads nowhere") from None
+                raise
 
     def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
         """Return the logs of a kind that have such a file, with its size."""

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line, Place
 from recollect_server.storage.logs.order import SharedOrder
@@ -102,6 +103,12 @@ class LogNotFound(LogUnavailable):
     """The store has no log of that name."""
 
 
+class LogBlocked(LogNotFound):
+    """The store has no log of that name, and nothing else can be written there: a link that leads
+    nowhere has the name.
+    """
+
+
 class LogConflict(LogUnavailable):
     """The log does not end where the append expected it: somebody else wrote to it. Nothing was
     added.
@@ -129,18 +136,35 @@ class Claim:
 NO_CLAIM = Claim()
 
 
-LEFT = (Version.PRESENT, Version.DELETED, Version.TORN)
-"""Versions of which none is there of a log whose name is free."""
-
-
-def has_version(store: "LogStore", log: str, *versions: Version) -> bool:
-    """Return whether anything is there of one of these versions of a log, which are looked at in
-    their order; False for a text that is not the name of one. Raises LogUnavailable.
+def has_version(store: "LogStore", log: str, version: Version) -> bool:
+    """Return whether there is a version of a log, if only without a byte; False for a text that is
+    not the name of one. Raises LogUnavailable.
     """
-    for version in versions:
-        with suppress(LogNotFound, ValueError):
-            if store.length(log, version):
-                return True
+    with suppress(LogNotFound, ValueError):
+        store.length(log, version)
+        return True
+    return False
+
+
+def has_conversation(store: "LogStore", log: str) -> bool:
+    """Return whether there is a conversation of that name. Raises LogUnavailable."""
+    return is_conversation_id(log) and has_version(store, log, Version.PRESENT)
+
+
+def is_taken(store: "LogStore", log: str) -> bool:
+    """Return whether a name is not free: anything of a log of that name is there, or of a delete
+    that has not ended; False for a text that is not the name of one. Raises LogUnavailable.
+    """
+    for version in (Version.PRESENT, Version.DELETED, Version.TORN):
+        try:
+            size = store.length(log, version)
+        except LogBlocked:
+            return True
+        except (LogNotFound, ValueError):
+            continue
+        # A begin that was undone leaves a deleted log without a byte where processes share a store.
+        if size or version is not Version.DELETED or store.sharing is None:
+            return True
     return False
 
 
@@ -368,8 +392,8 @@ class LogStore(Protocol):
         """
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
-        """Return how many bytes a log has. Raises ValueError for a text that is not the name of
-        one.
+        """Return how many bytes a log has. Raises LogBlocked; ValueError for a text that is not the
+        name of one.
         """
 
     def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
