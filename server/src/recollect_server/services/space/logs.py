@@ -290,7 +290,10 @@ class Logs(ABC, Generic[State]):
         try:
             state = stored.state if stored else None
             self._check_goes_on(index, name, stored, end)
-            ready = recovered() if recovered else Recovered(self.store.recover(name, end), None)
+            try:
+                ready = recovered() if recovered else Recovered(self.store.recover(name, end), None)
+            except LogConflict:  # no line of it ends there
+                raise self._not_indexed_one(name, end) from None
             if torn := ready.torn:
                 totals.bytes_cut += torn.bytes_cut
                 log.warning(
@@ -327,8 +330,6 @@ class Logs(ABC, Generic[State]):
                 hit(self.failpoints[1])
         except LogNotFound:
             raise self.not_found(name) from None
-        except LogConflict:  # no line of it ends there
-            raise self._not_indexed_one(name, end) from None
         damage.end_run()
         totals.damaged += damage.count
         if state is None or number is None:
