@@ -288,3 +288,31 @@ def test_a_redaction_that_the_index_refused_ends_with_the_next_index(
     assert outside.texts(name) == ["[redacted]"]
     assert files_with(server.data_dir, *SECRETS) == []
     assert outside.rpc.RedactExternalMessage(request).duplicate
+
+
+@pytest.mark.files
+def test_a_log_that_grew_by_hand_is_redacted_once_its_lines_are_taken_in(
+    outside: Outside, server: RunningServer
+) -> None:
+    name = outside.write("quixotriple one").communication.id
+    path = transcript(server, name)
+    line = b'{"type":"turn","role":"user","content":"by hand","timestamp":"2026-01-01T00:00:00Z"}\n'
+    path.write_bytes(grown := path.read_bytes() + line)
+    failure = failure_of(lambda: outside.redact(name, 2))
+    assert (failure.code, failure.reason) == ("UNAVAILABLE", "INDEX_UNAVAILABLE")
+    assert path.read_bytes() == grown
+    assert outside.redact(name, 2).message.text == "[redacted]"
+    assert line in path.read_bytes()
+    assert files_with(server.data_dir, *SECRETS) == []
+    assert outside.write("two").communication.id == name
+    assert outside.texts(name) == ["[redacted]", "two"]
+
+
+@pytest.mark.files
+def test_in_a_log_that_was_emptied_there_is_no_message_to_redact(
+    outside: Outside, server: RunningServer
+) -> None:
+    name = outside.write("quixotriple one").communication.id
+    transcript(server, name).write_bytes(b"")
+    failure = failure_of(lambda: outside.redact(name, 2))
+    assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("sequence",))

@@ -4,7 +4,9 @@ named, and nothing stops.
 
 import json
 import random
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,15 @@ import pytest
 from recollect import Client
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
+from recollect_server.domain.errors import ConversationDamaged, ConversationNotFound
+from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.store import LogConflict
 
 from tests.client_cli.conftest import Recollect
 from tests.conftest import RunningServer, Start
-from tests.server.conftest import Service, agent, delete_index, user
+from tests.server.conftest import Service, agent, code_of, delete_index, failure_of, user
+from tests.server.test_redact import redact
 from tests.server_cli.conftest import on
 
 VALUES: list[Any] = [
@@ -198,3 +205,76 @@ def test_foreign_transcripts_are_imported_and_what_is_left_out_is_named(
         assert (again.code, again.lines[0]["messagesNew"]) == (6, 0)
         assert {it.id for it in client.conversations.list()} == imported
     assert imported & {path.stem for path in folder.iterdir()}
+
+
+NAME = "conv-01HQ0000000000000000000000"
+
+
+@pytest.mark.files
+@pytest.mark.parametrize("suffix", ["", ".deleting", ".torn"])
+def test_an_empty_file_keeps_its_id_from_being_given_again(
+    service: Service, server: RunningServer, suffix: str
+) -> None:
+    path = server.folder / f"{NAME}.jsonl{suffix}"
+    path.touch()
+    failure = failure_of(lambda: service.create(conversation_id=NAME))
+    assert (failure.code, failure.reason) == ("ALREADY_EXISTS", "CONVERSATION_EXISTS")
+    assert [it.name for it in server.folder.glob(f"{NAME}*")] == [path.name]
+
+
+@pytest.mark.files
+@pytest.mark.parametrize("suffix", ["", ".torn"])
+def test_what_a_link_to_nowhere_names_is_no_conversation(
+    service: Service, server: RunningServer, suffix: str
+) -> None:
+    path = server.folder / f"{NAME}.jsonl{suffix}"
+    path.symlink_to("nowhere")
+    for call in (
+        lambda: service.get(NAME),
+        lambda: service.load(NAME),
+        lambda: service.append(NAME, user("Hello")),
+        lambda: service.delete(NAME),
+        lambda: redact(service, NAME, sequence=2),
+    ):
+        failure = failure_of(call)
+        assert (failure.code, failure.reason) == ("NOT_FOUND", "CONVERSATION_NOT_FOUND")
+    assert code_of(lambda: service.create(conversation_id=NAME)) == "ALREADY_EXISTS"
+    assert path.is_symlink()
+
+
+HAND = b'{"type":"turn","role":"user","content":"by hand","timestamp":"2026-01-01T00:00:00Z"}\n'
+
+
+@pytest.mark.files
+def test_a_conflict_behind_the_end_of_what_is_indexed_costs_no_new_index(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = service.conversation_of("zebra")
+    path = server.folder / f"{name}.jsonl"
+    path.write_bytes(path.read_bytes() + HAND)
+    assert code_of(lambda: redact(service, name, sequence=2)) == "UNAVAILABLE"
+
+    def refuse(_: FolderStore, log: str, *__: object) -> None:
+        raise LogConflict(log, "read", "something else wrote to it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderStore, "read", refuse)
+        assert failure_of(lambda: service.get(name)).reason == "STORAGE_UNAVAILABLE"
+        with closing(sqlite3.connect(server.folder / "conversations.db")) as index:
+            query = "SELECT count(*) FROM identity WHERE name = 'rebuild_wanted'"
+            assert index.execute(query).fetchone() == (0,)
+    assert redact(service, name, sequence=2).messages[0].content == "[redacted]"
+
+
+def test_a_transcript_without_a_line_that_can_be_read_is_named_by_a_look_at_its_size(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / f"{NAME}.jsonl"
+    path.write_bytes(b"garbage\n" + HAND)
+    not_found = ConversationLogs(FolderStore(tmp_path)).not_found
+    assert isinstance(not_found(NAME), ConversationDamaged)
+    path.rename(target := path.with_name("target"))
+    path.symlink_to(target)  # is not read
+    assert isinstance(not_found(NAME), ConversationDamaged)
+    target.write_bytes(b"")
+    assert isinstance(not_found(NAME), ConversationNotFound)

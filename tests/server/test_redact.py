@@ -81,6 +81,17 @@ def test_a_transcript_that_grew_by_hand_is_redacted_once_its_lines_are_taken_in(
     assert service.found("zebra") == [other]
 
 
+@pytest.mark.files
+@pytest.mark.parametrize("where", [{"sequence": 2}, {"turn_number": 1}], ids=["line", "turn"])
+def test_in_a_transcript_that_was_emptied_there_is_no_message_to_redact(
+    service: Service, server: RunningServer, where: dict[str, int]
+) -> None:
+    conversation_id = service.conversation_of("My password is quixotriple")
+    transcript(server, conversation_id).write_bytes(b"")
+    failure = failure_of(lambda: redact(service, conversation_id, **where))
+    assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", tuple(where))
+
+
 def test_no_byte_of_any_file_has_the_text_of_a_redacted_turn(
     service: Service, server: RunningServer, clock: MovableClock
 ) -> None:

@@ -44,7 +44,7 @@ from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.space.bulk_removal import BulkReceipt, BulkRemoval
-from recollect_server.services.space.redaction import ExchangeDone
+from recollect_server.services.space.redaction import ExchangeDone, LacksLines
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.columns import KnownRequest
@@ -507,7 +507,11 @@ class External:
             "RedactExternalMessage", request_id, {"id": communication_id, "sequence": sequence}
         )
         self._store.catch_up()
-        return self._space.redactions.redact_exchange(communication_id, sequence, by, request)
+        try:
+            return self._space.redactions.redact_exchange(communication_id, sequence, by, request)
+        except LacksLines:
+            self._store.note_behind(communication_id)
+            raise
 
     def channels(self) -> list[str]:
         """Return the channels that have communications."""

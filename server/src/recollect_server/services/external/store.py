@@ -73,7 +73,7 @@ class CommunicationStore:
 
     def _changed(self, event: ChangedElsewhere) -> None:
         if event.kind == Kind.COMMUNICATION:
-            self._note(event.name)
+            self.note_behind(event.name)
             with suppress(DataUnavailable):  # the next read does it
                 self.catch_up()
 
@@ -97,7 +97,8 @@ class CommunicationStore:
             if not self.space.is_shared:
                 log.warning("communication_caught_up", communication=communication_id)
 
-    def _note(self, communication_id: str) -> None:
+    def note_behind(self, communication_id: str) -> None:
+        """Note that the index lacks lines of a communication: the next call takes them in."""
         with self._guard:
             self._behind[communication_id] = next(self._numbers)
 
@@ -183,7 +184,7 @@ class CommunicationStore:
         try:
             lines, _ = self._logs.append(communication_id, end, contents, request, claim=claim)
         except LogConflict:
-            self._note(communication_id)
+            self.note_behind(communication_id)
             raise
         hit("external.recorded")
         before = stored.communication if stored else None
@@ -191,7 +192,7 @@ class CommunicationStore:
         try:
             self.space.index.external.add(before, communication, lines, time=self.space.clock())
         except IndexUnavailable as error:
-            self._note(communication_id)
+            self.note_behind(communication_id)
             log.error(
                 "communication_not_indexed", communication=communication_id, reason=str(error)
             )

@@ -79,7 +79,6 @@ from recollect_server.storage.logs.store import (
     request_claim,
 )
 
-_LACKS_LINES = "it lacks lines of the log, which may have the text"
 AnyMessage = TypeVar("AnyMessage", Message, ExternalMessage)
 
 log = structlog.get_logger("recollect.redaction")
@@ -107,6 +106,13 @@ class ExchangeDone:
     escalation: Escalation | None
     time: int
     duplicate: bool
+
+
+class LacksLines(IndexUnavailable):
+    """The index does not have what the log has."""
+
+    def __init__(self) -> None:
+        super().__init__("it lacks lines of the log, which may have the text")
 
 
 class Redactions:
@@ -165,7 +171,7 @@ class Redactions:
                     raise RequestIdReused(request.id)  # by a message that was redacted since
                 return self._answer(conversation, lines[-1], earlier.cursor, duplicate=True)
             if state.number is None or not state.indexed:
-                raise IndexUnavailable(_LACKS_LINES)
+                raise LacksLines
             raw, lines = self._whole(conversation_id, state.size, read)
             messages = _chosen(lines, state, sequence, turn)
             if all(message.redaction for message in messages):
@@ -190,7 +196,7 @@ class Redactions:
         The index must have what was written.
 
         Raises InvalidField where there is no such message; CommunicationNotFound,
-        DataUnavailable. Hold no lock.
+        DataUnavailable; LacksLines where it is to be indexed first. Hold no lock.
         """
         with self._locks.exclusive(request=request.id if request else "", conversation=name):
             index = self._projection.index
@@ -251,8 +257,8 @@ class Redactions:
         read: tuple[list[bytes], list[Line]] = ([], []),
     ) -> tuple[list[bytes], list[Line]]:
         """Return the lines of a log of which no redaction is under way, and what they say; `read`:
-        as they were read before. Raises LogConflict or IndexUnavailable if it has another size than
-        is known here.
+        as they were read before. Raises LogConflict or LacksLines if it has another size than is
+        known here.
         """
         if has_version(self._store, conversation_id, Version.REPLACED):
             raise StorageUnavailable(
@@ -265,13 +271,13 @@ class Redactions:
         except LogNotFound:
             raise logs_of(self._store, conversation_id).not_found(conversation_id) from None
         lines = lines_of(conversation_id, raw, read)
-        if lines[-1].end != size:
-            if self._store.sharing is None:
-                self._states.forget(conversation_id)  # the next call takes in what there is
-                raise IndexUnavailable(_LACKS_LINES)
-            raise LogConflict(
-                conversation_id, "read", "another server has written to it: try again"
-            )
+        if self._store.sharing is not None:
+            if size != (lines[-1].end if lines else 0):
+                reason = "another server has written to it: try again"
+                raise LogConflict(conversation_id, "read", reason)
+        elif lines and lines[-1].end != size:
+            self._states.forget(conversation_id)  # the next call takes in what there is
+            raise LacksLines
         return raw, lines
 
     def _begin(
