@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.repair import make_durable
 
 from tests.cases import each
@@ -19,6 +20,8 @@ from tests.crash.power import FOLDER, Life, memory_folder, note, power_losses
 
 LOSSES = {13: 300, 2: 100}
 """Power failures by seed: so many that each sync that is left out below would be noticed."""
+
+_create = FolderStore.create
 
 pytestmark = pytest.mark.timeout(600)  # a start for each loss
 
@@ -70,11 +73,16 @@ def only_synced(path: Path, _start: int, end: int) -> None:
     make_durable(path, end, end)
 
 
+def create_unsettled(store: FolderStore, *, settle: bool = False) -> None:
+    """Make the folder, and leave its names to the system's cache."""
+    _create(store)
+
+
 @each(
     ("sync", "instead"),
     [
         ("recollect_server.storage.logs.writer.sync_folder", nothing),
-        ("recollect_server.storage.logs.folder.FolderStore.settle", nothing),
+        ("recollect_server.storage.logs.folder.FolderStore.create", create_unsettled),
         ("recollect_server.storage.logs.repair.make_durable", nothing),
         ("recollect_server.storage.logs.repair.make_durable", only_synced),
         ("recollect_server.storage.logs.folder.sync_folder", nothing),
