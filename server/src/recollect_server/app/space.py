@@ -158,7 +158,7 @@ class OpenSpace:
             self._open()
         except BaseException as error:
             if not is_out_of_memory(error):
-                self.close()
+                self.close(drains=False)
             raise
         finally:
             del shared.opening[name]
