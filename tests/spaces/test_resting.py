@@ -3,6 +3,8 @@ Its index takes them in before anything reads it.
 """
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.channel_pb2 import WhatsappOrigin
 from recollect_server import app
 from recollect_server.domain.tokens import Grant
+from recollect_server.jobs.loop import Loop
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 
@@ -339,46 +342,44 @@ def test_the_oldest_of_too_many_is_closed_with_everything(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="open files are counted in /proc")
-def test_an_idle_space_has_no_open_file_until_it_is_used(
-    start_server: Start, clock: MovableClock, enter: Enter
+def test_a_space_at_rest_has_no_open_file_until_it_is_used(
+    start_server: Start, enter: Enter
 ) -> None:
     server = start_server()
     services = [enter(server.target, f"space-{number}") for number in range(5)]
     names = [service.conversation_of("The roof leaks") for service in services]
-    spaces = server.app.spaces
     assert all(open_files(server.data_dir / service.space) for service in services)
-
-    def all_rest() -> bool:
-        spaces.rest_idle(0.0)
-        return [it.name for it in spaces.open_now()] == ["default"]  # nobody wrote to that
-
-    until(all_rest)
-    assert len(spaces.names()) == 6
+    for service in services:
+        rest(server, service)
+    assert len(server.app.spaces.names()) == 6
     assert [open_files(server.data_dir / service.space) for service in services] == [[]] * 5
     for service, name in zip(services, names, strict=True):
         assert service.found("roof") == [name]
     assert all(open_files(server.data_dir / service.space) for service in services)
 
 
-def test_a_space_that_was_just_used_or_soon_has_work_is_not_idle(
-    start_server: Start, clock: MovableClock, enter: Enter
+def test_a_space_that_nobody_uses_for_an_hour_does_not_rest(
+    start_server: Start, enter: Enter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = start_server(abbreviator="extractive", idle_timeout="10m", sweep_interval="1s")
-    service = enter(server.target, "noted")
-    name = service.create().id
-    for number in range(3):
-        service.turn(name, f"The roof leaks at {number}.", "Call the roofer.")
+    server = start_server()
+    services = [enter(server.target, f"space-{number}") for number in range(5)]
+    for service in services:
+        service.conversation_of("The roof leaks")
+    is_over = threading.Event()
 
-    def rests() -> bool:
-        server.app.spaces.rest_idle(0.0)
-        return is_resting(server, service)
+    def end() -> float:
+        is_over.set()
+        return 3600.0
 
-    server.app.spaces.rest_idle(60.0)
-    assert not is_resting(server, service)
-    until(rests)  # its notes are due in ten minutes
-    service.load(name)
-    clock.move(570_000)
-    assert not any(rests() for _ in range(20))
+    last, first = Loop("last", end, wait=1800.0), Loop("first", lambda: 3600.0)
+    last.start()
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 3600.0)
+    first.start()  # has the threads of all jobs look at the time, and the last comes last
+    is_over.wait()
+    assert {it.name for it in server.app.spaces.open_now()} >= {it.space for it in services}
+    last.stop()
+    first.stop()
 
 
 def test_the_least_recently_used_rest_while_too_many_are_awake(

@@ -109,7 +109,6 @@ _NOBODY_MAY_CALL = (
 _REMOVALS_EVERY = 1.0  # seconds between two looks for spaces that other servers deleted
 _PATIENCE = 2.0  # seconds that such a space may be used on
 _MOST_AWAKE = 100  # see `start`
-_IDLE = 60.0  # seconds without a call after which an open space closes its files
 _LOOKS_EVERY = 5.0  # seconds between two looks at a data folder that nobody uses
 
 
@@ -416,9 +415,6 @@ def _start_jobs(shared: Shared, spaces: Spaces[OpenSpace], stops: list[Callable[
             stops.append(writer.condenser.close)  # before the one that waits for its calls
         log.info("notes_are_taken", by=writer.model.name)
     stops += (DueKeeper(spaces, due, shared.clock).stop, shared.stopping.set)
-    idle = Loop("space-rest", lambda: spaces.rest_idle(_IDLE), wait=_IDLE)
-    idle.start()
-    stops.append(idle.stop)
     if settings.store != FOLDER:
         stops.append(Awaited(stores.awaited, spaces, due, shared.clock).stop)
 

@@ -84,8 +84,6 @@ log = structlog.get_logger("recollect.app")
 _MOST_WAITING, _MOST_BYTES = 16, 32 << 10
 _TAKEN_IN_AFTER = 5_000  # milliseconds from an append to a space at rest to its indexing
 
-_SOON = 60_000  # milliseconds to work for which an idle space does not close its files
-
 _EMPTY_FOLDER = ".empty"  # of the space that stands for those that nobody wrote to
 
 
@@ -193,18 +191,16 @@ class OpenSpace:
         count, size = self._space.index.waiting()
         return not self._space.is_shared and count < _MOST_WAITING and size < _MOST_BYTES
 
-    def rest(self, *, is_pressed: bool) -> bool:
+    def rest(self) -> bool:
         """Close every file until the space is used again. Return False if it is to be closed
-        instead: if something cannot be written now, or nothing ever was. Unless `is_pressed` it
-        goes on if it has work within a minute, or cannot rest. Nobody uses the space now.
+        instead: if something cannot be written now, or nothing ever was. Nobody uses the space
+        now.
         """
         self.flush()
         self._look_for_work()
         may_rest = self.name and self._is_used and self._space.may_rest
         if not may_rest or self._communications.behind:
-            return not is_pressed
-        if not is_pressed and self._due_at and self._due_at < self._shared.clock() + _SOON:
-            return True
+            return False
         self._flush_all()
         self._unwatch()
         self._space.index.writer.woken = self._woken

@@ -33,10 +33,9 @@ class OpenedSpace(Protocol):
     def settle(self) -> None:
         """Wait until its files have all that was acknowledged, or cannot take it now."""
 
-    def rest(self, *, is_pressed: bool) -> bool:
+    def rest(self) -> bool:
         """Close its files, which are opened again when it is used, if it can rest. Return False if
-        it is to be closed instead. `is_pressed`: it is to rest though it soon has work. Nobody uses
-        it now.
+        it is to be closed instead. Nobody uses it now.
         """
 
     def wake(self) -> None:

@@ -1,10 +1,10 @@
 """The open spaces of a server: opened on demand, closed when others need their place.
 
 A space is used by leases. One that somebody has a lease of is never closed; of the others the least
-recently used one is, once as many are open as may be. An open space that nobody uses rests: its
-files are closed, which are opened again when they are used. So does the least recently used one
-while too many have their files open. Opening, resting and closing happen outside of the lock, one
-of them per name at a time: a space that is slow or fails holds up no other.
+recently used one is, once as many are open as may be. While too many open ones have their files
+open, the least recently used of them rests: its files are closed, and opened again when they are
+used. Opening, resting and closing happen outside of the lock, one of them per name at a time: a
+space that is slow or fails holds up no other.
 """
 
 import threading
@@ -244,22 +244,7 @@ class Spaces(Generic[S]):
             place = self._places.get(name)
             space = self._unused_space(place) if place is not None else None
         if place is not None and space is not None:
-            self._put_to_rest(place, space, is_pressed=True)
-
-    def rest_idle(self, seconds: float) -> float:
-        """Let the spaces rest that no call used for so many seconds. Return the seconds to the next
-        look.
-        """
-        before = time.monotonic() - seconds
-        with self._lock:
-            idle = [
-                (place, space)
-                for place in self._places.values()
-                if place.used < before and (space := self._unused_space(place)) is not None
-            ]
-        for place, space in idle:
-            self._put_to_rest(place, space, is_pressed=False)
-        return seconds / 4
+            self._put_to_rest(place, space)
 
     def evict(self, name: str) -> None:
         """Close a space that nobody uses. One that is used stays open."""
@@ -366,7 +351,7 @@ class Spaces(Generic[S]):
                     return
                 space = self._unused_space(place)
             if space is not None:
-                self._put_to_rest(place, space, is_pressed=True)
+                self._put_to_rest(place, space)
 
     def _unused_space(self, place: _Slot[S]) -> S | None:
         """Take a space out of use that nobody uses, to let it rest; None if it is used, or rests.
@@ -378,10 +363,10 @@ class Spaces(Generic[S]):
         place.space = None
         return space
 
-    def _put_to_rest(self, place: _Slot[S], space: S, *, is_pressed: bool) -> None:
+    def _put_to_rest(self, place: _Slot[S], space: S) -> None:
         """Let a space rest, or close it if it cannot. Raises nothing."""
         try:
-            rests = space.rest(is_pressed=is_pressed)
+            rests = space.rest()
         except Exception:
             # whatever one space raises, the others are served
             log.exception("space_not_put_to_rest", space=place.name)
