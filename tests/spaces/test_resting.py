@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from recollect_server.domain.tokens import Grant
 from recollect_server.jobs.loop import Loop
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
+from recollect_server.storage.due import DueMarkers
 
 from tests.at_rest import is_sealed
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
@@ -380,6 +382,44 @@ def test_a_space_that_nobody_uses_for_an_hour_does_not_rest(
     assert {it.name for it in server.app.spaces.open_now()} >= {it.space for it in services}
     last.stop()
     first.stop()
+
+
+def test_a_stream_that_begins_while_another_call_wakes_the_space_has_its_updates(
+    shared: RunningServer, enter: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, follower = (enter(shared.target, "woken") for _ in range(2))
+    name = reader.conversation_of("The roof leaks")
+    rest(shared, reader)
+    is_waking, may_go_on = threading.Event(), threading.Event()
+    opened = DueMarkers.set
+
+    def slow(markers: DueMarkers, space: str, time: int) -> None:
+        if space == "woken" and not is_waking.is_set():
+            is_waking.set()
+            may_go_on.wait()
+        opened(markers, space, time)
+
+    monkeypatch.setattr(DueMarkers, "set", slow)
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.submit(reader.found, "roof")
+        is_waking.wait()
+        try:
+            assert is_resting(shared, reader)
+            stream = follower.conversations.StreamUpdates(
+                api.StreamUpdatesRequest(load_conversation_id=name)
+            )
+            first = pool.submit(next, stream)
+            until(lambda: is_held(shared, "woken", 2))
+        finally:
+            may_go_on.set()
+        assert found.result() == [name]
+        assert first.result().update.WhichOneof("kind")
+        stream.cancel()
+
+
+def is_held(server: RunningServer, space: str, calls: int) -> bool:
+    """Return whether so many calls have a lease of a space."""
+    return server.app.spaces._places[space].leases >= calls
 
 
 def test_the_least_recently_used_rest_while_too_many_are_awake(

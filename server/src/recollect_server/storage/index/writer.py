@@ -86,7 +86,9 @@ class Writer:
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
         self.woken: Callable[[], None] = lambda: None
-        """Called, from any thread, when the file that was closed is open again."""
+        """Called, from any thread, when the file that was closed is open again, before anybody else
+        may use it: it may not read it, nor wait for who does.
+        """
         self.damage = ""
         """Why the content of the file is wrong; empty: nobody found that."""
         self.telemetry: Telemetry = UNMEASURED
@@ -284,10 +286,10 @@ class Writer:
             except OSError as error:
                 raise apsw.CantOpenError(str(error)) from error
             self._writer = open_writer(self.path)
+            self.woken()
             with self._changed:
                 self.is_resting = False
                 self._schedule()
-        self.woken()
 
     def close(self, readers: Readers) -> None:
         """Execute what is queued, then close every connection. No call may be under way. What waits
