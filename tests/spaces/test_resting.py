@@ -17,7 +17,9 @@ from recollect.v1 import channel_service_pb2 as channels
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.channel_pb2 import WhatsappOrigin
 from recollect_server import app
+from recollect_server.app.space import OpenSpace
 from recollect_server.domain.tokens import Grant
+from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.loop import Loop
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
@@ -280,6 +282,78 @@ def test_a_backlog_is_taken_in_soon_though_nobody_calls(
     assert is_sealed(server.data_dir / "waits" / "conversations")
 
 
+class Noted:
+    """A lock that notes how often somebody wanted it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.times = 0
+
+    def __enter__(self) -> None:
+        self.times += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_an_append_that_is_overtaken_by_a_wake_leaves_nothing_due(
+    shared: RunningServer, enter: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = enter(shared.target, "raced")
+    name = service.conversation_of("First")
+    rest(shared, service)
+    space = opened(shared, "raced")
+    changing = Noted()
+    monkeypatch.setattr(space, "_changing", changing)
+    is_noting, may_go_on = threading.Event(), threading.Event()
+    closed = DueWork.closed
+
+    def slow(due: DueWork, name: str, at: int | None) -> None:
+        if name == "raced" and not is_noting.is_set():
+            is_noting.set()
+            may_go_on.wait()
+        closed(due, name, at)
+
+    monkeypatch.setattr(DueWork, "closed", slow)
+    with ThreadPoolExecutor(2) as pool:
+        appended = pool.submit(service.append, name, user("Second"))
+        is_noting.wait()
+        waking = pool.submit(space.wake)
+        until(lambda: waking.done() or changing.times == 2)
+        may_go_on.set()
+        appended.result()
+        waking.result()
+    assert "raced" not in space._shared.due._times
+    assert not space._is_due
+
+
+def test_an_append_to_a_space_that_is_being_woken_leaves_nothing_due(
+    shared: RunningServer, enter: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = enter(shared.target, "overtaken")
+    name = service.conversation_of("First")
+    rest(shared, service)
+    service.append(name, user("Second zebra"))
+    space = opened(shared, "overtaken")
+
+    def woken() -> None:
+        space._woken()
+        assert space._has_backlog  # the index takes it in once everything is awake
+        space._note_backlog()  # as an append does that began before
+
+    monkeypatch.setattr(space._space.index.writer, "woken", woken)
+    assert service.found("zebra") == [name]
+    assert "overtaken" not in space._shared.due._times
+    assert not space._is_due
+
+
+def opened(server: RunningServer, name: str) -> OpenSpace:
+    """Return an open space."""
+    (space,) = [it for it in server.app.spaces.open_now(at_rest=True) if it.name == name]
+    return space
+
+
 def test_it_survives_a_restart_with_its_cursors(start_server: Start, enter: Enter) -> None:
     server = start_server()
     service = enter(server.target, "restarts")
@@ -391,13 +465,13 @@ def test_a_stream_that_begins_while_another_call_wakes_the_space_has_its_updates
     name = reader.conversation_of("The roof leaks")
     rest(shared, reader)
     is_waking, may_go_on = threading.Event(), threading.Event()
-    opened = DueMarkers.set
+    mark = DueMarkers.set
 
     def slow(markers: DueMarkers, space: str, time: int) -> None:
         if space == "woken" and not is_waking.is_set():
             is_waking.set()
             may_go_on.wait()
-        opened(markers, space, time)
+        mark(markers, space, time)
 
     monkeypatch.setattr(DueMarkers, "set", slow)
     with ThreadPoolExecutor(2) as pool:

@@ -148,6 +148,7 @@ class OpenSpace:
         self.name = name
         self._shared = shared
         self._stops: list[Callable[[], None]] = []
+        self._changing = threading.Lock()  # held while an index at rest becomes due, or is woken
         self._is_due = self._is_watched = False
         self._due_at: int | None = shared.clock()
         self._reading: IndexReading | None = None
@@ -220,18 +221,21 @@ class OpenSpace:
 
     def _woken(self) -> None:
         """Take note that the index is open again."""
-        self._shared.due.opened(self.name, self._shared.clock())
-        self._is_due = False
-        self._watch()
+        with self._changing:
+            self._shared.due.opened(self.name, self._shared.clock())
+            self._is_due = False
+            self._watch()
         for job in self.jobs.values():
             job.resume()
 
     def _note_backlog(self) -> None:
         """Close the files of an append to the space at rest, and note that its index is due."""
         self._logs.close()
-        if not self._is_due and self._has_backlog:
-            self._is_due = True
-            self._shared.due.closed(self.name, self._shared.clock() + _TAKEN_IN_AFTER)
+        with self._changing:
+            # one that is watched is being woken
+            if not self._is_due and not self._is_watched and self._has_backlog:
+                self._is_due = True
+                self._shared.due.closed(self.name, self._shared.clock() + _TAKEN_IN_AFTER)
 
     @property
     def _has_backlog(self) -> bool:
