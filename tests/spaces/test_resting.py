@@ -21,6 +21,7 @@ from recollect_server.app.space import OpenSpace
 from recollect_server.domain.tokens import Grant
 from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.loop import Loop
+from recollect_server.services.space.events import Resting
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 from recollect_server.storage.due import DueMarkers
@@ -352,6 +353,25 @@ def opened(server: RunningServer, name: str) -> OpenSpace:
     """Return an open space."""
     (space,) = [it for it in server.app.spaces.open_now(at_rest=True) if it.name == name]
     return space
+
+
+def test_a_space_whose_index_takes_in_nothing_any_more_is_closed_instead(
+    shared: RunningServer, enter: Enter
+) -> None:
+    service = enter(shared.target, "stopped")
+    name = service.conversation_of("The roof leaks")
+    space = opened(shared, "stopped")
+    # as a failure that nobody foresaw stops it, here in what is left to be taken in
+    space._space.subscribe(Resting, lambda _: space._space.index.writer._stop())
+
+    def is_put_away() -> bool:
+        shared.app.spaces.rest("stopped")
+        return space not in shared.app.spaces.open_now()
+
+    until(is_put_away)
+    assert "stopped" not in shared.app.spaces.names()
+    service.append(name, user("A zebra"))
+    assert service.found("zebra") == [name]
 
 
 def test_it_survives_a_restart_with_its_cursors(start_server: Start, enter: Enter) -> None:

@@ -208,6 +208,8 @@ class OpenSpace:
         try:
             with suppress(OSError):  # of the seal: without it the next start compares
                 self._space.rest()
+        except IndexUnavailable:
+            return False
         finally:
             self._logs.close()
         self._note_due()

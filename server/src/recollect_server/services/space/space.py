@@ -461,7 +461,7 @@ class Space:
 
         Messages can still be appended to the conversations that were used last without it: their
         lines are durable at once and wait for the index. Raises OSError of the seal; then it rests
-        all the same.
+        all the same; IndexUnavailable if the index takes in nothing any more: then it does not.
         """
         self._states.shrink()
         self.requests.shrink()

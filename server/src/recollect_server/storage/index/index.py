@@ -276,7 +276,7 @@ class Index(Database):
         be under way, and the index is known to be right.
 
         What is added meanwhile waits for company for some seconds. Raise OSError of the seal; then
-        it rests all the same.
+        it rests all the same. Raise IndexUnavailable if the writer had stopped.
         """
         super().rest()
         self._seal()

@@ -263,9 +263,11 @@ class Writer:
 
     def rest(self, readers: Readers) -> None:
         """Execute what is queued and close every connection; the next read or batch opens the file
-        again. No call may be under way.
+        again. No call may be under way. Raises IndexUnavailable if the writer had stopped: then it
+        is closed.
         """
-        self._end(readers)
+        if not self._end(readers):
+            raise IndexUnavailable("the index's writer stopped")
         with suppress(OSError):
             self._closed_as = identity(self.path)
         with self._changed:
@@ -300,15 +302,18 @@ class Writer:
         else:
             self._end(readers)
 
-    def _end(self, readers: Readers) -> None:
+    def _end(self, readers: Readers) -> bool:
+        """Return False if the writer stopped before it had done everything."""
         with self._changed:
             done = self._expect()
         done.wait()
+        is_done = not self._stopped
         self._stop()
         # first: only the last connection that closes empties the write-ahead log, and a reader
         # cannot
         readers.close()
         self._writer.close()
+        return is_done
 
     # The queue ------------------------------------------------------------------------------------
 
