@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from recollect import Client
 from recollect.v1 import channel_service_pb2 as channels
@@ -18,6 +19,7 @@ from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.channel_pb2 import WhatsappOrigin
 from recollect_server import app
 from recollect_server.app.space import OpenSpace
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.tokens import Grant
 from recollect_server.jobs.due_work import DueWork
 from recollect_server.jobs.loop import Loop
@@ -25,6 +27,7 @@ from recollect_server.services.space.events import Resting
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.settings import Settings
 from recollect_server.storage.due import DueMarkers
+from recollect_server.storage.index import writer
 
 from tests.at_rest import is_sealed
 from tests.conftest import LOOPBACK, MovableClock, RunningServer, Start
@@ -372,6 +375,25 @@ def test_a_space_whose_index_takes_in_nothing_any_more_is_closed_instead(
     assert "stopped" not in shared.app.spaces.names()
     service.append(name, user("A zebra"))
     assert service.found("zebra") == [name]
+
+
+def test_an_index_that_cannot_be_opened_again_stays_sealed(
+    shared: RunningServer, enter: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = enter(shared.target, "sealed")
+    name = service.conversation_of("The roof leaks")
+    rest(shared, service)
+
+    def fail(_: Path) -> apsw.Connection:
+        raise apsw.CantOpenError("too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "open_writer", fail)
+        with pytest.raises(IndexUnavailable):
+            opened(shared, "sealed").wake()
+    assert is_sealed(shared.data_dir / "sealed" / "conversations")
+    assert service.found("roof") == [name]
+    assert not is_sealed(shared.data_dir / "sealed" / "conversations")
 
 
 def test_it_survives_a_restart_with_its_cursors(start_server: Start, enter: Enter) -> None:

@@ -284,10 +284,11 @@ class Writer:
                 if identity(self.path) != self._closed_as:
                     self.damage = "its file is not as this server closed it"
                     raise apsw.CantOpenError(self.damage)
-                break_seal(self.path.parent)
+                self._writer = open_writer(self.path)
+                break_seal(self.path.parent)  # only now: a file that cannot be opened stays sealed
             except OSError as error:
+                self._writer.close()
                 raise apsw.CantOpenError(str(error)) from error
-            self._writer = open_writer(self.path)
             self.woken()
             with self._changed:
                 self.is_resting = False
