@@ -88,7 +88,7 @@ def test_appends_do_not_wake_it_and_the_next_read_has_them(
     rest(shared, service)
     folder = shared.data_dir / "reads" / "conversations"
     assert is_sealed(folder)
-    answers = [service.append(name, user(f"Word {at}"), agent("Noted")) for at in range(5)]
+    answers = [service.append(name, user(f"Word {at}"), agent("CountingLock")) for at in range(5)]
     assert is_resting(shared, service)
     assert [it.turn_number for it in answers] == [2, 3, 4, 5, 6]
     assert [it.messages[0].sequence for it in answers] == [3, 5, 7, 9, 11]
@@ -98,7 +98,7 @@ def test_appends_do_not_wake_it_and_the_next_read_has_them(
     assert not is_sealed(folder)
     (listed,) = service.listed().conversations
     assert (listed.message_count, listed.turn_count) == (11, 6)
-    assert texts(service, name)[-2:] == ["Word 4", "Noted"]
+    assert texts(service, name)[-2:] == ["Word 4", "CountingLock"]
 
 
 @pytest.mark.parametrize("read", ["Get", "Load", "List", "Search", "BuildContext", "Stream"])
@@ -286,7 +286,7 @@ def test_a_backlog_is_taken_in_soon_though_nobody_calls(
     assert is_sealed(server.data_dir / "waits" / "conversations")
 
 
-class Noted:
+class CountingLock:
     """A lock that notes how often somebody wanted it."""
 
     def __init__(self) -> None:
@@ -307,26 +307,26 @@ def test_an_append_that_is_overtaken_by_a_wake_leaves_nothing_due(
     service = enter(shared.target, "raced")
     name = service.conversation_of("First")
     rest(shared, service)
-    space = opened(shared, "raced")
-    changing = Noted()
+    space = open_space(shared, "raced")
+    changing = CountingLock()
     monkeypatch.setattr(space, "_changing", changing)
     is_noting, may_go_on = threading.Event(), threading.Event()
-    closed = DueWork.closed
+    close = DueWork.closed
 
     def slow(due: DueWork, name: str, at: int | None) -> None:
         if name == "raced" and not is_noting.is_set():
             is_noting.set()
             may_go_on.wait()
-        closed(due, name, at)
+        close(due, name, at)
 
     monkeypatch.setattr(DueWork, "closed", slow)
     with ThreadPoolExecutor(2) as pool:
-        appended = pool.submit(service.append, name, user("Second"))
+        append = pool.submit(service.append, name, user("Second"))
         is_noting.wait()
         waking = pool.submit(space.wake)
         until(lambda: waking.done() or changing.times == 2)
         may_go_on.set()
-        appended.result()
+        append.result()
         waking.result()
     assert "raced" not in space._shared.due._times
     assert not space._is_due
@@ -339,7 +339,7 @@ def test_an_append_to_a_space_that_is_being_woken_leaves_nothing_due(
     name = service.conversation_of("First")
     rest(shared, service)
     service.append(name, user("Second zebra"))
-    space = opened(shared, "overtaken")
+    space = open_space(shared, "overtaken")
 
     def woken() -> None:
         space._woken()
@@ -352,7 +352,7 @@ def test_an_append_to_a_space_that_is_being_woken_leaves_nothing_due(
     assert not space._is_due
 
 
-def opened(server: RunningServer, name: str) -> OpenSpace:
+def open_space(server: RunningServer, name: str) -> OpenSpace:
     """Return an open space."""
     (space,) = [it for it in server.app.spaces.open_now(at_rest=True) if it.name == name]
     return space
@@ -363,7 +363,7 @@ def test_a_space_whose_index_takes_in_nothing_any_more_is_closed_instead(
 ) -> None:
     service = enter(shared.target, "stopped")
     name = service.conversation_of("The roof leaks")
-    space = opened(shared, "stopped")
+    space = open_space(shared, "stopped")
     # as a failure that nobody foresaw stops it, here in what is left to be taken in
     space._space.subscribe(Resting, lambda _: space._space.index.writer._stop())
 
@@ -390,7 +390,7 @@ def test_an_index_that_cannot_be_opened_again_stays_sealed(
     with monkeypatch.context() as patch:
         patch.setattr(writer, "open_writer", fail)
         with pytest.raises(IndexUnavailable):
-            opened(shared, "sealed").wake()
+            open_space(shared, "sealed").wake()
     assert is_sealed(shared.data_dir / "sealed" / "conversations")
     assert service.found("roof") == [name]
     assert not is_sealed(shared.data_dir / "sealed" / "conversations")
@@ -517,7 +517,7 @@ def test_a_stream_that_begins_while_another_call_wakes_the_space_has_its_updates
 
     monkeypatch.setattr(DueMarkers, "set", slow)
     with ThreadPoolExecutor(2) as pool:
-        found = pool.submit(reader.found, "roof")
+        answer = pool.submit(reader.found, "roof")
         is_waking.wait()
         try:
             assert is_resting(shared, reader)
@@ -528,7 +528,7 @@ def test_a_stream_that_begins_while_another_call_wakes_the_space_has_its_updates
             until(lambda: is_held(shared, "woken", 2))
         finally:
             may_go_on.set()
-        assert found.result() == [name]
+        assert answer.result() == [name]
         assert first.result().update.WhichOneof("kind")
         stream.cancel()
 
