@@ -211,9 +211,9 @@ def test_every_block_is_run_or_has_its_reason() -> None:
     for page in BLOCKS.keys() - {*BY_THEIR_TEST}:
         for block in BLOCKS[page]:
             if not any(name in block for name in TEXTS.get(page, ())):
-                found = {it for it in ELSEWHERE if it in block}
-                assert found, (page, block)
-                reasons |= found
+                matches = {it for it in ELSEWHERE if it in block}
+                assert matches, (page, block)
+                reasons |= matches
     assert reasons == ELSEWHERE.keys()
 
 
