@@ -158,6 +158,26 @@ def test_a_question_that_leans_on_a_long_message_is_looked_for_with_its_end() ->
     assert short == f"{end}\nWhen was that?"
 
 
+@pytest.mark.parametrize(
+    ("message", "end"),
+    [
+        pytest.param(f"{'云南旅行' * 100}预算 3000 元", f"{'云南旅行' * 73}预算 3000 元"[-300:], id="Chinese"),
+        pytest.param(f"https://example.com/{'a' * 400} ok", f"{'a' * 297} ok", id="address"),
+        pytest.param(f"{'x ' * 99}{'zebra ' * 50}\n\n", f"{'zebra ' * 50}"[:-1], id="at a word"),
+        pytest.param(f"{'zebra' * 9}\n{'otter' * 57} ok", f"{'otter' * 57} ok", id="line"),
+        pytest.param("\U0001f468\u200d\U0001f469" * 150 + "x", "\U0001f468\u200d\U0001f469" * 99 + "x", id="emoji"),
+        pytest.param("x" + "\U0001f1e6\U0001f1f9" * 160 + "x", "\U0001f1e6\U0001f1f9" * 149 + "x", id="flags"),
+        pytest.param("xe\u0301" + "e\u0301" * 160 + "x", "e\u0301" * 149 + "x", id="accents"),
+        pytest.param("\U0001f44d\U0001f3fd" * 160 + "x", "\U0001f44d\U0001f3fd" * 149 + "x", id="skin"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_long_message_is_cut_before_a_word_or_a_character(
+    message: str, end: str
+) -> None:
+    question = question_of("When was that?", [DomainMessage(Role.USER, message, 0)])
+    assert question == f"{end}\nWhen was that?"
+
+
 def test_what_the_context_shows_already_is_not_recalled(service: Service) -> None:
     here = service.create().id
     service.append(here, user("Our zebra is called Ottokar."), agent("A fine name."))

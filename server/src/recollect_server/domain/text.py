@@ -74,6 +74,9 @@ _AFTER_ARABIC = re.compile("(?<=[\u0600-\u06ff])\u200c")
 _LINE_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters, and those that begin a new line or paragraph."""
 _JOINERS = "\u200c\u200d"  # invisible, and part of how Persian words and many emoji are spelt
+_ZERO_WIDTH_JOINER = "\u200d"
+_FLAG_LETTERS = "".join(_characters("\U0001f1e6-\U0001f1ff"))
+_SKIN_TONES = "".join(_characters("\U0001f3fb-\U0001f3ff"))
 
 
 _WORD = re.compile(r"\w+")
@@ -176,6 +179,19 @@ def _clusters() -> re.Pattern[str]:
     """
     marks = (it for it in map(chr, range(0x300, 0xFE30)) if unicodedata.category(it)[0] == "M")
     return re.compile(f"(?s).[{_INVISIBLE}\u1160-\u11ff\uff9e-\uffdc{''.join(marks)}]*")
+
+
+def belongs_to_before(text: str, at: int) -> bool:
+    """Return whether the character at a place, not the first, is part of one that stands before it:
+    a mark, a vowel of Hangul, or more of an emoji or a flag.
+    """
+    if text[at] in _FLAG_LETTERS:
+        before = text[:at]
+        return (len(before) - len(before.rstrip(_FLAG_LETTERS))) % 2 == 1
+    if text[at - 1] == _ZERO_WIDTH_JOINER or text[at] in _SKIN_TONES:
+        return True
+    cluster = _clusters().match(text, at - 1)
+    return cluster is not None and cluster.end() > at
 
 
 def folded(text: str) -> str:

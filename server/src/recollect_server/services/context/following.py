@@ -8,12 +8,17 @@ from recollect_server.domain.conversation import ANYBODY
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.rendering.spoken import speaker
+from recollect_server.domain.text import belongs_to_before
 from recollect_server.services.context.own_tiers import NewestMessages
 from recollect_server.services.context.relevance import leans, speaks_of_asker
 
 _BEFORE = 300
 """Characters of the message before, its last ones, that are looked for with a follow-up. All words
 of a long message would outweigh those of the follow-up, and each takes time to be looked for.
+"""
+_WORD = 30
+"""Of those, the first ones, in which a word's beginning is looked for. Chinese and addresses have
+no space there.
 """
 
 
@@ -53,6 +58,13 @@ def question_of(message: str, messages: Sequence[Message], asker: str = "") -> s
 
 
 def _end_of(text: str) -> str:
-    """Return the end of a text that is long, from a whole word on."""
-    end = text[-_BEFORE:]
-    return end.partition(" ")[2] or end if end != text else text
+    """Return the end of a text that is long, from the beginning of a word on, or of a character
+    where no word begins nearby.
+    """
+    text = text.rstrip()
+    first = len(text) - _BEFORE
+    if first <= 0:
+        return text
+    places = [it for it in range(first, first + _WORD) if not belongs_to_before(text, it)]
+    words = (it for it in places if text[it - 1].isspace() and not text[it].isspace())
+    return text[next(words, places[0] if places else first) :]
