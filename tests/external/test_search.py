@@ -39,10 +39,12 @@ def test_the_best_message_comes_first_with_its_words_marked(outside: Outside) ->
     assert response.matches[0].communication == outside.get(ann).communication
 
 
-def test_stop_words_are_marked_where_nothing_else_is_asked_for(outside: Outside) -> None:
+def test_stop_words_are_marked_where_nothing_else_is_asked_for_or_found(outside: Outside) -> None:
     outside.write("Who was in it?", party="bob")
     assert texts(find(outside, "who was")) == ["[Who] [was] in it?"]
-    assert texts(find(outside, "Wann ist die Sitzung in Wien?")) == ["Who was in it?"]
+    assert texts(find(outside, "Wann ist die Sitzung in Bonn?")) == ["Who was [in] it?"]
+    outside.write("She was in Bonn when it began.", party="cleo")
+    assert texts(find(outside, "Bonn in Bildern"))[0] == "She was in [Bonn] when it began."
 
 
 def test_replies_subjects_and_names_are_found(outside: Outside) -> None:

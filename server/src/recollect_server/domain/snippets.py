@@ -79,8 +79,9 @@ class PassageFinder:
     only_english: bool = False
     """True if no text was indexed in another language: then none is guessed."""
     only_stops: bool = False
-    """True if nothing but stop words is searched for. Otherwise those of a text's language are no
-    match in it: the word may say something in the question's language, as `a` and `was` do.
+    """True if nothing but stop words is searched for. Otherwise those of a text's language, in
+    small letters, are no match in it if anything else is: the word may say something in the
+    question's language, as `a` and `was` do.
     """
     _left: int = _SHARED
     _beginnings: tuple[str, ...] = field(init=False)
@@ -106,8 +107,12 @@ class PassageFinder:
         """
         most = len(self.stems) + len(self.prefixes) + len(met)
         language = ENGLISH if self.only_english else guess_language(normal_form(text))
+        stops = (
+            question_stop_words(language) if language and not self.only_stops else frozenset[str]()
+        )
         # how many words, the chunk's matches, which is the first one shown
         best: tuple[int, list[Match], int] | None = None
+        of_stops: tuple[list[Match], int] | None = None  # where no chunk has anything else
         own = _OWN
         for first, last in _chunks(len(text)) if most else ():
             self.deadline.check()
@@ -127,15 +132,20 @@ class PassageFinder:
                 (begin + start, stop + start, stem)
                 for begin, stop, stem in self._matches(part, language)
             ]
-            matches = _apart([*matches, *others]) if others else matches
-            count, at = _densest(matches, first, last)
+            told = [it for it in matches if not _is_stop(text[it[0] : it[1]], stops)]
+            told = _apart([*told, *others]) if others else told
+            count, at = _densest(told, first, last)
             if count > (best[0] if best else 0):
-                best = count, matches, at
+                best = count, told, at
                 if count >= most:
                     break
-        if best is None:
+            if best is None and of_stops is None:
+                count, at = _densest(matches, first, last)
+                of_stops = (matches, at) if count else None
+        chosen = best[1:] if best else of_stops
+        if chosen is None:
             return None
-        _, matches, at = best
+        matches, at = chosen
         start, end = span = _stretch(text, matches, at)
         return Passage(span, [match for match in matches if start <= match[0] and match[1] <= end])
 
@@ -148,21 +158,15 @@ class PassageFinder:
 
     def _matches(self, text: str, language: str) -> list[Match]:
         """Return where a text matches, in order, none overlapping."""
-        stops = frozenset[str]() if self.only_stops else question_stop_words(language)
         if text.isascii() and language in _ENGLISH:
-            return [
-                match
-                for match in self._likely(text)
-                if match[2] in self.stems and text[match[0] : match[1]].lower() not in stops
-            ]
+            return [match for match in self._likely(text) if match[2] in self.stems]
         form, places = places_of_form(text)
         spaced = UNSPACED_RUN.sub(lambda run: " " * len(run[0]), form)
         place = _characters(spaced)
         matches = [
-            (places[first], places[last], stem)
+            (places[place(start)], places[place(end)], stem)
             for start, end, stem in self.tokenise(spaced, language)
             if stem in self.stems
-            and spaced[(first := place(start)) : (last := place(end))].lower() not in stops
         ]
         for run in UNSPACED_RUN.finditer(form):
             characters = run.group()
@@ -224,6 +228,11 @@ def passage_at(text: str, position: int) -> str:
         start = space + 1
     shown = opening_of(plain(text[start:].lstrip()[: 8 * LENGTH]))
     return f"…{shown}" if shown else opening_of(plain(text))
+
+
+def _is_stop(word: str, stops: frozenset[str]) -> bool:
+    """Return whether a word is one of the stop words, in small letters: `will` but not `Will`."""
+    return bool(stops) and normal_form(word) in stops
 
 
 def _apart(matches: list[Match]) -> list[Match]:
