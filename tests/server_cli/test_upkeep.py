@@ -81,17 +81,23 @@ def test_verify_is_carried_out_by_the_server_that_runs(
     assert "bo: 1 conversation" in admitted.stdout
 
 
-@pytest.mark.parametrize("command", ["verify", "rebuild", "stats", "backup"])
-def test_a_folder_without_data_is_named_and_not_made(command: str, tmp_path: Path) -> None:
-    result = run(
-        command,
-        *([tmp_path / "copy"] if command == "backup" else []),
-        "--data-dir",
-        tmp_path / "nowhere",
-    )
+@pytest.mark.parametrize(
+    "command", ["verify", "rebuild", "stats", "backup copy", "audit", "token list"]
+)
+def test_a_data_folder_that_is_none_is_named_and_not_made(command: str, tmp_path: Path) -> None:
+    words = [tmp_path / it if it == "copy" else it for it in command.split()]
+    nowhere, empty, file = (tmp_path / name for name in ("nowhere", "empty", "file"))
+    result = run(*words, "--data-dir", nowhere)
     assert result.exit_code == 1
-    assert f"there is nothing in {tmp_path / 'nowhere'}" in result.stderr
+    assert f"there is no folder {nowhere}: name another with --data-dir" in result.stderr
     assert list(tmp_path.iterdir()) == []
+    file.touch()
+    result = run(*words, "--data-dir", file)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{file} is no folder: name another with --data-dir" in result.stderr
+    if command not in ("audit", "token list"):
+        empty.mkdir()
+        assert f"there is nothing in {empty}" in run(*words, "--data-dir", empty).stderr
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from recollect_server.cli.folder import folder_there
 from recollect_server.cli.logs import printable, say
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.time import from_text, milliseconds, system_clock
@@ -34,6 +35,7 @@ def audit(since: str, config: Path | None, data_dir: Path | None, *, as_json: bo
         earliest = system_clock() - milliseconds(duration(since)) if since else None
     except ValueError as error:
         raise click.BadParameter(f"{since!r} {error}", param_hint="--since") from error
+    folder_there(settings)
     damaged = 0
     for file, number, record in read_audit(settings.data_dir):
         if record is None:

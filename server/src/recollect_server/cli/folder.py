@@ -40,15 +40,24 @@ def folders_of(settings: Settings, flags: dict[str, Any]) -> dict[str, FolderSto
     that one's alone. End the command if there is none, or only a part of what is copied there.
     """
     _whole_folder(settings)
-    if flags.get("space") is not None or not settings.data_dir.is_dir():
+    if flags.get("space") is not None:
         return {settings.space: folder_of(settings)}
     names = sorted(spaces_in(settings.data_dir), key=lambda it: it != settings.space)
     folders = {name: FolderStore.of(settings.data_dir, name) for name in names}
     return folders or {settings.space: folder_of(settings)}
 
 
+def folder_there(settings: Settings) -> None:
+    """End the command if there is no data folder."""
+    data_dir = settings.data_dir
+    if not data_dir.is_dir():
+        what = f"{data_dir} is no folder" if data_dir.exists() else f"there is no folder {data_dir}"
+        raise click.ClickException(f"{what}: name another with --data-dir")
+
+
 def _whole_folder(settings: Settings) -> None:
     folder_alone(settings)
+    folder_there(settings)
     with said_plainly():
         if reason := folder_refusal(settings.data_dir):
             raise click.ClickException(reason)

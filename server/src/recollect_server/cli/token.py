@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from recollect.v1.admin_pb2 import Token, TokenState
 
 from recollect_server.app import CannotStart
 from recollect_server.app.administration import TokenCommands, token_commands
-from recollect_server.cli.folder import format_known
+from recollect_server.cli.folder import folder_there, format_known
 from recollect_server.cli.logs import say, set_up_logs_of_a_command
 from recollect_server.cli.options import NamedPath, load_settings
 from recollect_server.domain.errors import InvalidField, RecollectError, TokenNotFound
@@ -68,9 +68,11 @@ class _Limit(click.ParamType[tuple[str, float]]):
             self.fail(f"{value!r} is not NAME=NUMBER", param, ctx)
 
 
-def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
+def _with_tokens(
+    command: Callable[..., None], *, makes_folder: bool = False
+) -> Callable[..., None]:
     """Give a command `--config`, `--data-dir` and `--store`, and call it with what calls
-    AdminService.
+    AdminService. Without `makes_folder` it ends where there is no data folder.
     """
 
     @wraps(command)
@@ -80,6 +82,8 @@ def _with_tokens(command: Callable[..., None]) -> Callable[..., None]:
         settings = load_settings(config, {"data_dir": data_dir, "store": store})
         set_up_logs_of_a_command(settings)
         format_known(settings)
+        if settings.store == FOLDER and not makes_folder:
+            folder_there(settings)
         try:
             with token_commands(settings) as tokens:
                 command(tokens, **arguments)
@@ -151,7 +155,7 @@ def token() -> None:
     help="a limit of its own, in place of the settings'",
 )
 @_JSON
-@_with_tokens
+@partial(_with_tokens, makes_folder=True)
 def create(
     tokens: TokenCommands,
     *,
@@ -191,8 +195,8 @@ def list_(tokens: TokenCommands, *, with_ended: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(listed, indent=2))
         return
-    if not listed:  # as of a folder whose name was mistyped
-        place = tokens.settings.data_dir if tokens.settings.store == "folder" else "the database"
+    if not listed:
+        place = tokens.settings.data_dir if tokens.settings.store == FOLDER else "the database"
         ended = "" if with_ended else " that can be used; --all lists those that have ended"
         click.echo(f"there are no tokens in {place}{ended}", err=True)
     for fields in listed:
