@@ -34,6 +34,7 @@ _LEAD = 0.3
 """Share of the spare room that goes to the text before the matches."""
 _COMMON = 0.2
 """The least that a word weighs beside the rarest one of the question."""
+_EQUAL = 1e-9  # windows whose weights differ by less are equal
 _MARKS = len(f"{MARK} {MARK} ".encode())
 _REPAIR = 0.35
 """Share of an excerpt that the fences of code and the header of a table may take."""
@@ -60,11 +61,11 @@ def excerpt(
     if room <= 0:
         return ""
     given = rarities or {}
-    matches = _matches(text, words, given)
-    part = _part(text, room, matches, given)
+    windows = _Windows(_matches(text, words, given), given)
+    part = _part(text, room, windows)
     if part.repair > room - part.size:
         if part.repair <= _REPAIR * room:
-            part = _part(text, room - part.repair, matches, given)
+            part = _part(text, room - part.repair, windows)
         if part.repair > room - part.size:
             part = part._replace(before="", after="")
     if part.start >= part.end:
@@ -90,6 +91,55 @@ class _Part(NamedTuple):
         return len(f"{self.before}{self.after}".encode())
 
 
+class _Windows:
+    """The windows over matches, which are in order. What does not depend on a window's length is
+    worked out once.
+    """
+
+    def __init__(self, matches: list[Match], rarities: Mapping[str, float]) -> None:
+        counts = Counter(word for _, _, word in matches)
+        rarest = max(rarities.values(), default=1.0)
+        weights = {
+            word: count**-0.5 * max(_COMMON, rarities.get(word, rarest) / rarest)
+            for word, count in counts.items()
+        }
+        self._matches = matches
+        self._weights = [weights[word] for _, _, word in matches]
+        self._whole = sum(weights.values())
+        self._before = [-1] * len(matches)
+        """For each match the number of the one before that has the same word."""
+        self._next = [len(matches)] * len(matches)
+        """For each match the number of the next one that has the same word."""
+        last: dict[str, int] = {}
+        for number, (_, _, word) in enumerate(matches):
+            if (before := last.get(word, -1)) >= 0:
+                self._before[number] = before
+                self._next[before] = number
+            last[word] = number
+
+    def densest(self, characters: int) -> tuple[int, int]:
+        """Return the ends of the window whose different words weigh most; (0, 0) without matches.
+        Of equal windows the first one.
+        """
+        matches, weights, following = self._matches, self._weights, self._next
+        best, ends, weight, oldest = 0.0, (0, 0), 0.0, 0
+        for at, (start, end, _) in enumerate(matches):
+            if self._before[at] < oldest:
+                weight += weights[at]
+            # A word that stands again further on would only make the window wider.
+            while matches[oldest][0] < start and (
+                end - matches[oldest][0] > characters or following[oldest] <= at
+            ):
+                if following[oldest] > at:
+                    weight -= weights[oldest]
+                oldest += 1
+            if weight > best + _EQUAL:
+                best, ends = weight, (matches[oldest][0], end)
+                if best >= self._whole - _EQUAL / 2:  # it has all words
+                    break
+        return ends
+
+
 class Passages:
     """The passages of a text that fit a question. Its words are looked for once, for any length."""
 
@@ -98,12 +148,12 @@ class Passages:
         self._words = words
 
     @cached_property
-    def _matches(self) -> list[Match]:
-        return _matches(self._text, self._words, {})
+    def _windows(self) -> _Windows:
+        return _Windows(_matches(self._text, self._words, {}), {})
 
     def best(self, characters: int) -> tuple[int, int]:
         """Return the ends of the window with the most of the words; (0, 0) where it has none."""
-        return _densest(self._matches, characters, {})
+        return self._windows.densest(characters)
 
     def around(self, first: int, last: int, characters: int) -> tuple[int, int]:
         """Return the ends of the stretch of about so many characters around a window."""
@@ -125,10 +175,10 @@ def _stretch(text: str, first: int, last: int, characters: int) -> tuple[int, in
     return start, start + len(text[start:end].rstrip())
 
 
-def _part(text: str, room: int, matches: list[Match], rarities: Mapping[str, float]) -> _Part:
+def _part(text: str, room: int, windows: _Windows) -> _Part:
     """Return the stretch of at most `room` bytes with the most of the words."""
     characters = max(1, room * len(text) // len(text.encode()))
-    start, end = _stretch(text, *_densest(matches, characters, rarities), characters)
+    start, end = _stretch(text, *windows.densest(characters), characters)
     if len(text[start:end].encode()) > room:  # it has wider characters than the rest of the text
         end = _within(text, start, end, room)
         end = markdown.ending(text, start, end, start)
@@ -175,38 +225,6 @@ def _matches(text: str, words: frozenset[str], rarities: Mapping[str, float]) ->
                 count += 1
             at = lower.find(stem, at + len(stem))
     return sorted(matches)
-
-
-def _densest(
-    matches: list[Match], characters: int, rarities: Mapping[str, float]
-) -> tuple[int, int]:
-    """Return the ends of the window whose different words weigh most; (0, 0) without matches. Of
-    equal windows the first one.
-    """
-    counts = Counter(word for _, _, word in matches)
-    rarest = max(rarities.values(), default=1.0)
-    weights = {
-        word: count**-0.5 * max(_COMMON, rarities.get(word, rarest) / rarest)
-        for word, count in counts.items()
-    }
-    inside: Counter[str] = Counter()
-    best, ends, weight, oldest = 0.0, (0, 0), 0.0, 0
-    for start, end, word in matches:
-        inside[word] += 1
-        if inside[word] == 1:
-            weight += weights[word]
-        # A word that stands again further on would only make the window wider.
-        while matches[oldest][0] < start and (
-            end - matches[oldest][0] > characters or inside[matches[oldest][2]] > 1
-        ):
-            leaving = matches[oldest][2]
-            inside[leaving] -= 1
-            if not inside[leaving]:
-                weight -= weights[leaving]
-            oldest += 1
-        if weight > best + 1e-9:
-            best, ends = weight, (matches[oldest][0], end)
-    return ends
 
 
 def _start(text: str, first: int, last: int, characters: int) -> int:
