@@ -132,11 +132,11 @@ class PassageFinder:
                 (begin + start, stop + start, stem)
                 for begin, stop, stem in self._matches(part, language)
             ]
-            told = [it for it in matches if not _is_stop(text[it[0] : it[1]], stops)]
-            told = _apart([*told, *others]) if others else told
-            count, at = _densest(told, first, last)
+            meaningful = [it for it in matches if not _is_stop(text[it[0] : it[1]], stops)]
+            meaningful = _apart([*meaningful, *others]) if others else meaningful
+            count, at = _densest(meaningful, first, last)
             if count > (best[0] if best else 0):
-                best = count, told, at
+                best = count, meaningful, at
                 if count >= most:
                     break
             if best is None and of_stops is None:
