@@ -46,9 +46,9 @@ def lines_of(transcript: Path) -> list[Line]:
 
 def problems(folder: Path) -> list[str]:
     """Return what `recollect-server verify` finds in a space's folder."""
-    return verification.verify(FolderStore(folder), recovery.no_progress).problems
+    return verification.verify(FolderStore(folder), recovery.no_progress).lines()
 
 
 def is_sealed(folder: Path) -> bool:
     """Tell whether a space's index is byte for byte what a server closed."""
-    return file.read_seal(folder) == file.Sealed(file.Seal.INTACT)
+    return file.read_seal(folder) is file.Seal.INTACT

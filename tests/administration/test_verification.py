@@ -15,8 +15,8 @@ from recollect import (
     ReceivedExternal,
     Verification,
 )
+from recollect_server.services.space import comparison
 from recollect_server.services.space.deletion import Deletions
-from recollect_server.services.upkeep import live_verification
 from recollect_server.storage.logs.store import LogStore, is_taken
 
 from tests.administration.conftest import Guarded
@@ -207,7 +207,7 @@ def test_a_delete_that_ends_while_its_conversation_is_verified_is_no_false_alarm
             delete.join(30)  # between two looks of the verification
             return is_taken(store, log)
 
-        monkeypatch.setattr(live_verification, "is_taken", looked_up)
+        monkeypatch.setattr(comparison, "is_taken", looked_up)
         try:
             assert verified(client).problems == ()
         finally:

@@ -15,9 +15,9 @@ from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.filters import Filter
 from recollect_server.jobs import retiring
 from recollect_server.services.removals import Removals
+from recollect_server.services.space import comparison
 from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
-from recollect_server.services.upkeep import live_verification
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.store import LogStore, Version
@@ -355,7 +355,7 @@ def test_a_delete_by_another_server_while_a_space_is_verified_is_no_false_alarm(
         return False
 
     monkeypatch.setattr(store, "logs", listed)
-    monkeypatch.setattr(live_verification, "is_taken", ended)
+    monkeypatch.setattr(comparison, "is_taken", ended)
     with Client(replicas.servers[1].target) as client:
         assert verified(client).problems == ()
     assert code_of(lambda: one.get(deleted)) == "NOT_FOUND"

@@ -350,7 +350,7 @@ def test_the_writer_takes_text_that_is_no_utf_8_for_damage_and_goes_on(tmp_path:
     assert "utf-8" in index.lost()
     assert index.writer.write(lambda connection, _: connection.execute("SELECT 1").get) == 1
     index.close()
-    assert file.read_seal(tmp_path).seal is file.Seal.ABSENT
+    assert file.read_seal(tmp_path) is file.Seal.ABSENT
 
 
 def test_an_index_that_is_condemned_is_known_as_wrong_after_a_kill(tmp_path: Path) -> None:

@@ -6,14 +6,11 @@ so each test asks the server what the log says: at once after the start, when a 
 believed.
 """
 
+import json
 import random
 import signal
 import threading
-from collections import Counter
-from collections.abc import (
-    Callable,
-    Iterator,
-)
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +19,17 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 from recollect_server import app
-from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.states import States
-from recollect_server.services.upkeep.live_verification import Interrupted
 from recollect_server.services.upkeep.recovery import no_progress, recover
+from recollect_server.services.upkeep.verification import Interrupted
 from recollect_server.storage.index import file
-from recollect_server.storage.index.checking import Contents, Words
+from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.store import LogUnavailable
 
+from tests import at_rest
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.external.conftest import Meet, meet
 from tests.server.conftest import Connect, Service, agent, code_of, files_with, server_process, user
@@ -179,18 +176,16 @@ def test_an_index_that_is_whole_after_a_kill_is_used_as_it_is(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_large_index_that_was_damaged_after_a_kill_is_healed_while_the_server_answers_from_the_log(
+def test_a_large_index_that_was_damaged_after_a_kill_is_found_and_made_anew_while_the_server_runs(
     damage: str, service: Service, server: RunningServer, connect: Connect, clock: MovableClock
 ) -> None:
-    """All but the requests are compared while the server runs: what is asked for first, and
-    searches say that they are degraded.
-    """
     name = fill(service, 12)
     server.stop()
     (server.folder / "conversations.db.seal").unlink()
     DAMAGES[damage](server.folder)
     again = started_large(server, clock)
     try:
+        until(lambda: is_made_anew(again))
         assert_holds_all(connect(again), name, 12)
     finally:
         again.stop()
@@ -203,31 +198,45 @@ def started_large(server: RunningServer, clock: MovableClock) -> RunningServer:
     return RunningServer(app.start(settings, clock=clock, compared_at_once=0), clock, settings)
 
 
-def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
+def is_made_anew(server: RunningServer) -> bool:
+    """Tell whether the index is another one than the server found."""
+    recovered = server.app.recovered
+    return recovered.rebuilt or open_space(server).index is not recovered.index
+
+
+def open_space(server: RunningServer) -> Space:
+    """Return the space of a server that nobody else has."""
+    space: Space = server.app.spaces.open_now()[0]._space
+    return space
+
+
+def test_a_large_folder_is_served_after_a_kill_before_anything_is_compared(
     service: Service,
     server: RunningServer,
     connect: Connect,
+    meet: Meet,
     clock: MovableClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the calls wait that name no conversation: any of them may have been carried out."""
-    name, lost = fill(service, 3), service.create(request_id="lost").id
+    """A kill leaves the index with what was committed, and the start takes in the rest: no call is
+    refused, and none is carried out twice.
+    """
+    name, first = fill(service, 3), meet(server).write(delivered="one")
     switch = api.SwitchRequest(
         from_conversation_id=service.create().id, to_conversation_id=name, request_id="switch"
     )
     service.conversations.Switch(switch)
     server.stop()
     (server.folder / "conversations.db.seal").unlink()
-    sql("DELETE FROM requests WHERE request_id = 'lost'")(server.folder)
-    may_read, raw = threading.Event(), FolderStore.raw
+    may_compare, compare = threading.Event(), Comparison.of
 
-    def raw_later(store: FolderStore, log: str) -> Iterator[bytes]:
-        assert not log.startswith("conv-") or may_read.wait(30)
-        return raw(store, log)
+    def compare_later(*arguments: Any) -> Any:
+        assert may_compare.wait(30)
+        return compare(*arguments)
 
-    monkeypatch.setattr(FolderStore, "raw", raw_later)
+    monkeypatch.setattr(Comparison, "of", compare_later)
     again = started_large(server, clock)
-    later = connect(again)
+    later, outside = connect(again), meet(again)
 
     def create(request_id: str) -> api.CreateResponse:
         return later.conversations.Create(api.CreateRequest(channel="web", request_id=request_id))
@@ -236,158 +245,90 @@ def test_a_large_folder_is_served_after_a_kill_before_a_transcript_is_read(
         assert later.append(name, user("zebra 3"), request_id="append-3").turn_number == 4
         assert later.append(name, user("zebra 2"), agent("Noted."), request_id="append-2").duplicate
         assert create("begin").duplicate
-        assert code_of(lambda: later.conversations.Switch(switch)) == "OK"  # only the index has it
-        assert {code_of(lambda: create(request)) for request in ("lost", "new")} == {"UNAVAILABLE"}  # noqa: B023 - called at once
-        may_read.set()
-        until(lambda: code_of(lambda: create("lost")) == "OK")
-        assert create("lost").conversation.id == lost
         assert not create("new").duplicate
-    finally:
-        may_read.set()
-        again.stop()
-
-
-def test_a_large_folder_is_served_after_a_kill_before_what_third_parties_said_is_read(
-    service: Service,
-    server: RunningServer,
-    connect: Connect,
-    meet: Meet,
-    clock: MovableClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Only calls about third parties wait, so that no delivery is taken twice; not for the words of
-    all, which would take minutes.
-    """
-    name, first = fill(service, 3), meet(server).write(delivered="one")
-    server.stop()
-    (server.folder / "conversations.db.seal").unlink()
-    sql("DELETE FROM external_deliveries")(server.folder)
-    may_read, read = threading.Event(), FolderStore.read
-
-    def read_later(store: FolderStore, log: str, *places: Any, **more: Any) -> Any:
-        assert not log.startswith("ext-") or may_read.wait(30)
-        return read(store, log, *places, **more)
-
-    monkeypatch.setattr(FolderStore, "read", read_later)
-    digests, take = list[int](), Words.take
-
-    def counted_take(words: Words, identity: int) -> int:
-        digests.append(identity)
-        return take(words, identity)
-
-    monkeypatch.setattr(Words, "take", counted_take)
-    again = started_large(server, clock)
-    later, outside = connect(again), meet(again)
-    calls: list[Callable[[], Any]] = [
-        lambda: outside.write(delivered="one"),
-        lambda: outside.write(delivered="two"),
-        outside.listed,
-    ]
-    try:
-        assert later.append(name, user("zebra 3"), request_id="append-3").turn_number == 4
-        assert [code_of(call) for call in calls] == ["UNAVAILABLE"] * 3
-        may_read.set()
-        until(lambda: code_of(calls[1]) == "OK")
-        again_one = calls[0]()
+        assert code_of(lambda: later.conversations.Switch(switch)) == "OK"
+        assert later.search("zebra").hits
+        assert not later.search("zebra").degraded
+        again_one = outside.write(delivered="one")
         assert (again_one.duplicate, again_one.communication.id) == (True, first.communication.id)
-        assert not outside.write(delivered="three").duplicate
-        assert not digests
+        assert not outside.write(delivered="two").duplicate
+        assert open_space(again).upkeep.is_comparing
+        may_compare.set()
+        until(lambda: not open_space(again).upkeep.is_comparing)
+        assert not is_made_anew(again)
     finally:
-        may_read.set()
+        may_compare.set()
         again.stop()
     assert on(again, "verify").exit_code == 0
+    assert at_rest.is_sealed(server.folder)
 
 
-def test_a_transcript_that_cannot_be_read_after_a_kill_is_compared_once_it_can(
+def test_a_transcript_that_cannot_be_read_after_a_kill_is_compared_by_the_next_start(
     service: Service,
     server: RunningServer,
-    connect: Connect,
     clock: MovableClock,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lost = service.create(request_id="lost").id
+    fill(service, 1)
     server.stop()
     (server.folder / "conversations.db.seal").unlink()
     sql("DELETE FROM requests WHERE request_id = 'lost'")(server.folder)
-    may_read, tries = threading.Event(), Counter[str]()
+    read = FolderStore.read
 
-    def refusing(read: Callable[..., Any]) -> Callable[..., Any]:
-        def refuse(store: FolderStore, log: str, *places: Any, **more: Any) -> Any:
-            tries[log] += 1
-            if log == lost and not may_read.is_set():
-                raise LogUnavailable(log, "read", "Input/output error")
-            return read(store, log, *places, **more)
+    def refuse(store: FolderStore, log: str, *places: Any, **more: Any) -> Any:
+        if log == lost:
+            raise LogUnavailable(log, "read", "Input/output error")
+        return read(store, log, *places, **more)
 
-        return refuse
-
-    for name in ("raw", "read"):
-        monkeypatch.setattr(FolderStore, name, refusing(getattr(FolderStore, name)))
-    again = started_large(server, clock)
-    later = connect(again)
-
-    def create() -> api.CreateResponse:
-        return later.conversations.Create(api.CreateRequest(channel="web", request_id="lost"))
-
-    try:
-        until(lambda: tries[lost] > 2)
-        assert code_of(create) == "UNAVAILABLE"
-        output = capsys.readouterr().out
-        assert "index_not_compared" in output
-        assert lost in output
-        may_read.set()
-        until(lambda: code_of(create) == "OK")
-        assert create().conversation.id == lost
-    finally:
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderStore, "read", refuse)
+        again = started_large(server, clock)
+        until(lambda: not open_space(again).upkeep.is_comparing)
         again.stop()
+    output = capsys.readouterr().out
+    assert "index_not_compared" in output
+    assert lost in output
+    assert not at_rest.is_sealed(server.folder)
+    last = started_large(server, clock)
+    until(lambda: is_made_anew(last))
+    last.stop()
+    assert at_rest.is_sealed(server.folder)
 
 
-@pytest.mark.parametrize("target", [b'"requestHash":"', b'"requestId":"odd\\'])
-def test_a_bit_that_flips_in_a_stamp_of_a_transcript_does_not_end_the_comparison_after_a_kill(
-    target: bytes, service: Service, server: RunningServer, connect: Connect, clock: MovableClock
-) -> None:
-    name = fill(service, 2)
-    service.append(name, user("zebra 2"), request_id='odd"1')
-    service.append(name, user("zebra 3"))  # so that the damaged line is no torn end
-    server.stop()
-    (server.folder / "conversations.db.seal").unlink()
-    path = next(server.folder.rglob(f"{name}*.jsonl"))
-    data = bytearray(path.read_bytes())
-    data[data.rindex(target) + len(target)] ^= 1 << 7
-    path.write_bytes(data)
-    again = started_large(server, clock)
-    later = connect(again)
-    create = api.CreateRequest(channel="web", request_id="new")
-    try:
-        until(lambda: code_of(lambda: later.conversations.Create(create)) == "OK")
-        assert later.load(name).damaged_lines == 1
-    finally:
-        again.stop()
-
-
-def test_a_stop_ends_the_look_at_all_pages_of_an_index(
+def test_an_index_whose_comparison_a_stop_interrupts_is_not_sealed(
     service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes minutes where the index is large, and is one query for SQLite."""
+    """To look at all of its pages takes minutes where it is large, and is one query for SQLite."""
     fill(service, 12)
     server.stop()
+    (server.folder / "conversations.db.seal").unlink()
     monkeypatch.setattr(file, "_STEPS_OF_CHECKS", 100)
-    logs = FolderStore(server.folder)
-    index = recover(logs, server.clock, no_progress).index
-    space = Space(logs, index, server.clock, unverified={})
 
-    def check() -> None:
+    def interrupt() -> None:
         raise Interrupted("the server stops")
 
-    try:
-        with pytest.raises(Interrupted):  # a verification, at its first table
-            next(Contents(index).problems_by_table(check))
-        assert not space.upkeep.repair(lambda: True)
-        assert space.doubt
-        assert space.upkeep.repair(lambda: False)
-        assert not space.doubt
-    finally:
+    for is_stopping in (True, False):
+        logs = FolderStore(server.folder)
+        recovered = recover(logs, server.clock, no_progress, compared_at_once=0)
+        assert not recovered.is_compared
+        space = Space(logs, recovered.index, server.clock, is_compared=False)
+        with pytest.raises(Interrupted):
+            next(Contents(recovered.index).problems(interrupt))
+        assert space.upkeep.repair(lambda: is_stopping) is not is_stopping  # noqa: B023 - called at once
+        assert space.upkeep.is_comparing is is_stopping
         space.close()
+        assert at_rest.is_sealed(server.folder) is not is_stopping
+
+
+def test_a_seal_of_a_file_that_an_earlier_version_had_not_compared_is_none(tmp_path: Path) -> None:
+    Index(tmp_path).close(sound=True)
+    assert file.read_seal(tmp_path) is file.Seal.INTACT
+    path = tmp_path / "conversations.db.seal"
+    sealed = json.loads(path.read_bytes())
+    path.write_text(json.dumps({"compared": sealed.pop("digest"), "suspects": {}} | sealed))
+    assert file.read_seal(tmp_path) is file.Seal.MISSING
 
 
 def test_sqlite_asks_often_whether_to_stop_within_a_table_of_words(tmp_path: Path) -> None:
@@ -397,59 +338,10 @@ def test_sqlite_asks_often_whether_to_stop_within_a_table_of_words(tmp_path: Pat
     calls: list[None] = []
     try:
         index.write(lambda connection, _: connection.executemany(insert, rows))
-        assert Contents(index).problems(lambda: calls.append(None)) == []
+        assert list(Contents(index).problems(lambda: calls.append(None))) == []
     finally:
         index.close()
     assert len(calls) > 10
-
-
-def test_a_comparison_that_a_stop_interrupts_is_continued_by_the_next_start(
-    service: Service,
-    server: RunningServer,
-    connect: Connect,
-    clock: MovableClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = [fill(service, 1), *(service.create().id for _ in range(3))]
-    server.stop()
-    (server.folder / "conversations.db.seal").unlink()
-    read: Counter[str] = Counter()  # of their requests
-    compared: list[str] = []
-    raw, compare = FolderStore.raw, States.compare
-
-    def counted_raw(store: FolderStore, log: str) -> Iterator[bytes]:
-        read[log] += log.startswith("conv-")
-        return raw(store, log)
-
-    def compare_two(states: States, conversation_id: str) -> None:
-        compared.append(conversation_id)
-        if len(compared) > 2:
-            raise IndexUnavailable("the test lets it wait")
-        compare(states, conversation_id)
-
-    def compare_any(states: States, conversation_id: str) -> None:
-        compared.append(conversation_id)
-        compare(states, conversation_id)
-
-    monkeypatch.setattr(FolderStore, "raw", counted_raw)
-    monkeypatch.setattr(States, "compare", compare_two)
-    again = started_large(server, clock)
-    until(lambda: len(compared) >= 4)
-    again.stop()
-    before = compared[:2]
-    compared.clear()
-    monkeypatch.setattr(States, "compare", compare_any)
-    last = started_large(server, clock)
-    try:
-        until(lambda: not connect(last).search("zebra").degraded)
-    finally:
-        last.stop()
-    assert sorted(before + compared) == sorted(names)
-    assert +read == Counter(names)
-    started = started_large(server, clock)  # with nothing left to compare
-    degraded = connect(started).search("zebra").degraded
-    started.stop()
-    assert (list(degraded), len(compared)) == ([], 2)
 
 
 def test_a_request_is_known_at_once_after_a_kill_that_cost_the_index_a_part(tmp_path: Path) -> None:

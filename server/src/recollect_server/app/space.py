@@ -60,13 +60,13 @@ from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.tiers import Tiers
-from recollect_server.services.upkeep.live_verification import Findings, LiveVerification
 from recollect_server.services.upkeep.recovery import (
     COMPARED_AT_ONCE,
     Progress,
     no_progress,
     recover,
 )
+from recollect_server.services.upkeep.verification import Findings, Verification
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
 from recollect_server.storage.logs.kinds import Kind
@@ -359,7 +359,7 @@ class OpenSpace:
             logs,
             self.recovered.index,
             shared.clock,
-            unverified=self.recovered.suspects,
+            is_compared=self.recovered.is_compared,
             lock_order=shared.lock_order,
             admit_conversation=lambda: self.quota.admit(conversations=1),
             capacity=shared.live.view(
@@ -455,8 +455,18 @@ class OpenSpace:
         return ReadingSpace(self.name, self._reading, index, space, handlers)
 
     def verify(self, findings: Findings, check: Callable[[], None]) -> None:
-        """Compare its logs with its index and vectors (see `LiveVerification`)."""
-        LiveVerification(self._space, self._logs, findings, check).run()
+        """Compare its logs with its index and vectors (see `Verification`)."""
+        space = self._space
+        if reason := space.doubt:
+            findings.add("", [f"index: it may lack something: {reason}"])
+        Verification(
+            self._logs,
+            space.index,
+            findings,
+            check=check,
+            hold=lambda name: space.exclusive(conversation=name),
+            follow=space.follow,
+        ).run()
 
     def reports(self) -> list[JobReport]:
         return self._jobs.reports()

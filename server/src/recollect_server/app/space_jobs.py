@@ -99,14 +99,14 @@ class SpaceJobs:
             ]
         except DataUnavailable:
             return now
-        if not self._space.is_verified or self._is_embedding or self._space.is_removing:
+        if self._space.upkeep.is_comparing or self._is_embedding or self._space.is_removing:
             times.append(now)
         return min((time for time in times if time is not None), default=None)
 
     def reports(self) -> list[JobReport]:
         compaction = self._compaction
         return [
-            self._report(INDEX, is_busy=not self._space.is_verified),
+            self._report(INDEX, is_busy=self._space.upkeep.is_comparing),
             self._report(EMBEDDER, is_busy=self._is_embedding),
             self._report_of_notes(),
             JobReport(

@@ -47,7 +47,7 @@ def verify(config: Path | None, **flags: Any) -> None:
             messages += done.messages
             communications += done.communications
             threads += done.threads
-            problems += [named(space, folders, problem) for problem in done.problems]
+            problems += [named(space, folders, problem) for problem in done.lines()]
     spaces = f" in {len(folders)} spaces" if len(folders) > 1 else ""
     external = f", {counted(communications, 'external communication')}" if communications else ""
     external += f", {counted(threads, 'thread')}" if threads else ""

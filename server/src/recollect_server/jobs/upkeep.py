@@ -43,7 +43,7 @@ class IndexKeeper(Job):
     """Brings the index up to the transcripts whenever it fell behind or was lost."""
 
     def __init__(self, space: Space) -> None:
-        super().__init__(_INDEX_SECONDS if space.is_verified else 0.0)
+        super().__init__(0.0 if space.upkeep.is_comparing else _INDEX_SECONDS)
         self._space = space
         self._wait = _INDEX_SECONDS
         self._is_well = False

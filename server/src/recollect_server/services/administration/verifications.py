@@ -14,7 +14,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.administration.spaces import SpaceStores
 from recollect_server.services.spaces.lease import Lease, OpenedSpace
 from recollect_server.services.spaces.spaces import Spaces
-from recollect_server.services.upkeep.live_verification import Findings, Interrupted
+from recollect_server.services.upkeep.verification import Findings, Interrupted
 
 log = structlog.get_logger("recollect.verification")
 

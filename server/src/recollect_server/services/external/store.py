@@ -78,11 +78,9 @@ class CommunicationStore:
                 self.catch_up()
 
     def catch_up(self) -> None:
-        """Index the lines that the index refused. Raises StorageUnavailable; IndexUnavailable, also
-        while it is compared with what third parties said. Hold no communication's lock.
+        """Index the lines that the index refused. Raises DataUnavailable. Hold no communication's
+        lock.
         """
-        if doubt := self.space.doubt_of_communications:
-            raise IndexUnavailable(doubt)
         with self._guard:
             behind = sorted(self._behind.items())
         for communication_id, number in behind:

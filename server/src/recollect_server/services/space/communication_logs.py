@@ -75,13 +75,13 @@ class CommunicationReading(Reading[Communication]):
         for line, before in self.repeated:
             yield f"line {line} was delivered before, as line {before}"
 
-    def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
+    def differences(self, contents: Contents, number: int) -> Iterator[str]:
         """Yield messages, words, deliveries and escalations that the index has otherwise."""
         external = contents.external
         expected = [external.row_of(number, self._channel, *read) for read in self.messages_read]
         if external.rows(number) != expected:
             yield "its messages stand in the index otherwise"
-        if words and self.wordless:
+        if self.wordless:
             yield f"the index has other words than the transcript, as of line {self.wordless[0]}"
         if external.deliveries(number) != self.deliveries:
             yield "the index has other deliveries than the transcript"
@@ -96,6 +96,7 @@ class CommunicationLogs(Logs[Communication]):
     noun = "communication"
     plural = "external communications"
     failpoints = ("external.repaired", "external.part")
+    words = "external"
     message = ExternalMessage
     reading = CommunicationReading
 

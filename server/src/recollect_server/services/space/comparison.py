@@ -1,116 +1,323 @@
-"""Comparison of logs with what the index has of them, line by line."""
+"""Comparison of logs with what the index has of them, line by line and word by word.
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import fields
-from typing import Generic, TypeVar
+One engine for whoever compares: a start after a kill, the job behind it, the verification of a
+space that is served, and that of a folder without a server. Nothing is changed, and no writer
+waits: a log's lock is held for a look at its length alone. The contents of the index are those of
+one moment, and a log is read up to where the index was then. Whatever a call changes in between
+looks like a difference, so a log that differs is looked at once more, and only the second look
+counts.
+"""
 
-import orjson
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
+from typing import Any
 
+from recollect_server.domain.errors import StorageUnavailable
+from recollect_server.domain.text import counted
+from recollect_server.services.space.communication_logs import CommunicationLogs
+from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
 from recollect_server.services.space.logs import Indexed, Logs, Reading
-from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.checking import Contents, Words
+from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.store import LogUnavailable, Position, has_conversation
+from recollect_server.storage.logs.store import (
+    LogNotFound,
+    LogStore,
+    Position,
+    has_conversation,
+    is_taken,
+)
 
-State = TypeVar("State")
+# of the logs whose words are compared at a time beside calls: some 5 MB of digests, which cost one
+# reading of all words that the index has
+_LINES = 50_000
+_MOST_REST = 0.25  # seconds between two logs
 
-# Within a JSON string every quote is escaped, so this cannot match the text of a message.
-_REQUEST = re.compile(rb'"requestId":"((?:[^"\\]|\\.)*)","requestHash":"([^"\\]*)"')
+Lines = Iterator[Line | str]
+"""The lines of a log, each problem of the log by itself behind the line that it is about."""
 
 
-class Comparison(Generic[State]):
-    """A comparison of the logs of a kind with the contents of an index.
+def _nothing() -> None:
+    """Do nothing: nobody else is there."""
 
-    Every method raises DataUnavailable.
-    """
 
-    def __init__(self, logs: Logs[State], contents: Contents) -> None:
-        self._logs = logs
-        self._contents = contents
+@dataclass(slots=True)
+class Compared:
+    """A log that was compared."""
 
-    def read(self, name: str, stored: Indexed[State], *, words: bool = True) -> Reading[State]:
-        """Read a log to its end, to be compared with what the index has of it; `words` as in
-        `differences`.
+    name: str
+    reading: Reading[Any]
+    stored: Indexed[Any] | None
+    """The log as the index has it."""
+    damage: list[str]
+    """Problems of the log by itself, and what the index does not have yet."""
+    differences: list[str]
+    """What the index has otherwise than the log."""
+
+    @property
+    def problems(self) -> list[str]:
+        """All that is wrong."""
+        return [*self.damage, *self.differences]
+
+
+Look = Callable[[Logs[Any], str, Words | None], Compared | None]
+"""A look at one log, as `Comparison.of` is one."""
+
+
+class Comparison:
+    """A comparison of the logs of a store with an index. Every method raises DataUnavailable."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        index: Index | None,
+        *,
+        hold: Callable[[str], AbstractContextManager[Any]] | None = None,
+        follow: Callable[[], None] = _nothing,
+        check: Callable[[], None] = _nothing,
+        read: Callable[[str], Lines] | None = None,
+    ) -> None:
+        """`index` None: the logs are looked at alone. `hold`, where calls go on, returns the lock
+        of a log, and `follow` takes in what other processes wrote. `check` is called often, and
+        ends the comparison by what it raises. `read` yields the lines of a log; by default those
+        that the index has.
         """
-        of = (self._contents, stored.number) if words else (None, None)
-        reading = self._logs.reading(*of)
-        # Another process may have written behind it since.
-        until = None if self._logs.store.sharing is None else stored.bytes
-        for line in self._logs.store.read(name, until=until):
-            see(self._logs, reading, line, name)
-        return reading
+        self._store = store
+        self._index = index
+        self._hold: Callable[[str], AbstractContextManager[Any]] = hold or nullcontext
+        self._is_alone = hold is None
+        self._follow = follow
+        self._check = check
+        self._read = read
+        self._rested = time.monotonic()
+        self.unread: dict[str, str] = {}
+        """Logs that `contradictions` passed over, each with why it cannot be read."""
+        self.kinds: tuple[Logs[Any], ...] = (ConversationLogs(store), CommunicationLogs(store))
 
-    def differences(
-        self, name: str, stored: Indexed[State], reading: Reading[State], *, words: bool = True
+    def contradictions(self) -> Iterator[str]:
+        """Yield what the index has otherwise than the logs, and what is wrong with it by itself."""
+        assert self._index is not None
+        for logs in self.kinds:
+            for it in self.each(logs, self.names(logs), self._look):
+                yield from (f"{it.name}: {difference}" for difference in it.differences)
+            for name in self.indexed_alone(logs):
+                yield f"{name}: is in the index and has no transcript"
+        yield from self.of_nobody()
+        yield from Contents(self._index).problems(self._check)
+
+    def _look(self, logs: Logs[Any], name: str, words: Words | None) -> Compared | None:
+        try:
+            return self.of(logs, name, words)
+        except StorageUnavailable as error:
+            self.unread[name] = str(error)
+            return None
+
+    def rest(self) -> None:
+        """Leave the processor to the calls for as long as the comparison had it."""
+        self._check()
+        if not self._is_alone:
+            time.sleep(min(_MOST_REST, time.monotonic() - self._rested))
+            self._rested = time.monotonic()
+
+    def names(self, logs: Logs[Any]) -> list[str]:
+        """Return the logs of a kind."""
+        return sorted(name for name, _ in self._store.logs(logs.kind))
+
+    def each(
+        self, logs: Logs[Any], names: Iterable[str], look: Look | None = None
+    ) -> Iterator[Compared]:
+        """Yield each of these logs once it is compared, those behind the others that are to be
+        looked at once more. One that was deleted meanwhile is left out.
+        """
+        look = look or self.of
+        for part in self._parts(logs, names):
+            doubtful: dict[str, int | None] = {}
+            for it in self._looks(logs, part, look):
+                if it.problems:
+                    doubtful[it.name] = part[it.name]
+                else:
+                    yield it
+            if doubtful:
+                yield from self._looks(logs, doubtful, look)
+
+    def _parts(self, logs: Logs[Any], names: Iterable[str]) -> Iterator[dict[str, int | None]]:
+        """Yield the logs with their numbers in the index (None: it has none), some lines at a
+        time.
+        """
+        part: dict[str, int | None] = {}
+        lines, most = 0, sys.maxsize if self._is_alone else _LINES
+        for name in names:
+            stored = logs.find(self._index, name) if self._index else None
+            part[name] = stored.number if stored else None
+            lines += stored.lines if stored else 1
+            if lines >= most:
+                yield part
+                part, lines = {}, 0
+        if part:
+            yield part
+
+    def _looks(
+        self, logs: Logs[Any], part: dict[str, int | None], look: Look
+    ) -> Iterator[Compared]:
+        words: Words | None = None
+        if self._index is not None:
+            numbers = {it for it in part.values() if it is not None}
+            words = Words(self._index, logs.words, numbers, self._check)
+        for name in part:
+            self.rest()
+            if (compared := look(logs, name, words)) is not None:
+                yield compared
+
+    def of(self, logs: Logs[Any], name: str, words: Words | None = None) -> Compared | None:
+        """Compare a log with what the index has of it, up to there; None if there is no such log.
+        Without `words` these are not compared, nor anchors.
+        """
+        try:
+            with self._hold(name):  # all of it is queued for the index
+                size = self._store.length(name)
+            self._follow()  # another process may have written to it
+            if self._index is None:
+                return self._read_through(logs, name, None, None)
+            with self._index.moment(settled=True):
+                stored = logs.find(self._index, name)
+                if stored is None:
+                    it = self._read_through(logs, name, None, None)
+                    it.damage.append("is not in the index")
+                    return it
+                compares_words = words and not self._is_losing_words(name, stored.number)
+                contents = Contents(self._index, words if compares_words else None)
+                it = self._read_through(logs, name, stored, contents)
+                if it.reading.end.bytes <= stored.bytes < size:
+                    it.damage.append(f"{stored.bytes} of its {size} bytes are in the index")
+                it.differences += self._differences(name, stored, it.reading, contents)
+                if words and compares_words and (left := words.left_of(stored.number)):
+                    has = f"the index has words of {counted(left, 'message')}"
+                    it.differences.append(f"{has} that it has not")
+                if words and isinstance(it.reading, ConversationReading):
+                    it.differences += self._anchor_differences(stored.number, it.reading)
+                return it
+        except LogNotFound:
+            return None
+
+    def _is_losing_words(self, name: str, number: int) -> bool:
+        """Return whether the words of a log are being taken out of the index, a part at a time."""
+        assert self._index is not None
+        return self._index.wordless.line(number) > 0 and name in self._index.wordless.due()
+
+    def _read_through(
+        self,
+        logs: Logs[Any],
+        name: str,
+        stored: Indexed[Any] | None,
+        contents: Contents | None,
+    ) -> Compared:
+        """Read a log, to be compared with the contents of the index."""
+        reading = logs.reading(contents, stored.number if stored else None)
+        compared = Compared(name, reading, stored, [], [])
+        for it in self._read(name) if self._read else self.lines(name, stored):
+            if isinstance(it, str):
+                compared.damage.append(it)
+            else:
+                _see(logs, reading, it, name)
+        compared.damage += [*reading.gaps, *reading.problems()]
+        if reading.state is None:
+            compared.damage.append("no line can be read")
+        return compared
+
+    def lines(self, name: str, stored: Indexed[Any] | None = None) -> Lines:
+        """Yield the lines of a log up to where the index has it."""
+        for line in self._store.read(name, until=stored.bytes if stored else None):
+            yield line
+            if line.entry is None:
+                yield f"line {line.sequence} is damaged: {line.damage}"
+
+    def _differences(
+        self, name: str, stored: Indexed[Any], reading: Reading[Any], contents: Contents
     ) -> Iterator[str]:
-        """Yield what the index has otherwise than the log; `words` compares the words of every
-        message too.
-        """
         if (stored.lines, stored.bytes) != reading.end:
             lines, size = reading.end
             yield f"{stored.bytes} bytes and {stored.lines} lines are indexed of {size} bytes and {lines} lines"
         if reading.state is not None:
-            expected, indexed = reading.state, stored.state
-            for part in fields(expected):  # type: ignore[arg-type]  # every state is a dataclass
-                if getattr(indexed, part.name) != getattr(expected, part.name):
+            for part in fields(reading.state):
+                if getattr(stored.state, part.name) != getattr(reading.state, part.name):
                     yield f"the index has another {part.name} than the transcript"
-        yield from reading.differences(self._contents, stored.number, words=words)
-        if lost := self._lost(name, reading.requests):
+        yield from reading.differences(contents, stored.number)
+        indexed = contents.requests(name)
+        lost = [
+            request_id
+            for request_id, value in reading.requests.items()
+            if indexed.get(request_id) != value and not self._is_elsewhere(contents, request_id)
+        ]
+        if lost:
             yield f"the index does not know {len(lost)} of its requests, as {lost[0]}"
 
-    def doubtful(self, names: Sequence[str]) -> set[str]:
-        """Return those of these logs of which the index may lack a request, or which cannot be
-        read: the others it lacks none of. They need not be locked.
-
-        Fast, for it decodes no line: until the requests of every log are known, no request can be
-        called new that names no conversation.
-        """
-        indexed = self._contents.requests(names)
-        return {name for name in names if not self._has_all(name, indexed[name])}
-
-    def _has_all(self, name: str, indexed: dict[str, str]) -> bool:
-        try:
-            return self._stamps(name).items() <= indexed.items()
-        except LogUnavailable:
-            return False
-
-    def _lost(self, name: str, requests: dict[str, str]) -> list[str]:
-        """Return those of a log's requests (hash by id) that the index does not know.
+    def _is_elsewhere(self, contents: Contents, request_id: str) -> bool:
+        """Return whether another log has a request that the index knows as its one.
 
         Logs of two folders that were put into one may share ids. The index then knows each as one
-        log's, which must be one that has it.
+        log's.
         """
-        indexed = self._contents.requests([name])[name]
-        return [
-            request_id
-            for request_id, value in requests.items()
-            if indexed.get(request_id) != value and not self._is_elsewhere(request_id)
-        ]
-
-    def _is_elsewhere(self, request_id: str) -> bool:
-        request = self._contents.request(request_id)
-        return (
-            request is not None
-            and has_conversation(self._logs.store, request[0])
-            and self._stamps(request[0]).get(request_id) == request[1]
+        name, value = contents.request(request_id) or ("", "")
+        return has_conversation(self._store, name) and any(
+            (stamp.request_id, stamp.request_hash) == (request_id, value)
+            for stamp in (line.entry.stamp for line in self._store.read(name) if line.entry)
         )
 
-    def _stamps(self, name: str) -> dict[str, str]:
-        """Return the requests that a log's lines name, hash by id, without looking at checksums:
-        those of a damaged line may be other ones.
-        """
-        requests: dict[str, str] = {}
-        for raw, value in _REQUEST.findall(b"\n".join(self._logs.store.raw(name))):
-            request_id = raw.decode(errors="replace")
-            if b"\\" in raw:
-                with suppress(ValueError):  # an escape that bits flipped in
-                    request_id = orjson.loads(b'"%b"' % raw)
-            requests.setdefault(request_id, value.decode(errors="replace"))
-        return requests
+    def _anchor_differences(self, number: int, reading: ConversationReading) -> Iterator[str]:
+        """Yield the anchors that the index has otherwise, but for those that were forgotten."""
+        assert self._index is not None
+        forgotten = forgotten_keys(self._store)
+        expected = {
+            (line, it.key, it.value, it.confidence, it.sequence, it.time)
+            for line, it in reading.anchors
+            if it.time > forgotten.get(it.key, -1)
+        }
+        indexed = {
+            (it.line, it.key, it.value, it.confidence, it.source, it.time)
+            for it in self._index.anchors.of(number)
+        }
+        for line in sorted({anchor[0] for anchor in expected ^ indexed}):
+            yield f"line {line}: the index has another anchor than the transcript"
+
+    # What the index alone has -------------------------------------------------------------------
+
+    def indexed_alone(self, logs: Logs[Any]) -> list[str]:
+        """Return the logs of a kind that the index alone has."""
+        assert self._index is not None
+        indexed = set(logs.progress(self._index)) - set(self.names(logs))
+        return [
+            name
+            for name in sorted(indexed)
+            if self._is_left(logs, name) and self._is_left(logs, name)
+        ]
+
+    def _is_left(self, logs: Logs[Any], name: str) -> bool:
+        assert self._index is not None
+        # In this order: a delete takes it out of the index before it ends in the store.
+        if is_taken(self._store, name):
+            return False
+        self._follow()  # another process may have deleted it
+        return logs.find(self._index, name) is not None
+
+    def of_nobody(self) -> list[str]:
+        """Return the problem of what the index has of messages that no log has."""
+        return self._of_nobody() and self._of_nobody()
+
+    def _of_nobody(self) -> list[str]:
+        assert self._index is not None
+        messages, texts = Contents(self._index).of_nobody()
+        return [
+            f"it has {what}{counted(count, 'message')} that no transcript has"
+            for what, count in (("", messages), ("words of ", texts))
+            if count
+        ]
 
 
-def see(logs: Logs[State], reading: Reading[State], line: Line, name: str) -> None:
+def _see(logs: Logs[Any], reading: Reading[Any], line: Line, name: str) -> None:
     """Add the next line of a log to what is read of it."""
     reading.end = Position(line.sequence, line.end)
     reading.state = logs.folded(reading.state, line, name)

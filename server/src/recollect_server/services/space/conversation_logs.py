@@ -72,21 +72,19 @@ class ConversationReading(Reading[Conversation]):
                 yield f"line {message.sequence} is of turn {message.turn_number} and follows turn {turn}"
             turn = max(turn, message.turn_number)
 
-    def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
+    def differences(self, contents: Contents, number: int) -> Iterator[str]:
         """Yield messages, words and routes that the index has otherwise."""
         rows = contents.rows(number)
-        wordless = contents.wordless(number)
         last = self.messages_read[-1][1].sequence if self.messages_read else 0
-        if words and self.state and self.state.unindexed and wordless < last:
+        is_unindexed = self.state is not None and self.state.unindexed
+        if contents.compares_words and is_unindexed and contents.wordless(number) < last:
             yield "the index has words of a conversation that is unindexed"
         for line, message in self.messages_read:
             expected = contents.row_of(number, line, message)
             row = rows.pop(expected.id, None)
             if row != expected:
                 yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
-            if words and not contents.has_words(
-                expected.id, message, is_wordless=message.sequence <= wordless
-            ):
+            if not contents.has_words(expected.id, message):
                 yield f"line {message.sequence}: the index has other words"
         if rows:
             yield f"the index has {counted(len(rows), 'message')} that the transcript has not"
@@ -108,6 +106,7 @@ class ConversationLogs(Logs[Conversation]):
     noun = "conversation"
     plural = "conversations"
     failpoints = ("catch_up.repaired", "catch_up.part")
+    words = "turns"
     message = Message
     reading = ConversationReading
 

@@ -152,7 +152,6 @@ class Deletions:
             self._states.forget(conversation_id)
             self._pending.release(conversation_id)
             projection.overlay.forget(conversation_id)
-            projection.suspects.clear(conversation_id)
             self._unfinished[conversation_id] = None
             stored = projection.index.indexed(conversation_id)
             if stored is not None:
@@ -309,8 +308,6 @@ class Deletions:
         """Return whether the index is right about a communication and has all of it, so far as this
         process can know.
         """
-        if self._projection.suspects.has(name):
-            return False
         # of a shared one the store itself compares the length, when the delete begins
         return self._store.sharing is not None or self._store.length(name) == stored.bytes
 

@@ -38,7 +38,7 @@ from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
-from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.checking import Words
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.store import (
     ANCHORS,
@@ -344,12 +344,9 @@ class Following:
             stored = logs.find(index, name)
             if stored is None:
                 return False
-            comparison = Comparison(logs, Contents(index))
-            try:
-                reading = comparison.read(name, stored)
-            except LogNotFound:
-                return True
-            return any(comparison.differences(name, stored, reading))
+            words = Words(index, logs.words, [stored.number])
+            compared = Comparison(self._store, index).of(logs, name, words)
+            return compared is None or bool(compared.differences)
 
     def _compare_lengths(self) -> None:
         """Make changes of what the lengths of all logs say. Raises DataUnavailable."""

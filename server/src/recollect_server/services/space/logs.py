@@ -132,7 +132,7 @@ class Reading(ABC, Generic[State]):
         """Yield what contradicts itself in the log, whatever the index says."""
 
     @abstractmethod
-    def differences(self, contents: Contents, number: int, *, words: bool) -> Iterator[str]:
+    def differences(self, contents: Contents, number: int) -> Iterator[str]:
         """Yield what the index has otherwise, beyond what every kind of log has."""
 
 
@@ -145,6 +145,8 @@ class Logs(ABC, Generic[State]):
     plural: ClassVar[str]
     failpoints: ClassVar[tuple[str, str]]
     """Names of the failpoints behind a recovered tail, and behind an indexed part."""
+    words: ClassVar[str]
+    """Name of the full-text table in the index that has their words."""
     message: ClassVar[type]
     """Entries that count as messages."""
     reading: ClassVar[type[Reading[Any]]]

@@ -1,6 +1,6 @@
 """The parts of an open space that its larger verbs share."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -88,14 +88,14 @@ def build_parts(
     clock: Clock,
     publish: Callable[[object], None],
     *,
-    unverified: Mapping[str, bool] | None,
+    is_compared: bool,
     lock_order: LockOrder | None,
     telemetry: Telemetry,
     may_index: bool,
 ) -> Parts:
     """Build the parts of a space over its logs and their index (see `Space`)."""
     transcripts, anchors = ConversationLogs(store), AnchorLedger(store)
-    projection = Projection(index, unverified, telemetry)
+    projection = Projection(index, telemetry, is_compared=is_compared)
     pending = PendingWrites(projection.overlay)
     states = States(transcripts, projection, pending, clock, publish, may_index=may_index)
     routes = Routes(projection, partial(has_conversation, store), states.is_pinned)

@@ -274,16 +274,7 @@ class Requests:
         overlay = self._projection.overlay
         if earlier := overlay.request(request_id):
             return earlier
-        suspects = self._projection.suspects
-        # asked first: another index may take the place
-        reason = suspects.reason and suspects.reason_of_requests
-        earlier = self._projection.index.requests.find(request_id)
-        # A named one was compared when its state was loaded, unless the index failed.
-        if reason and (conversation_id is None or suspects.has(conversation_id)):
-            if earlier is None or not self._is_written(earlier):
-                raise IndexUnavailable(reason)
-            return earlier
-        if earlier:
+        if earlier := self._projection.index.requests.find(request_id):
             return earlier
         if anchor := self._anchors.request(request_id):
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
@@ -301,17 +292,6 @@ class Requests:
                 f"{conversation_id}: the index does not know the request {request_id}"
             )
         return earlier
-
-    def _is_written(self, request: KnownRequest) -> bool:
-        """Return True if the transcript has a request as the index says, or is known to be indexed
-        as it is, or if the request wrote no line: then the index alone has it.
-        """
-        conversation_id = request.conversation_id
-        if not (request.first_sequence and self._projection.suspects.has(conversation_id)):
-            return True
-        lines = self._transcripts.store.read(conversation_id)
-        wrote = request_among(lines, request.request_id, conversation_id)
-        return wrote is not None and wrote.hash == request.hash
 
     def replay(
         self, request: KnownRequest, state: ConversationState | None

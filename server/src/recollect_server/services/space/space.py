@@ -1,6 +1,6 @@
 """One owner's data, open: its logs, their index, and every verb that the services have for them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -80,7 +80,7 @@ class Space:
         index: Index,
         clock: Clock,
         *,
-        unverified: Mapping[str, bool] | None = None,
+        is_compared: bool = True,
         lock_order: LockOrder | None = None,
         admit_conversation: Callable[[], None] = lambda: None,
         capacity: Live[Capacity] | None = None,
@@ -88,8 +88,7 @@ class Space:
         telemetry: Telemetry = UNMEASURED,
         reading: Callable[[], str] | None = None,
     ) -> None:
-        """`unverified` conversations are compared with the index before it is believed (see
-        `Suspects`).
+        """`is_compared` False: the index is compared with the logs while calls go on.
 
         `lock_order` checks the order in which locks are taken. `admit_conversation` is called
         before a conversation begins, and may raise LimitExceeded; `capacity` bounds each. `moment`:
@@ -111,7 +110,7 @@ class Space:
             index,
             clock,
             self.publish,
-            unverified=unverified,
+            is_compared=is_compared,
             lock_order=lock_order,
             telemetry=telemetry,
             may_index=reading is None,
@@ -129,7 +128,7 @@ class Space:
         self.deletions = Deletions(parts)
         self.redactions = Redactions(parts)
         self.unindexing = Unindexing(parts)
-        self.upkeep = Upkeep(parts, self.deletions, self.redactions)
+        self.upkeep = Upkeep(parts, self.deletions, self.redactions, self.follow)
         self._following = store.sharing and Following(
             parts, store.sharing, moment, self.deletions, self.redactions
         )
@@ -428,16 +427,6 @@ class Space:
     def is_reading(self) -> bool:
         """True while the index is being made: it has only what was read so far."""
         return self._reading is not None
-
-    @property
-    def is_verified(self) -> bool:
-        """True if the index was compared with every transcript, or was closed properly."""
-        return not self._projection.suspects.reason
-
-    @property
-    def doubt_of_communications(self) -> str:
-        """Return why nothing is known of third parties yet; empty if all is."""
-        return self._projection.suspects.reason_of_communications
 
     def compare(self, conversation_id: str, *, is_locked: bool = False) -> None:
         """Compare the index with a conversation's transcript, all but the words.

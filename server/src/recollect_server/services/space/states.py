@@ -20,7 +20,6 @@ from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere, 
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.state import ConversationState
-from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.logs.belonging import lines_of
 from recollect_server.storage.logs.lines import Line
@@ -80,12 +79,12 @@ class States:
         stored = self._projection.index.conversations.find(conversation_id)
         if stored is None:
             return None
-        is_sound = not (
-            self._projection.overlay.is_lagging(conversation_id)
-            or self._projection.suspects.has(conversation_id)
-        )
         return ConversationState(
-            stored.conversation, stored.bytes, stored.lines, stored.number, indexed=is_sound
+            stored.conversation,
+            stored.bytes,
+            stored.lines,
+            stored.number,
+            indexed=not self._projection.overlay.is_lagging(conversation_id),
         )
 
     def load(self, conversation_id: str) -> ConversationState:
@@ -99,8 +98,7 @@ class States:
             size = self._transcripts.store.length(conversation_id)
         except LogNotFound:
             raise self._transcripts.not_found(conversation_id) from None
-        overlay, suspects = self._projection.overlay, self._projection.suspects
-        index = self._projection.index
+        overlay, index = self._projection.overlay, self._projection.index
         try:
             stored = index.conversations.find(conversation_id)
             if stored is None or stored.bytes != size:
@@ -116,9 +114,6 @@ class States:
             else:
                 self._transcripts.check_own(conversation_id)
             overlay.caught_up(conversation_id)
-            if suspects.has(conversation_id):
-                self.compare(conversation_id)
-                suspects.clear(conversation_id)
             return ConversationState(
                 stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True
             )
@@ -213,11 +208,10 @@ class States:
         if stored is None:
             problem = "it is not in the index"
         else:
-            comparison = Comparison(self._transcripts, Contents(index))
-            reading = comparison.read(conversation_id, stored)
-            problem = next(
-                comparison.differences(conversation_id, stored, reading, words=False), ""
+            compared = Comparison(self._transcripts.store, index).of(
+                self._transcripts, conversation_id
             )
+            problem = next(iter(compared.differences), "") if compared else ""
         if problem:
             self.distrust(f"{conversation_id}: {problem}")
             raise IndexUnavailable(f"the index is damaged: {problem}")

@@ -19,11 +19,7 @@ from recollect_server.domain.errors import (
     NothingNamed,
     StorageUnavailable,
 )
-from recollect_server.domain.external import Communication
-from recollect_server.domain.ids import is_conversation_id
-from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
-from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.deletion_steps import (
     catch_up_forgotten,
@@ -34,22 +30,29 @@ from recollect_server.services.space.events import IndexReplaced
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions, finish_interrupted
-from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.store import LogNotFound, Version, timeline_of
+from recollect_server.storage.logs.store import Version, timeline_of
 
 log = structlog.get_logger("recollect.index")
 
-_READ_AT_ONCE = 256  # transcripts whose requests are compared by one query
 _LOOK = 10.0  # seconds between two looks for what another process left half removed
 
 
 class Upkeep:
     """Upkeep of a space. Hold no lock."""
 
-    def __init__(self, parts: Parts, deletions: Deletions, redactions: Redactions) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        deletions: Deletions,
+        redactions: Redactions,
+        follow: Callable[[], None],
+    ) -> None:
+        """`follow` takes in what other processes wrote."""
+        self._follow = follow
+        self._has_compared = False
         self._deletions = deletions
         self._redactions = redactions
         self._looked = time.monotonic()
@@ -89,11 +92,11 @@ class Upkeep:
         try:
             if (reason := projection.index.lost()) and not self._renew(reason, stopping):
                 return False
-            if projection.suspects.reason and not self._compare(stopping):
-                return False
             for conversation_id in projection.overlay.lagging():
                 if stopping() or not self._catch_up(conversation_id):
                     return False
+            if self.is_comparing and not self._compare(stopping):
+                return False
         except (DataUnavailable, OSError) as error:
             log.warning("index_not_repaired", reason=str(error))
             return False
@@ -118,97 +121,44 @@ class Upkeep:
 
     # Compare -------------------------------------------------------------------------------------
 
-    def _compare(self, stopping: Callable[[], bool]) -> bool:
-        """Compare an index that no server closed with the transcripts. Return False if it is
-        damaged, or something is left to compare.
+    @property
+    def is_comparing(self) -> bool:
+        """True if the index is still to be compared with the logs."""
+        return not (self._projection.is_compared or self._has_compared)
 
-        Raises DataUnavailable.
+    def _compare(self, stopping: Callable[[], bool]) -> bool:
+        """Compare an index that no server closed with the logs. Return False if it is damaged, or
+        something is left to compare. Raises DataUnavailable.
         """
-        suspects, index = self._projection.suspects, self._projection.index
-        contents = Contents(index)
-        comparison = Comparison(ConversationLogs(self._store), contents)
-        # first: what names no conversation and may be a repeat is refused until then
-        unread = [name for name, has_requests in suspects.waiting().items() if not has_requests]
-        for first in range(0, len(unread), _READ_AT_ONCE):
-            if stopping():
-                return False
-            names = unread[first : first + _READ_AT_ONCE]
-            doubtful = comparison.doubtful(names)
-            suspects.note_requests(set(names) - doubtful)
-            for conversation_id in filter(is_conversation_id, doubtful):
-                self._verify(conversation_id)
-        third_parties = Comparison(CommunicationLogs(self._store), contents)
-        failed: list[tuple[str, str]] = []
-        for conversation_id in suspects.waiting():
-            if stopping() or index.lost():
-                return False
-            reason = (
-                self._verify(conversation_id)
-                if is_conversation_id(conversation_id)
-                else self._verify_communication(third_parties, conversation_id)
-            )
-            if reason:
-                failed.append((conversation_id, reason))
-        if failed:
-            name, reason = failed[0]
-            log.warning(
-                "index_not_compared", conversation=name, reason=reason, others=len(failed) - 1
-            )
-        if suspects.waiting():
-            return False
+        index = self._projection.index
 
         def check() -> None:
-            if stopping():
+            if stopping() or index.lost():
                 raise CallerGone
 
+        comparison = Comparison(
+            self._store,
+            index,
+            hold=self._locks.conversations.hold,
+            follow=self._follow,
+            check=check,
+        )
         try:
-            problems = contents.problems(check)
+            problem = next(comparison.contradictions(), "")
         except CallerGone:
             return False
-        if problem := problems[0] if problems else index.miscount():
+        if problem:
             self._states.distrust(problem)
             return False
-        suspects.end()
-        log.info("index_compared")
+        self._has_compared = True
+        if unread := comparison.unread:  # the next start tries once more
+            name, reason = next(iter(unread.items()))
+            others = len(unread) - 1
+            log.warning("index_not_compared", conversation=name, reason=reason, others=others)
+        else:
+            self._projection.is_compared = True
+            log.info("index_compared")
         return True
-
-    def _verify(self, conversation_id: str) -> str:
-        """Compare the index with a conversation, unless that has pending writes. Return why it
-        cannot be read, if so: the index may lack its requests, and it is compared once it can.
-
-        Raises nothing.
-        """
-        with self._locks.conversations.hold(conversation_id):
-            if self._pending.of(conversation_id):
-                return ""  # its end may never have reached the disk
-            try:
-                self._states.load(conversation_id)  # which compares it, and keeps nothing
-            except (ConversationNotFound, LogNotFound):
-                self._projection.suspects.clear(conversation_id)
-            except StorageUnavailable as error:
-                return str(error)
-        return ""
-
-    def _verify_communication(self, comparison: Comparison[Communication], name: str) -> str:
-        """Compare the index with what a third party said, as `_verify` does a conversation, all but
-        the words: nobody writes it meanwhile.
-        """
-        with self._locks.conversations.hold(name):
-            try:
-                stored = self._projection.index.external.find(name)
-                if stored is not None:
-                    # to read the words of all takes minutes, which calls and a stop would wait for
-                    reading = comparison.read(name, stored, words=False)
-                    problem = next(comparison.differences(name, stored, reading, words=False), "")
-                    if problem:
-                        self._states.distrust(f"{name}: {problem}")
-                        return problem
-                self._projection.suspects.clear(name)
-            except LogNotFound:
-                self._projection.suspects.clear(name)
-            except StorageUnavailable as error:
-                return str(error)
-        return ""
 
     # Make anew -----------------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 After a proper stop this costs a stat for each conversation and one reading of the index file, whose
 checksum the stop left (see `storage.index.file.Seal`); it reads no transcript. An index that was
-not closed is compared with the transcripts, before anybody calls where that is little, and else
-conversation by conversation while the server runs. A stop meanwhile seals the index with the names
-of those that were not compared.
+not closed is caught up in the same way: a kill leaves what was committed, and a loss of power what
+was committed some time before, while each log had its lines before the index got them. Against
+damage of another kind it is compared with the transcripts, before anybody calls where that is
+little, and else while the server runs. A stop before the end of that leaves no seal, so that the
+next start compares it.
 """
 
 import time
@@ -13,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Protocol
 
 import structlog
@@ -40,7 +41,6 @@ from recollect_server.services.space.logs import Recovered as RecoveredLog
 from recollect_server.services.space.redaction import finish_interrupted
 from recollect_server.services.space.unindexing import settle_all
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.file import (
     Seal,
     break_seal,
@@ -94,10 +94,8 @@ class Recovered:
     """Number of external communications. Their messages, damages and cuts are counted with the
     others.
     """
-    suspects: Mapping[str, bool] | None = None
-    """The conversations and communications that the index must be compared with before it is
-    believed, each with whether it is known to have their requests; None: it is believed.
-    """
+    is_compared: bool = True
+    """False if the index is to be compared with the logs while the server runs."""
 
 
 class Making(Protocol):
@@ -145,22 +143,20 @@ def recover(
         lengths = _lengths(logs)
     for stray in logs.strays():
         log.warning("not_a_log", reason=stray)
-    seal, suspects = sealed.result()
-    closed = seal is not Seal.MISSING
+    seal = sealed.result()
     if (index := _open(logs, seal)) is not None:
         try:
             timeline = timeline_of(logs)
-            if timeline != index.timeline():
-                # Since it was closed a copy of the store took over, which may lack some of it.
-                closed = False
+            # Since it was closed a copy of the store took over, which may lack some of it.
+            is_doubtful = timeline != index.timeline()
             done = _catch_up_or_close(
                 logs, index, clock, progress, _UNSEARCHED, lengths, rebuilt=False
             )
-            done = (
-                replace(done, suspects=suspects)
-                if closed
-                else _compared(logs, done, lengths, compared_at_once)
-            )
+            size = sum(sum(of.values()) for of in lengths.values())
+            if is_doubtful or (seal is Seal.MISSING and size <= compared_at_once):
+                done = _compared(logs, done)
+            elif seal is Seal.MISSING:
+                done = replace(done, is_compared=False)
             index.note_timeline(timeline)
             return done
         except IndexUnavailable as error:
@@ -225,42 +221,18 @@ def _open(logs: LogStore, state: Seal) -> Index | None:
     return None
 
 
-def _compared(
-    logs: LogStore, done: Recovered, lengths: Mapping[Kind, Mapping[str, int]], at_once: int
-) -> Recovered:
-    """Compare an index that no server closed with the transcripts, and leave what takes long for
-    later.
-
-    Raises IndexUnavailable if they differ, and then has closed the index; LogUnavailable, OSError.
+def _compared(logs: LogStore, done: Recovered) -> Recovered:
+    """Compare an index that no server closed with the logs. Raises IndexUnavailable if they differ,
+    and then has closed the index; LogUnavailable, OSError.
     """
-    index = done.index
+    comparison = Comparison(logs, done.index)
     try:
-        kinds = (CommunicationLogs(logs), ConversationLogs(logs))
-        if sum(sum(lengths[it.kind].values()) for it in kinds) > at_once:
-            names = (name for it in kinds for name in lengths[it.kind])
-            return replace(done, suspects=dict.fromkeys(names, False))
-        contents = Contents(index)
-        differences = (_differences(it, contents, index, lengths[it.kind]) for it in kinds)
-        wrong = next(chain.from_iterable(differences), "") or next(iter(contents.problems()), "")
-        if wrong:
+        if wrong := next(comparison.contradictions(), ""):
             raise IndexUnavailable(f"it is damaged: {wrong}")
     except BaseException:
-        index.close()
+        done.index.close()
         raise
-    return done
-
-
-def _differences(
-    logs: Logs[Any], contents: Contents, index: Index, names: Iterable[str]
-) -> Iterator[str]:
-    """Yield what the index has otherwise than these logs."""
-    comparison = Comparison(logs, contents)
-    for name in names:
-        stored = logs.find(index, name)
-        if stored is None:  # its log cannot be read, and this was logged
-            continue
-        reading = comparison.read(name, stored)
-        yield from (f"{name}: {it}" for it in comparison.differences(name, stored, reading))
+    return replace(done, is_compared=not comparison.unread)
 
 
 def _catch_up_or_close(

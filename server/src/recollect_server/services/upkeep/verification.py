@@ -1,32 +1,40 @@
-"""Compares the transcripts and the index, line by line and word by word. Changes nothing."""
+"""Verification of a space: its logs are compared with its index and its vectors, and all that is
+damaged is named. Changes nothing.
 
+`Verification` does so while the space is served, without that a writer waits (see
+`services.space.comparison`), and `verify` has it look at a folder without a server.
+"""
+
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from recollect_server.domain.checkpoint import ThreadBegan, log_of
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.domain.text import counted
 from recollect_server.services.recall.embedding_texts import text_of
-from recollect_server.services.space.communication_logs import CommunicationLogs
-from recollect_server.services.space.comparison import Comparison, see
-from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
-from recollect_server.services.space.logs import Indexed, Logs, Reading
+from recollect_server.services.space.comparison import Compared, Comparison, Lines
+from recollect_server.services.space.conversation_logs import ConversationReading
+from recollect_server.services.space.logs import Logs
 from recollect_server.services.upkeep.recovery import Progress, no_progress
-from recollect_server.storage.index.checking import Contents
+from recollect_server.storage.index.checking import Contents, Words
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import forgotten_ledger, ledgers
-from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import forgotten_deliveries
 from recollect_server.storage.logs.store import (
     ANCHORS,
     LEDGERS,
+    LogNotFound,
+    LogStore,
     Version,
+    has_conversation,
+    has_version,
 )
 from recollect_server.storage.vectors.checking import outside
 from recollect_server.storage.vectors.checking import problems as vector_problems
@@ -34,174 +42,251 @@ from recollect_server.storage.vectors.file import NAME as NAME_OF_VECTORS
 from recollect_server.storage.vectors.file import VectorsUnavailable
 from recollect_server.storage.vectors.store import ABBREVIATION, hash_of
 
+_MOST_PROBLEMS = 100  # kept of a space that is served; all are counted
+_MOST_PER_LOG = 10  # kept of one log
+
+
+class Interrupted(Exception):
+    """The verification is to end before it looked at everything; the text says why."""
+
 
 @dataclass(slots=True)
-class Verified:
-    """Result of a verification: counts, and the problems."""
+class Findings:
+    """Result of a verification, as far as it is."""
 
+    most: int = _MOST_PROBLEMS
+    """Problems that are kept."""
+    most_per_log: int = _MOST_PER_LOG
+    logs: int = 0
+    """Logs that were looked at, of all kinds."""
+    total: int = 0
+    """Logs that there were when it began."""
     conversations: int = 0
     messages: int = 0
     communications: int = 0
-    """External communications."""
     threads: int = 0
-    """Threads of checkpoints."""
-    problems: list[str] = field(default_factory=list)
+    problem_count: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    """The first of them, each with the log that it is of (empty: the space)."""
+
+    def add(self, log: str, problems: list[str]) -> None:
+        """Add the problems of a log; of many of one log those that are kept say so."""
+        self.problem_count += len(problems)
+        first = problems[: self.most_per_log]
+        if len(problems) > len(first):
+            first[-1] += f"; and {len(problems) - len(first)} more"
+        left = max(0, self.most - len(self.problems))
+        self.problems += [(log, problem) for problem in first[:left]]
+
+    def lines(self) -> list[str]:
+        """Return the problems as a line each."""
+        return [f"{log}: {problem}" if log else problem for log, problem in self.problems]
 
 
-def verify(logs: FolderStore, progress: Progress) -> Verified:
-    """Verify everything. Nobody may have the folder open. Raises LogUnavailable, OSError."""
-    done = Verified()
-    done.problems += [
-        f"{name}: its delete has begun and not ended: the next start ends it"
-        for name, _ in logs.logs(Kind.CONVERSATION, Version.DELETED)
-    ]
-    index = _open(logs, done)
+class Verification:
+    """The verification of one space. Use it in one thread."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        index: Index | None,
+        findings: Findings,
+        *,
+        check: Callable[[], None] = lambda: None,
+        hold: Callable[[str], AbstractContextManager[Any]] | None = None,
+        follow: Callable[[], None] = lambda: None,
+        read: Callable[[str], Lines] | None = None,
+        progress: Progress = no_progress,
+    ) -> None:
+        """Fill `findings` as it goes. `check` is called often, and may raise Interrupted;
+        `progress` before each conversation. The others are those of `Comparison`.
+        """
+        self._store = store
+        self._index = index
+        self._findings = findings
+        self._check = check
+        self._follow = follow
+        self._progress = progress
+        self._comparison = Comparison(
+            store, index, hold=hold, follow=follow, check=check, read=read
+        )
+        self._read = read or self._comparison.lines
+
+    def run(self) -> None:
+        """Compare everything. Raises Interrupted, DataUnavailable."""
+        names = {kind: sorted(name for name, _ in self._store.logs(kind)) for kind in Kind}
+        self._findings.total = sum(map(len, names.values()))
+        if self._index is not None:
+            for problem in Contents(self._index).problems(self._check):
+                self._findings.add("", [f"index: {problem}"])
+        self._vectors()
+        for logs in self._comparison.kinds:
+            self._compare(logs, names[logs.kind])
+        for name in names[Kind.THREAD]:
+            self._findings.add(name, self._again(partial(self._thread, name)))
+            self._findings.threads += 1
+            self._step()
+        self._findings.add("", self._again(self._ledgers))
+        if self._index is not None:
+            self._findings.add("", [f"index: {it}" for it in self._comparison.of_nobody()])
+            self._findings.add("", self._again(partial(self._forgotten, self._index)))
+
+    def _step(self) -> None:
+        """Take note of a log that was looked at."""
+        self._findings.logs += 1
+        self._comparison.rest()
+
+    def _again(self, problems: Callable[[], list[str]]) -> list[str]:
+        """Return the problems of something; if there are any, those of a second look."""
+        return problems() and problems()
+
+    # The logs -------------------------------------------------------------------------------------
+
+    def _compare(self, logs: Logs[Any], names: list[str]) -> None:
+        findings = self._findings
+        is_conversations = logs.kind is Kind.CONVERSATION
+        for it in self._comparison.each(logs, names, self._look):
+            if is_conversations:
+                self._progress(findings.conversations, len(names))
+                findings.conversations += 1
+                findings.messages += it.reading.messages
+            else:
+                findings.communications += 1
+            findings.logs += 1
+            findings.add(it.name, it.problems)
+        if self._index is not None:
+            for name in self._comparison.indexed_alone(logs):
+                findings.add(name, ["is in the index and has no transcript"])
+
+    def _look(self, logs: Logs[Any], name: str, words: Words | None) -> Compared | None:
+        """Compare a log with the index, and with the vectors as they were right before."""
+        embedded: dict[int, bytes] = {}
+        looked_at = 0
+        if logs.kind is Kind.CONVERSATION:
+            with suppress(VectorsUnavailable):  # it is a problem of the space already
+                embedded, looked_at = self._embedded(name)
+        compared = self._comparison.of(logs, name, words)
+        if compared is None or not isinstance(compared.reading, ConversationReading):
+            return compared
+        if (stored := compared.stored) is not None:
+            embedded = {line: it for line, it in embedded.items() if line <= stored.lines}
+            if looked_at < stored.lines:  # the notes may be newer than their vector
+                embedded.pop(ABBREVIATION, None)
+        compared.differences += _vector_differences(embedded, compared.reading)
+        return compared
+
+    def _embedded(self, name: str) -> tuple[dict[int, bytes], int]:
+        with outside(self._store.root) as vectors:
+            return vectors.hashes(name) if vectors else ({}, 0)
+
+    def _thread(self, name: str) -> list[str]:
+        """Return the problems of a thread of checkpoints, of which the index knows nothing."""
+        thread_id: str | None = None
+        problems: list[str] = []
+        try:
+            for line in self._read(name):
+                if isinstance(line, str):
+                    problems.append(line)
+                elif line.entry is not None and isinstance(line.entry.content, ThreadBegan):
+                    thread_id = line.entry.content.thread_id
+        except LogNotFound:
+            return []
+        if thread_id is None:
+            problems.append("no line says which thread it is")
+        elif log_of(thread_id) != name:
+            problems.append(f"it is of a thread whose log is {log_of(thread_id)}")
+        return problems
+
+    # The files by themselves --------------------------------------------------------------------
+
+    def _vectors(self) -> None:
+        def damaged() -> set[tuple[str, int]]:
+            with outside(self._store.root) as vectors:
+                return set(vectors.damaged()) if vectors else set()
+
+        try:
+            places = damaged()
+            places = places and places & damaged()
+        except VectorsUnavailable as error:
+            self._findings.add("", [f"{NAME_OF_VECTORS} cannot be used: {error}"])
+            return
+        for name in sorted({name for name, _ in places}):
+            lines = sorted(line for it, line in places if it == name)
+            problem = f"{NAME_OF_VECTORS}: the vector of {{}} is missing or damaged"
+            self._findings.add(name, [problem.format(_place(line)) for line in lines])
+
+    def _ledgers(self) -> list[str]:
+        problems: list[str] = []
+        for ledger in LEDGERS:
+            if not has_version(self._store, ledger, Version.PRESENT):
+                continue
+            name = self._shown(ledger)
+            for line in self._read(ledger):
+                if isinstance(line, str):
+                    problems.append(f"{name}: {line}")
+                elif (
+                    ledger == ANCHORS
+                    and line.entry is not None
+                    and isinstance(it := line.entry.content, AnchorSet)
+                    and it.conversation_id
+                    and not has_conversation(self._store, it.conversation_id)
+                ):
+                    problems.append(
+                        f"{name}: line {line.sequence} is of {it.conversation_id}, which has no"
+                        " transcript"
+                    )
+        for own in ledgers(self._store):
+            problems += [f"{self._shown(own.name)}: {it}" for it in own.misplaced()]
+        return problems + self._store.strays()
+
+    def _shown(self, ledger: str) -> str:
+        """Return the name of a ledger as whoever looks for it knows it."""
+        return self._store.path(ledger).name if isinstance(self._store, FolderStore) else ledger
+
+    def _forgotten(self, index: Index) -> list[str]:
+        """Return the problem of what the index knows of messages that are not to come back."""
+        self._follow()
+        there = len(set(forgotten_deliveries(forgotten_ledger(self._store))))
+        known = Contents(index).forgotten_deliveries()
+        return [f"index: it knows {known} of {there} forgotten messages"] if known != there else []
+
+
+def verify(store: FolderStore, progress: Progress) -> Findings:
+    """Verify a folder, torn tails too. Nobody may have it open. Raises LogUnavailable, OSError."""
+    findings = Findings(sys.maxsize, sys.maxsize)
+    for name, _ in store.logs(Kind.CONVERSATION, Version.DELETED):
+        findings.add(name, ["its delete has begun and not ended: the next start ends it"])
+    findings.add("", [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)])
+    index = _open(store, findings)
     try:
-        _verify(logs, Contents(index) if index else None, index, done, progress)
+        Verification(store, index, findings, read=store.problems, progress=progress).run()
     except IndexUnavailable as error:
-        done.problems.append(f"index: {error}")
+        findings.add("", [f"index: {error}"])
     finally:
-        if index:
+        if index is not None:
             index.close()
-    return done
+    return findings
 
 
-def _open(logs: FolderStore, done: Verified) -> Index | None:
-    if not (logs.root / NAME).exists():
-        done.problems.append("index: there is none: the next start makes it")
+def _open(store: FolderStore, findings: Findings) -> Index | None:
+    if not (store.root / NAME).exists():
+        findings.add("", ["index: there is none: the next start makes it"])
         return None
     index: Index | None = None
     try:
-        index = Index(logs.root)
-        problem = index.problem()
-        problems = (
-            [f"{problem}: the next start makes it anew"] if problem else Contents(index).problems()
-        )
-        if not problems:
+        index = Index(store.root)
+        if not (problem := index.problem()):
             return index
+        problem = f"{problem}: the next start makes it anew"
     except IndexUnavailable as error:
-        problems = [f"cannot be used: {error}"]
-    done.problems += [f"index: {problem}" for problem in problems]
+        problem = f"cannot be used: {error}"
+    findings.add("", [f"index: {problem}"])
     if index is not None:
         index.close()
     return None
 
 
-def _verify(
-    store: FolderStore,
-    contents: Contents | None,
-    index: Index | None,
-    done: Verified,
-    progress: Progress,
-) -> None:
-    names = {name for name, _ in store.logs(Kind.CONVERSATION)}
-    embedded = _embedded(store, names, done)
-    forgotten = forgotten_keys(store)
-
-    def of_conversation(
-        name: str, stored: Indexed[Any] | None, reading: Reading[Any]
-    ) -> Iterator[str]:
-        assert isinstance(reading, ConversationReading)
-        if index and stored:
-            yield from anchor_differences(index, stored.number, reading, forgotten)
-        yield from vector_differences(embedded.get(name, {}), reading)
-
-    done.problems += _anchors(store, names)
-    done.conversations, done.messages = _verify_all(
-        ConversationLogs(store), contents, index, done, progress, of_conversation
-    )
-    done.problems += [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)]
-    done.problems += _ledgers(store, contents)
-    done.problems += store.strays()
-    done.communications, _ = _verify_all(
-        CommunicationLogs(store), contents, index, done, no_progress, _nothing_more
-    )
-    done.threads = _verify_threads(store, done)
-    if contents:
-        if (more := contents.count() - done.messages) > 0:
-            done.problems.append(f"index: it has {counted(more, 'message')} that no transcript has")
-        if left := contents.left():
-            of_messages = counted(left, "message")
-            done.problems.append(f"index: it has words of {of_messages} that no transcript has")
-
-
-def _verify_threads(store: FolderStore, done: Verified) -> int:
-    """Look through the threads' logs, of which the index knows nothing. Return how many there
-    are.
-    """
-    names = sorted(store.logs(Kind.THREAD))
-    for name, size in names:
-        thread_id: str | None = None
-        for line in store.problems(name, size):
-            if isinstance(line, str):
-                done.problems.append(f"{name}: {line}")
-            elif line.entry is not None and isinstance(line.entry.content, ThreadBegan):
-                thread_id = line.entry.content.thread_id
-        if thread_id is None:
-            done.problems.append(f"{name}: no line says which thread it is")
-        elif log_of(thread_id) != name:
-            done.problems.append(f"{name}: it is of a thread whose log is {log_of(thread_id)}")
-    return len(names)
-
-
-def _verify_all(
-    logs: Logs[Any],
-    contents: Contents | None,
-    index: Index | None,
-    done: Verified,
-    progress: Progress,
-    more: Callable[[str, Indexed[Any] | None, Reading[Any]], Iterator[str]],
-) -> tuple[int, int]:
-    """Compare all logs of a kind with the index. Return how many logs and messages there are;
-    `more` is looked at too.
-    """
-    assert isinstance(logs.store, FolderStore)
-    indexed = set(logs.progress(index)) if index else set()
-    names = sorted(logs.store.logs(logs.kind))
-    messages = 0
-    for number, (name, size) in enumerate(names):
-        progress(number, len(names))
-        stored = logs.find(index, name) if index else None
-        reading = logs.reading(contents, stored.number if stored else None)
-        wrong: list[str] = []
-        for line in logs.store.problems(name, size):
-            if isinstance(line, str):
-                wrong.append(line)
-            else:
-                see(logs, reading, line, name)
-        wrong += [*reading.gaps, *reading.problems()]
-        wrong += ["no line can be read"] if reading.state is None else []
-        messages += reading.messages
-        if contents:
-            indexed.discard(name)
-            wrong += (
-                Comparison(logs, contents).differences(name, stored, reading)
-                if stored
-                else ["is not in the index"]
-            )
-        wrong += more(name, stored, reading)
-        done.problems += [f"{name}: {problem}" for problem in wrong]
-    done.problems += [f"{name}: is in the index and has no transcript" for name in sorted(indexed)]
-    return len(names), messages
-
-
-def _nothing_more(
-    _name: str, _stored: Indexed[Any] | None, _reading: Reading[Any]
-) -> Iterator[str]:
-    yield from ()
-
-
-def _embedded(logs: FolderStore, names: set[str], done: Verified) -> dict[str, dict[int, bytes]]:
-    """Return the hashes of the embedded texts by conversation and line."""
-    try:
-        with outside(logs.root) as vectors:
-            return {name: vectors.hashes(name)[0] for name in names} if vectors else {}
-    except VectorsUnavailable as error:
-        done.problems.append(f"{NAME_OF_VECTORS}: cannot be used: {error}")
-        return {}
-
-
-def vector_differences(embedded: dict[int, bytes], reading: ConversationReading) -> Iterator[str]:
+def _vector_differences(embedded: dict[int, bytes], reading: ConversationReading) -> Iterator[str]:
     """Yield vectors of other texts than the transcript has. A missing one is worked out while a
     server runs: no problem.
     """
@@ -211,51 +296,8 @@ def vector_differences(embedded: dict[int, bytes], reading: ConversationReading)
         texts[ABBREVIATION] = reading.state.abbreviation if reading.state else ""
     for line, embedded_hash in sorted(embedded.items()):
         if line not in texts or embedded_hash != hash_of(texts[line]):
-            yield f"{NAME_OF_VECTORS} has another text than {f'line {line}' if line else 'the abbreviation'}"
+            yield f"{NAME_OF_VECTORS} has another text than {_place(line)}"
 
 
-def _anchors(logs: FolderStore, names: set[str]) -> Iterator[str]:
-    """Yield the anchors of conversations that do not exist. Damage is reported with the other
-    ledgers.
-    """
-    path = logs.path(ANCHORS)
-    for line in logs.problems(ANCHORS) if path.exists() else ():
-        content = line.entry.content if isinstance(line, Line) and line.entry else None
-        if (
-            isinstance(line, Line)
-            and isinstance(content, AnchorSet)
-            and content.conversation_id not in ("", *names)
-        ):
-            yield f"{path.name}: line {line.sequence} is of {content.conversation_id}, which has no transcript"
-
-
-def anchor_differences(
-    index: Index, number: int, reading: ConversationReading, forgotten: dict[str, int]
-) -> Iterator[str]:
-    """Yield the anchors that differ between index and transcript, except those forgotten (up to a
-    time, by key).
-    """
-    expected = {
-        (line, it.key, it.value, it.confidence, it.sequence, it.time)
-        for line, it in reading.anchors
-        if it.time > forgotten.get(it.key, -1)
-    }
-    indexed = {
-        (it.line, it.key, it.value, it.confidence, it.source, it.time)
-        for it in index.anchors.of(number)
-    }
-    for line in sorted({anchor[0] for anchor in expected ^ indexed}):
-        yield f"line {line}: the index has another anchor than the transcript"
-
-
-def _ledgers(logs: FolderStore, contents: Contents | None) -> Iterator[str]:
-    """Yield the problems of the ledgers, and of the index's copy of them."""
-    for name in LEDGERS:
-        path = logs.path(name)
-        if path.exists():
-            yield from (f"{path.name}: {it}" for it in logs.problems(name) if isinstance(it, str))
-    for ledger in ledgers(logs):
-        yield from (f"{logs.path(ledger.name).name}: {it}" for it in ledger.misplaced())
-    forgotten = len(set(forgotten_deliveries(forgotten_ledger(logs))))
-    if contents and contents.forgotten_deliveries() != forgotten:
-        yield f"index: it knows {contents.forgotten_deliveries()} of {forgotten} forgotten messages"
+def _place(line: int) -> str:
+    return f"line {line}" if line != ABBREVIATION else "the abbreviation"

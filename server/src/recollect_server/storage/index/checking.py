@@ -1,7 +1,6 @@
 """Reads the whole index, to be compared with the transcripts."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,57 +38,26 @@ _external_message_of = EXTERNAL_MESSAGES.reader()
 
 
 class Words:
-    """Digests of the words that a full-text table has for each message: each word counts with its
-    place, in any order.
+    """Digests of the words that a full-text table had at one moment for the messages of some logs:
+    each word counts with its place, in any order. What the index took in since is not compared.
     """
 
-    def __init__(self, index: Index, table: str) -> None:
-        self._index = index
-        self._table = table
-        self._digests: dict[int, int] | None = None
-
-    def has(self, identity: int, text: str, *, is_wordless: bool = False) -> bool:
-        """Return True if the index has the words of a message's text, or none of one that
-        `is_wordless`. Ask once for each.
+    def __init__(
+        self,
+        index: Index,
+        table: str,
+        numbers: Collection[int],
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`numbers` are those of the logs in the index. What `check` raises, which is called often,
+        ends the reading of all words.
         """
-        return self.take(identity) == self.digest_of("" if is_wordless else text)
-
-    def take(self, identity: int) -> int:
-        """Return the digest of a message's words in the index. Ask once for each."""
-        if self._digests is None:
-            digests: defaultdict[int, int] = defaultdict(int)
-            with self._index.reading() as connection:  # row by row: a large index has many millions
-                for term, document, place in connection.execute(_WORDS.format(self._table)):
-                    digests[document] += hash((term, place))
-            self._digests = dict(digests)
-        return self._digests.pop(identity, 0)
-
-    def digest_of(self, text: str) -> int:
-        """Return the digest that a message of this text must have."""
-        with self._index.reading() as connection:
-            words = tokens(connection, text.encode())
-        return sum(
-            hash((stem.encode()[:_MAX_TERM], place)) for place, (_, _, stem) in enumerate(words)
-        )
-
-    def left(self) -> int:
-        """Return the number of messages that have words in the index and were not asked for."""
-        return len(self._digests or ())
-
-
-class WordsThen(Words):
-    """Digests of the words of some logs, as the index had them at one moment. What it took in since
-    is not compared.
-    """
-
-    def __init__(self, index: Index, table: str, numbers: Collection[int]) -> None:
-        """`numbers` are those of the logs in the index."""
-        super().__init__(index, table)
+        self._index = index
         self._of: dict[int, dict[int, int]] = {number: {} for number in numbers}
         chosen = (orjson.dumps(list(numbers)).decode(),)
         within = "number IN (SELECT value FROM json_each(?))"
         lines_of = "progress" if table == "turns" else "external_communications"
-        with index.moment(settled=True) as connection:
+        with index.moment(settled=True) as connection, checked(connection, check):
             query = f"SELECT number, lines FROM {lines_of} WHERE {within}"
             self._lines = {row[0]: int(row[1]) for row in connection.execute(query, chosen)}
             self._wordless: dict[int, int] = {}
@@ -98,20 +66,28 @@ class WordsThen(Words):
                 self._wordless = {row[0]: int(row[1]) for row in connection.execute(query, chosen)}
             bounds = id_range(min(numbers, default=0))[0], id_range(max(numbers, default=0))[1]
             query = f"{_WORDS.format(table)} WHERE doc BETWEEN ? AND ?"
+            # row by row: a large index has many millions
             for term, document, place in connection.execute(query, bounds):
                 if (words := self._of.get(number_of(document))) is not None:
                     words[document] = words.get(document, 0) + hash((term, place))
 
-    def has(self, identity: int, text: str, *, is_wordless: bool = False) -> bool:
-        """Return True if the index had the words of a message's text, or if it took the message in
-        later. Ask once for each.
+    def has(self, identity: int, text: str) -> bool:
+        """Return True if the index had the words of a message's text (none where it was to have
+        none), or if it took the message in later. Ask once for each.
         """
         number, sequence = number_of(identity), sequence_of(identity)
         digest = self._of.get(number, {}).pop(identity, 0)
         if sequence > self._lines.get(number, 0):
             return True
         is_wordless = sequence <= self._wordless.get(number, 0)
-        return digest == self.digest_of("" if is_wordless else text)
+        return digest == self._digest_of("" if is_wordless else text)
+
+    def _digest_of(self, text: str) -> int:
+        with self._index.reading() as connection:
+            words = tokens(connection, text.encode())
+        return sum(
+            hash((stem.encode()[:_MAX_TERM], place)) for place, (_, _, stem) in enumerate(words)
+        )
 
     def left_of(self, number: int) -> int:
         """Return the number of a log's messages that had words and were not asked for."""
@@ -121,30 +97,23 @@ class WordsThen(Words):
 class Contents:
     """All that an index holds."""
 
-    def __init__(
-        self, index: Index, words: Words | None = None, external: Words | None = None
-    ) -> None:
-        """`words` and `external` are those that messages are compared with; None: all that the
-        index has.
-        """
-        self.external = ExternalContents(index, external)
+    def __init__(self, index: Index, words: Words | None = None) -> None:
+        """`words` are those that messages are compared with; None: they are not compared."""
+        self.external = ExternalContents(index, words)
         self._index = index
-        self._words = words or Words(index, "turns")
+        self._words = words
 
-    def problems(self, check: Callable[[], None] = lambda: None) -> list[str]:
-        """Return the problems that SQLite finds in its own pages and trees, and FTS5 in its
-        segments, and the sums of activity that do not equal those of their facts.
+    @property
+    def compares_words(self) -> bool:
+        """True if the words of messages are compared."""
+        return self._words is not None
 
-        What `check` raises, which is called often, ends the search.
-        """
-        with self._index.reading() as connection, checked(connection, check):
-            rows = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
-            wrong = [f"the sums of {it} are wrong" for it in activity_tables.wrong_sums(connection)]
-        return wrong if rows == ["ok"] else [*rows, *wrong]
+    def problems(self, check: Callable[[], None]) -> Iterator[str]:
+        """Yield what SQLite finds in its own pages and trees, and FTS5 in its segments, and the
+        sums of activity that do not equal those of their facts.
 
-    def problems_by_table(self, check: Callable[[], None]) -> Iterator[str]:
-        """Yield what `problems` returns, but for pages that belong to no table; each table is read
-        by itself, so that others write in between. `check` ends it as there.
+        Each table is read by itself, so that others write in between. What `check` raises, which is
+        called often, ends the search.
         """
         path = self._index.folder / NAME
         tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"
@@ -186,18 +155,13 @@ class Contents:
         rows = map(_message_of, self._index.rows(query, id_range(number)))
         return {row.id: row for row in rows}
 
-    def requests(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the requests that the lines of each of these logs carried: hash by id."""
-        requests: dict[str, dict[str, str]] = {name: {} for name in names}
+    def requests(self, name: str) -> dict[str, str]:
+        """Return the requests that the lines of a log carried: hash by id."""
         query = " UNION ALL ".join(
-            f"SELECT conversation_id, request_id, hash FROM {table}"
-            " WHERE conversation_id IN (SELECT value FROM json_each(?1))"
+            f"SELECT request_id, hash FROM {table} WHERE conversation_id = ?1"
             for table in ("requests", "requests_used_again")
         )
-        names_of = (orjson.dumps(names).decode(),)
-        for name, request_id, value in self._index.rows(query, names_of):
-            requests[name][request_id] = value
-        return requests
+        return {str(row[0]): str(row[1]) for row in self._index.rows(query, (name,))}
 
     def request(self, request_id: str) -> tuple[str, str] | None:
         """Return the conversation and the hash of a request, or None if the index does not know
@@ -225,10 +189,6 @@ class Contents:
         """Return the number of deliveries into deleted conversations."""
         return int(self._index.value("SELECT count(*) FROM forgotten"))
 
-    def count(self) -> int:
-        """Return the number of messages, of whatever conversation."""
-        return int(self._index.value("SELECT count(*) FROM messages"))
-
     def row_of(self, number: int, line: Line, message: Message) -> MessageRow:
         """Return the row that a message must have."""
         return messages.row_of(number, line, message)
@@ -237,24 +197,20 @@ class Contents:
         """Return the line up to which a conversation's messages have no words."""
         return self._index.wordless.line(number)
 
-    def has_words(self, identity: int, message: Message, *, is_wordless: bool = False) -> bool:
-        """Return True if the index has the words of a message, or, of one that `is_wordless`, none.
-        Ask once for each.
+    def has_words(self, identity: int, message: Message) -> bool:
+        """Return True if the index has the words of a message, or if they are not compared. Ask
+        once for each.
         """
         text = messages.searchable_text(message)
-        return self._words.has(identity, text, is_wordless=is_wordless)
-
-    def left(self) -> int:
-        """Return the number of messages that have words in the index and were not asked for."""
-        return self._words.left()
+        return self._words is None or self._words.has(identity, text)
 
 
 class ExternalContents:
     """All that an index holds of external communications."""
 
-    def __init__(self, index: Index, words: Words | None = None) -> None:
+    def __init__(self, index: Index, words: Words | None) -> None:
         self._index = index
-        self._words = words or Words(index, "external")
+        self._words = words
 
     def rows(self, number: int) -> list[ExternalMessageRow]:
         """Return the messages of a communication, in order."""
@@ -278,9 +234,11 @@ class ExternalContents:
         return {(str(row[0]), str(row[1])): int(row[2]) for row in rows}
 
     def has_words(self, number: int, message: ExternalMessage) -> bool:
-        """Return True if the index has the words of a message. Ask once for each."""
+        """Return True if the index has the words of a message, or if they are not compared. Ask
+        once for each.
+        """
         text = external_rows.searchable_text(message)
-        return self._words.has(message_id(number, message.sequence), text)
+        return self._words is None or self._words.has(message_id(number, message.sequence), text)
 
     def escalations(self, number: int) -> dict[str, Escalation]:
         """Return the escalations of a communication by id."""

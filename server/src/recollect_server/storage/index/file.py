@@ -5,11 +5,11 @@ one for the reads of each thread, and one from outside while a server has it.
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import apsw
 import orjson
@@ -46,58 +46,44 @@ class Seal(Enum):
     and changed back.
     """
     MISSING = "missing"
-    """No server closed the file: it was killed, or an older version did."""
+    """No server closed the file after it was compared: it was killed, or an older version did."""
     BROKEN = "broken"
     """The bytes are others."""
 
 
-class Sealed(NamedTuple):
-    """State of an index file that nobody has open, and what its last server did not compare."""
-
-    seal: Seal
-    suspects: Mapping[str, bool] | None = None
-    """The logs that are still to be compared with it, each with whether it is known to have their
-    requests; None: it was believed.
-    """
-
-
-def seal(folder: Path, suspects: Mapping[str, bool] | None = None) -> None:
-    """Record the checksum and the identity of the index file, which nobody may have open, and its
-    `suspects` (see `Sealed`). Raises OSError.
+def seal(folder: Path) -> None:
+    """Record the checksum and the identity of the index file, which nobody may have open. Raises
+    OSError.
 
     A file with a write-ahead log beside it is not sealed: it does not hold everything yet.
     """
     path = folder / NAME
     if _log_size(path):
         return
-    sealed = orjson.dumps(
-        {"digest": _digest(path), "file": identity(path)}
-        if suspects is None
-        # An earlier version, which would believe the file, finds no digest and compares it.
-        else {"compared": _digest(path), "file": identity(path), "suspects": suspects}
-    )
+    sealed = orjson.dumps({"digest": _digest(path), "file": identity(path)})
     temporary = path.with_name(f"{NAME}{SEAL}.new")
     temporary.write_bytes(sealed)
     temporary.chmod(0o600)
     temporary.replace(path.with_name(NAME + SEAL))
 
 
-def read_seal(folder: Path) -> Sealed:
+def read_seal(folder: Path) -> Seal:
     """Compare the index file with its seal. Reads the whole file, at more than 500 MB/s. Raises
     OSError.
     """
     path = folder / NAME
     if not path.exists() or path.with_name(NAME + DAMAGED).exists():
-        return Sealed(Seal.ABSENT)
+        return Seal.ABSENT
     try:
         sealed = orjson.loads(read_file(path.with_name(NAME + SEAL)))
-        suspects = sealed.get("suspects")
-        digest, recorded = sealed["digest" if suspects is None else "compared"], sealed["file"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Sealed(Seal.MISSING)
+        # A server before this one could leave a seal of a file that it had not compared to the
+        # end, without a digest.
+        digest, recorded = sealed["digest"], sealed["file"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return Seal.MISSING
     if _log_size(path) or _digest(path) != digest:
-        return Sealed(Seal.BROKEN)
-    return Sealed(Seal.INTACT if recorded == identity(path) else Seal.COPIED, suspects)
+        return Seal.BROKEN
+    return Seal.INTACT if recorded == identity(path) else Seal.COPIED
 
 
 def break_seal(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import errno
 import itertools
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -281,13 +281,13 @@ class Index(Database):
         super().rest()
         self._seal()
 
-    def _seal(self, suspects: Mapping[str, bool] | None = None) -> None:
+    def _seal(self) -> None:
         """Seal the file, which is closed. Raises OSError, also if another file has its name now:
         that is not this server's to seal.
         """
         if reason := self.writer.moved():
             raise OSError(errno.ESTALE, reason)
-        seal(self.folder, suspects)
+        seal(self.folder)
 
     @property
     def is_resting(self) -> bool:
@@ -298,13 +298,13 @@ class Index(Database):
         """Return the number of additions that wait to be taken in, and their size in bytes."""
         return self.writer.waiting()
 
-    def close(self, *, sound: bool = False, suspects: Mapping[str, bool] | None = None) -> None:
-        """Close the file. Closing twice is harmless. A `sound` one is known to be right, but for
-        its `suspects` (see `file.Sealed`), and is sealed if it can be.
+    def close(self, *, sound: bool = False) -> None:
+        """Close the file. Closing twice is harmless. A `sound` one is known to be right, and is
+        sealed if it can be.
         """
         if not self._closed.is_set():
             self._closed.set()
             super().close()
             if sound and not self.is_resting:  # then it is sealed
                 with suppress(OSError):
-                    self._seal(suspects)
+                    self._seal()
