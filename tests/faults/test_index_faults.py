@@ -359,5 +359,5 @@ def test_an_index_that_is_condemned_is_known_as_wrong_after_a_kill(tmp_path: Pat
     index.condemn("it has words of nobody")
     assert index.lost() == "it has words of nobody"
     state = state_of(tmp_path)  # what another process reads in the file, as the next start does
-    assert state.condition == "to be made anew at the next start: it has words of nobody"
+    assert state.problem == "to be made anew at the next start: it has words of nobody"
     index.close()

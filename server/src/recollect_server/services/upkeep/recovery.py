@@ -146,20 +146,11 @@ def recover(
     seal = sealed.result()
     if (index := _open(logs, seal)) is not None:
         try:
-            timeline = timeline_of(logs)
-            # Since it was closed a copy of the store took over, which may lack some of it.
-            is_doubtful = timeline != index.timeline()
-            done = _catch_up_or_close(
-                logs, index, clock, progress, _UNSEARCHED, lengths, rebuilt=False
-            )
-            size = sum(sum(of.values()) for of in lengths.values())
-            if is_doubtful or (seal is Seal.MISSING and size <= compared_at_once):
-                done = _compared(logs, done)
-            elif seal is Seal.MISSING:
-                done = replace(done, is_compared=False)
-            index.note_timeline(timeline)
-            return done
-        except IndexUnavailable as error:
+            return _bring_up(logs, index, clock, progress, lengths, seal, compared_at_once)
+        except BaseException as error:
+            index.close()
+            if not isinstance(error, IndexUnavailable):
+                raise
             log.warning(
                 "index_ahead" if isinstance(error, IndexAhead) else "index_unusable",
                 reason=str(error),
@@ -185,8 +176,42 @@ def rebuild(
         making.progress(done, of)
         progress(done, of)
 
-    # A start before this may have cut some.
-    return _catch_up_or_close(logs, index, clock, both, making, _lengths(logs), rebuilt=True)
+    try:
+        # A start before this may have cut some.
+        return _look_after_all(logs, index, clock, both, _lengths(logs), rebuilt=True)
+    except BaseException:
+        making.end()
+        index.close()
+        raise
+
+
+def _bring_up(
+    logs: LogStore,
+    index: Index,
+    clock: Clock,
+    progress: Progress,
+    lengths: Mapping[Kind, Mapping[str, int]],
+    seal: Seal,
+    compared_at_once: int,
+) -> Recovered:
+    """Bring an index up to the logs, and compare it with them if no server closed it and they are
+    few. Raises IndexUnavailable if it is damaged; LogUnavailable, OSError.
+    """
+    timeline = timeline_of(logs)
+    # Since it was closed a copy of the store took over, which may lack some of what it has.
+    is_from_before = timeline != index.timeline()
+    done = _look_after_all(logs, index, clock, progress, lengths, rebuilt=False)
+    if seal is Seal.MISSING or is_from_before:
+        size = sum(sum(of.values()) for of in lengths.values())
+        is_compared = is_from_before or size <= compared_at_once
+        if is_compared:
+            comparison = Comparison(logs, index)
+            if wrong := next(comparison.contradictions(), ""):
+                raise IndexUnavailable(f"it is damaged: {wrong}")
+            is_compared = not comparison.unread
+        done = replace(done, is_compared=is_compared)
+    index.note_timeline(timeline)
+    return done
 
 
 def _lengths(logs: LogStore) -> dict[Kind, dict[str, int]]:
@@ -219,39 +244,6 @@ def _open(logs: LogStore, state: Seal) -> Index | None:
     if index is not None:
         index.close()
     return None
-
-
-def _compared(logs: LogStore, done: Recovered) -> Recovered:
-    """Compare an index that no server closed with the logs. Raises IndexUnavailable if they differ,
-    and then has closed the index; LogUnavailable, OSError.
-    """
-    comparison = Comparison(logs, done.index)
-    try:
-        if wrong := next(comparison.contradictions(), ""):
-            raise IndexUnavailable(f"it is damaged: {wrong}")
-    except BaseException:
-        done.index.close()
-        raise
-    return replace(done, is_compared=not comparison.unread)
-
-
-def _catch_up_or_close(
-    logs: LogStore,
-    index: Index,
-    clock: Clock,
-    progress: Progress,
-    making: Making,
-    lengths: Mapping[Kind, Mapping[str, int]],
-    *,
-    rebuilt: bool,
-) -> Recovered:
-    """Bring the index up, and close it if that fails."""
-    try:
-        return _look_after_all(logs, index, clock, progress, lengths, rebuilt=rebuilt)
-    except BaseException:
-        making.end()
-        index.close()
-        raise
 
 
 def _recovered(

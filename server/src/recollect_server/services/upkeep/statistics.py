@@ -4,7 +4,7 @@ server runs or not.
 
 from dataclasses import dataclass
 
-from recollect_server.storage.index.checking import external_state_of, state_of
+from recollect_server.storage.index.checking import state_of
 from recollect_server.storage.index.notes import NoteState, note_state_of
 from recollect_server.storage.index.routing import Limited, limited_of
 from recollect_server.storage.index.tiers import hits_of
@@ -81,7 +81,6 @@ def statistics_of(folder: LogStore) -> Statistics:
     vectors = vectors_checking.state_of(folder.root)
     sizes = dict(folder.logs(Kind.CONVERSATION))
     torn = [size for kind in Kind for _, size in folder.logs(kind, Version.TORN)]
-    external = external_state_of(folder.root)
     parties = dict(folder.logs(Kind.COMMUNICATION))
     threads = dict(folder.logs(Kind.THREAD))
     limited, worst = limited_of(folder.root, _MOST_LIMITED_SENDERS)
@@ -96,7 +95,7 @@ def statistics_of(folder: LogStore) -> Statistics:
         conversations=len(sizes),
         messages=index.messages,
         transcript_bytes=size,
-        index=index.condition,
+        index=index.problem or "whole",
         index_bytes=index.size,
         not_indexed_yet=sum(index.progress.get(name) != size for name, size in sizes.items()),
         embedded=Embedded(
@@ -117,12 +116,10 @@ def statistics_of(folder: LogStore) -> Statistics:
         threads_bytes=sum(threads.values()),
         parties=Parties(
             communications=len(parties),
-            messages=external.messages,
+            messages=index.external_messages,
             size=sum(parties.values()),
-            not_indexed_yet=sum(
-                external.progress.get(name) != size for name, size in parties.items()
-            ),
-            open_escalations=external.open_escalations,
+            not_indexed_yet=sum(index.progress.get(name) != size for name, size in parties.items()),
+            open_escalations=index.open_escalations,
         ),
         limited=limited,
         worst_limited=worst,

@@ -1,9 +1,9 @@
 """Reads the whole index, to be compared with the transcripts."""
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import orjson
@@ -24,9 +24,11 @@ from recollect_server.storage.index import activity_tables, external_rows, messa
 from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
 from recollect_server.storage.index.external_rows import EXTERNAL_MESSAGES, ExternalMessageRow
-from recollect_server.storage.index.file import DAMAGED, NAME, checked, look, looking
+from recollect_server.storage.index.file import DAMAGED, NAME, checked, looking
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Line
+
+T = TypeVar("T")
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 
@@ -250,48 +252,49 @@ class ExternalContents:
 class State:
     """State of an index file by itself."""
 
-    condition: str
-    """`whole`, or what is wrong with it."""
-    progress: dict[str, int]
-    """Bytes of each transcript that are indexed."""
+    problem: str
+    """What is wrong with it, and what becomes of it; empty: nothing."""
+    progress: dict[str, int] = field(default_factory=dict)
+    """Bytes of each transcript that are indexed, of third parties too."""
     messages: int = 0
     size: int = 0
     lines: dict[str, int] = field(default_factory=dict)
-    """Lines of each transcript that are indexed, but for those of unindexed conversations."""
+    """Lines of each transcript that are indexed, but for those of unindexed conversations and of
+    third parties.
+    """
+    external_messages: int = 0
+    open_escalations: int = 0
 
 
 def state_of(folder: Path) -> State:
     """Look at the index in a folder without taking it from a server that runs."""
-    path = folder / NAME
-    if not path.exists():
-        return State("missing: the next start makes it anew", {})
-    try:
-        with looking(path) as connection:
-            query = (
-                "SELECT c.id, p.bytes, p.lines, c.unindexed FROM conversations c"
-                " JOIN progress p USING (number)"
-            )
-            rows: list[Any] = connection.execute(query).fetchall()
-            count = int(connection.execute("SELECT count(*) FROM messages").get)
-            reason = connection.execute(
-                "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
-            ).get
-    except FAILURES as error:
-        return State(f"unusable ({error}): the next start makes it anew", {})
-    progress = {row[0]: row[1] for row in rows}
-    lines = {name: each for name, _, each, is_unindexed in rows if not is_unindexed}
-    if reason or path.with_name(NAME + DAMAGED).exists():
-        return State(
-            f"to be made anew at the next start: {reason or 'a page of it is damaged'}",
-            progress,
-            count,
-        )
+    problem, state = _looked_at(folder, _state)
+    if state is None:
+        return State(problem)
+    if problem:
+        return replace(state, problem=problem, lines={})
+    return replace(state, size=sum(file.stat().st_size for file in folder.glob(f"{NAME}*")))
+
+
+def _state(connection: apsw.Connection) -> State:
+    query = (
+        "SELECT c.id, p.bytes, p.lines, c.unindexed FROM conversations c"
+        " JOIN progress p USING (number)"
+    )
+    rows: list[Any] = connection.execute(query).fetchall()
+    communications = connection.execute("SELECT id, bytes FROM external_communications")
+    counts = (
+        "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM external_messages),"
+        " (SELECT count(*) FROM external_escalations WHERE resolve_time IS NULL)"
+    )
+    messages, external_messages, open_escalations = connection.execute(counts).get
     return State(
-        "whole",
-        progress,
-        count,
-        sum(file.stat().st_size for file in folder.glob(f"{NAME}*")),
-        lines,
+        "",
+        {row[0]: row[1] for row in rows} | dict(communications),
+        messages,
+        lines={name: each for name, _, each, is_unindexed in rows if not is_unindexed},
+        external_messages=external_messages,
+        open_escalations=open_escalations,
     )
 
 
@@ -310,52 +313,32 @@ class SpaceTotals:
 
 def totals_of(folder: Path) -> SpaceTotals:
     """Count what the index in a folder knows, without taking it from a server that runs."""
+    problem, totals = _looked_at(folder, _totals)
+    return replace(totals or SpaceTotals(), problem=problem)
+
+
+def _totals(connection: apsw.Connection) -> SpaceTotals:
+    query = (
+        "SELECT (SELECT count(*) FROM progress), (SELECT count(*) FROM messages),"
+        " (SELECT count(*) FROM external_communications),"
+        " (SELECT coalesce(sum(bytes), 0) FROM progress)"
+        " + (SELECT coalesce(sum(bytes), 0) FROM external_communications)"
+    )
+    return SpaceTotals(*connection.execute(query).get)
+
+
+def _looked_at(folder: Path, question: Callable[[apsw.Connection], T]) -> tuple[str, T | None]:
+    """Return what is wrong with the index in a folder, and its answer (None: it has none)."""
     path = folder / NAME
     if not path.exists():
-        return SpaceTotals(problem="missing: the next start makes it anew")
+        return "missing: the next start makes it anew", None
     try:
         with looking(path) as connection:
-            rows = connection.execute(
-                "SELECT (SELECT count(*) FROM progress), (SELECT count(*) FROM messages),"
-                " (SELECT count(*) FROM external_communications),"
-                " (SELECT coalesce(sum(bytes), 0) FROM progress)"
-                " + (SELECT coalesce(sum(bytes), 0) FROM external_communications),"
-                " (SELECT value FROM identity WHERE name = 'rebuild_wanted')"
-            )
-            *counts, reason = rows.fetchone() or (0, 0, 0, 0, None)
+            answer = question(connection)
+            wanted = "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
+            reason = connection.execute(wanted).get
     except FAILURES as error:
-        return SpaceTotals(problem=f"unusable ({error}): the next start makes it anew")
-    is_damaged = path.with_name(NAME + DAMAGED).exists()
-    why = reason or ("a page of it is damaged" if is_damaged else "")
-    conversations, messages, communications, size = map(int, counts)
-    problem = f"to be made anew at the next start: {why}" if why else ""
-    return SpaceTotals(conversations, messages, communications, size, problem)
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalState:
-    """State of an index file, as far as communications go."""
-
-    progress: dict[str, int]
-    """Bytes of each transcript that are indexed."""
-    messages: int = 0
-    open_escalations: int = 0
-
-
-def external_state_of(folder: Path) -> ExternalState:
-    """Look at the index in a folder without taking it from a server that runs."""
-    return look(folder, _state, ExternalState({}))
-
-
-def _state(connection: apsw.Connection) -> ExternalState:
-    progress = {
-        row[0]: row[1]
-        for row in connection.execute("SELECT id, bytes FROM external_communications")
-    }
-    messages = int(connection.execute("SELECT count(*) FROM external_messages").get)
-    waiting = int(
-        connection.execute(
-            "SELECT count(*) FROM external_escalations WHERE resolve_time IS NULL"
-        ).get
-    )
-    return ExternalState(progress, messages, waiting)
+        return f"unusable ({error}): the next start makes it anew", None
+    if not reason and path.with_name(NAME + DAMAGED).exists():
+        reason = "a page of it is damaged"
+    return (f"to be made anew at the next start: {reason}" if reason else ""), answer
