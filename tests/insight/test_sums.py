@@ -123,7 +123,7 @@ def began(at: int) -> Began:
 def remove(index: Index, written: Written) -> None:
     index.removal.begin(written.number, written.state.id, BEGAN)
     index.removal.remove_history(written.number, written.state.id)
-    index.removal.end(written.number)
+    index.removal.end(written.number, written.state.id)
 
 
 def tables_of(index: Index) -> dict[str, dict[tuple[object, ...], tuple[int, ...]]]:

@@ -233,7 +233,7 @@ def test_one_that_is_recorded_as_unindexed_is_left_out_before_its_words_are_gone
     assert service.get(old).unindexed
     assert service.found(WORD) == []
     assert not len(index.search.said_in(SearchScope(start=0, end=server.clock.now + 1), 10))
-    assert index.wordless.due() == [old]
+    assert index.removal.unsettled() == [old]
     assert opened.retention.settle()
     assert not opened.retention.settle()
     server.stop()
@@ -298,7 +298,7 @@ def test_a_server_that_is_killed_in_between_finishes_with_its_next_start(
     with connected(running.target) as service:
         expected = [name] if is_reindexed else []
         until(lambda: service.found(WORD) == expected)
-        until(lambda: not running.app.spaces.open_now()[0]._space.index.wordless.due())
+        until(lambda: not running.app.spaces.open_now()[0]._space.index.removal.unsettled())
     running.stop()
     assert problems(running) == []
 
@@ -349,13 +349,13 @@ def test_a_message_that_comes_between_two_parts_is_kept_and_brings_the_words_bac
     assert unindexing._settle_part(index, name)
     stored = index.conversations.find(name)
     assert stored is not None
-    taken_out = index.wordless.line(stored.number)
+    taken_out = index.removal.wordless_line(stored.number)
     assert 0 < taken_out < LONG // 2  # it holds the lock for no more than this
     service.append(name, user("The ocelot is here", timestamp=moment(server.clock.now)))
     assert service.found("ocelot") == [name]
     unindexing._settle(name)
     for query in ("number0", f"number{LONG - 1}", "ocelot"):
         assert service.found(query) == [name], query
-    assert index.wordless.due() == []
+    assert index.removal.unsettled() == []
     server.stop()
     assert problems(server) == []

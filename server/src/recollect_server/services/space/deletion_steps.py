@@ -18,7 +18,7 @@ from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.removal import Removed, Spoken
+from recollect_server.storage.index.removal import Removed, WordRemoval, Words
 from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
 from recollect_server.storage.logs.ledger import forgotten_ledger
 from recollect_server.storage.logs.lines import contents_of
@@ -169,8 +169,8 @@ def finish_delete(
     number = removal.find(name)
     stored = index.indexed(name)
     if request and stored is None:  # the words of all or some are gone from this index already
-        lines = removal.spoken(logs.raw(name, Version.DELETED), lambda _: True)
-        count = sum(message is not None for _, _, message in lines)
+        lines = enumerate(logs.raw(name, Version.DELETED), 1)
+        count = sum(removal.text_of(raw, sequence) is not None for sequence, raw in lines)
         counted = {"messages": count, "search_terms": count}
     if number is None and stored is not None:
         number = stored.number
@@ -183,7 +183,7 @@ def finish_delete(
         count = _remove_messages(raw, index, name, number, progress)
         removed |= {"messages": count, "search_terms": count}
         removal.purge_words(number)
-        removal.end(number)
+        removal.end(number, name)
         hit("delete.words_removed")
     empty_log(index, name)
 
@@ -261,21 +261,12 @@ def _remove_messages(
     number: int,
     progress: Callable[[int], None] | None,
 ) -> int:
+    """Remove the messages that the index has of a log with these lines. Return their number."""
     removal = index.removal_of(name)
     mark = removal.is_long(number)
     most = _PART_BYTES if mark else _SECURE_PART_BYTES
-    count = size = last = 0
-    part: list[Spoken] = []
-    sequences: set[int] = set()
-    highest = 0
-
-    def wanted(sequence: int) -> bool:
-        nonlocal highest, sequences
-        if sequence > highest:
-            following = removal.sequences(number, highest, 4096)
-            sequences = set(following)
-            highest = following[-1] if len(following) == 4096 else 1 << 62
-        return sequence in sequences
+    count = size = end = 0
+    part: list[Words] = []
 
     def remove() -> None:
         nonlocal count, size
@@ -284,20 +275,33 @@ def _remove_messages(
         count += len(part)
         size = 0
         part.clear()
+        if progress:
+            progress(end)
 
-    for sequence, end, message in removal.spoken(lines, wanted):
-        if message is None:
+    indexed = _indexed(removal, number)
+    awaited = next(indexed, 0)
+    for sequence, raw in enumerate(lines, 1):
+        end += len(raw) + 1
+        if sequence != awaited:
+            continue
+        awaited = next(indexed, 0)
+        if (text := removal.text_of(raw, sequence)) is None:
             # Its words are in the index and cannot be named any more: only a new index is without
             # them.
             index.want_rebuild(f"line {sequence} of {name} was damaged before it was deleted")
-        else:
-            part.append((sequence, *message))
-            size += end - last
-        last = end
+            continue
+        part.append((sequence, text))
+        size += len(raw)
         if len(part) == _PART or size >= most:
             remove()
-            if progress:
-                progress(end)
     if part:
         remove()
     return count
+
+
+def _indexed(removal: WordRemoval, number: int) -> Iterator[int]:
+    """Yield the lines of a log that are indexed messages, while these are removed."""
+    last = 0
+    while part := removal.sequences(number, last, 4096):
+        yield from part
+        last = part[-1]

@@ -21,15 +21,15 @@ which are conversations of their own.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
 
-from recollect_server.domain.addresses import EMAIL
 from recollect_server.domain.conversation import Conversation, MessagesRedacted
+from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import (
     CommunicationNotFound,
     DataUnavailable,
@@ -59,15 +59,14 @@ from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Stored
-from recollect_server.storage.index.external_removal import ErasedExchange
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.redaction import Erased
+from recollect_server.storage.index.removal import Erased
 from recollect_server.storage.logs.anchors import AnchorLedger
 from recollect_server.storage.logs.belonging import lines_of, over
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
-from recollect_server.storage.logs.redaction import erased
+from recollect_server.storage.logs.redaction import erased as without_text
 from recollect_server.storage.logs.store import (
     LogConflict,
     LogNotFound,
@@ -296,7 +295,7 @@ class Redactions:
             noun = "communication" if is_communication_id(conversation_id) else "conversation"
             raise InvalidField.of(f"{noun}_id", f"is full: delete the {noun}")
         time = self._clock()
-        after = erased(lines, raw, sequences, Redaction(by, time))
+        after = without_text(lines, raw, sequences, Redaction(by, time))
         entries = entries_of([MessagesRedacted(sequences, time, by)], request)
         size = lines[-1].end
         (event,), data = encoded(entries, len(lines), size, conversation_id)
@@ -476,11 +475,9 @@ def finish_redaction(
     if stored.lines < event.sequence:
         if (stored.lines, stored.bytes) != (old[-1].sequence, old[-1].end):
             raise IndexUnavailable(f"it lacks lines of {conversation_id}")
-        cursor = _take_out(index, stored, conversation, event, redacted, old, lines, time)
+        cursor = _take_out(index, stored, conversation, event, _erased(old, lines), time)
     else:
-        removal = index.removal_of(conversation_id)
-        removal.purge_words(stored.number)
-        removal.end(stored.number)
+        index.removal_of(conversation_id).purge_words(stored.number)
     if isinstance(conversation, Conversation):
         anchors.drop_messages(conversation_id, redacted.sequences)
         anchors.changed()
@@ -498,68 +495,31 @@ def _take_out(
     stored: Stored | StoredCommunication,
     after: Conversation | Communication,
     event: Line,
-    redacted: MessagesRedacted,
-    old: list[Line],
-    lines: list[Line],
+    erased: Erased,
     time: int,
 ) -> int:
     """Let the index take in the line that says what was redacted, and have none of its text."""
+    number = stored.number
     if isinstance(stored, Stored):
         assert isinstance(after, Conversation)
-        erased_ = _erased(old, lines, redacted.sequences, after)
-        before = stored.conversation
-        return index.redact(stored.number, before, after, event, erased_, time=time)
+        return index.redact(number, stored.conversation, after, event, erased, time=time)
     assert isinstance(after, Communication)
-    index.external.redact(
-        stored.number,
-        stored.communication,
-        after,
-        event,
-        _erased_exchange(old, lines),
-        time=time,
-    )
+    index.external.redact(number, stored.communication, after, event, erased, time=time)
     return 0
 
 
-def _erased_exchange(old: list[Line], new: list[Line]) -> ErasedExchange:
-    messages: list[ExternalMessage] = []
-    questions: list[EscalationOpened] = []
+def _erased(old: list[Line], new: list[Line]) -> Erased:
+    """Return what the lines of a log say otherwise than before."""
+    changed: list[tuple[AnyContent, Line]] = []
     requests: set[str] = set()
     for before, after in zip(old, new, strict=False):
         if before is after or before.entry is None or after.entry is None:
             continue
         if before.entry.stamp != after.entry.stamp:
             requests.add(after.entry.stamp.request_id)
-        one, other = before.entry.content, after.entry.content
-        if one == other:
-            continue
-        if isinstance(one, ExternalMessage):
-            messages.append(one)
-        elif isinstance(other, EscalationOpened):
-            questions.append(other)
-    return ErasedExchange(messages, questions, requests - {""})
-
-
-def _erased(
-    old: list[Line], new: list[Line], sequences: Collection[int], conversation: Conversation
-) -> Erased:
-    messages: list[tuple[Message, Message]] = []
-    events: list[int] = []
-    requests: set[str] = set()
-    for before, after in zip(old, new, strict=False):
-        if before is after or before.entry is None or after.entry is None:
-            continue
-        if before.entry == after.entry:
-            continue
-        if before.entry.stamp != after.entry.stamp:
-            requests.add(after.entry.stamp.request_id)
-        one, other = before.entry.content, after.entry.content
-        if not isinstance(one, Message) or not isinstance(other, Message):
-            events.append(after.sequence)
-        elif after.sequence in sequences:
-            messages.append((one, other))
-    mail = mail_ids_of(contents_of(new)) if conversation.channel == EMAIL else ()
-    return Erased(messages, events, requests - {""}, mail)
+        if before.entry.content != after.entry.content:
+            changed.append((before.entry.content, after))
+    return Erased(changed, requests - {""}, mail_ids_of(contents_of(new)))
 
 
 def finish_interrupted(

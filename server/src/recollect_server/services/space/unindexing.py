@@ -22,8 +22,8 @@ from recollect_server.services.space.parts import Parts
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.index.messages import Place
-from recollect_server.storage.index.removal import Spoken
+from recollect_server.storage.index.messages import Place, searchable_text
+from recollect_server.storage.index.removal import Words
 from recollect_server.storage.logs.belonging import over
 from recollect_server.storage.logs.lines import line_of, messages_of
 from recollect_server.storage.logs.store import LogNotFound, LogStore, lines_at
@@ -71,7 +71,7 @@ class Unindexing:
         """Make the words in the index follow one conversation's state. Return False if nothing is
         to do. Raises DataUnavailable.
         """
-        due = self._projection.index.wordless.due()
+        due = self._projection.index.removal.unsettled()
         for conversation_id in due[:1]:
             self._settle(conversation_id)
         return bool(due)
@@ -82,14 +82,8 @@ class Unindexing:
         with suppress(LogNotFound):
             while self._settle_part(index, conversation_id):
                 time.sleep(_TURN)
-        stored = index.conversations.find(conversation_id)
-        if stored is None or not index.removal.has_marked(stored.number):
-            return
-        index.removal.purge_words(stored.number)
-        with self._locks.conversations.hold(conversation_id):
-            # a delete that has begun meanwhile ends it itself
-            if index.conversations.find(conversation_id) is not None:
-                index.removal.end(stored.number)
+        if (stored := index.conversations.find(conversation_id)) is not None:
+            index.removal.purge_words(stored.number)
 
     def _settle_part(self, index: Index, conversation_id: str) -> bool:
         """Take out or bring back a part of the words. Return True if there is more to do."""
@@ -123,7 +117,6 @@ def take_out_words(store: LogStore, index: Index, conversation_id: str, stored: 
     while take_out_part(store, index, conversation_id, stored):
         pass
     index.removal.purge_words(stored.number)
-    index.removal.end(stored.number)
 
 
 def take_out_part(store: LogStore, index: Index, conversation_id: str, stored: Stored) -> bool:
@@ -131,7 +124,7 @@ def take_out_part(store: LogStore, index: Index, conversation_id: str, stored: S
     Hold its lock. Raises LogNotFound.
     """
     number, lines = stored.number, stored.lines
-    if (before := index.wordless.line(number)) >= lines:
+    if (before := index.removal.wordless_line(number)) >= lines:
         return False
     mark = index.removal.is_long(number)
     last = min(before + _PART, lines)
@@ -143,7 +136,7 @@ def take_out_part(store: LogStore, index: Index, conversation_id: str, stored: S
     if len(spoken) < len(part):
         # Its words are in the index and cannot be named any more.
         index.want_rebuild(f"a line of {conversation_id} is damaged")
-    index.wordless.take_out(number, spoken, last, mark=mark)
+    index.removal.take_out(number, spoken, last, mark=mark)
     hit("unindex.part")
     return last < lines
 
@@ -153,14 +146,14 @@ def bring_back_part(store: LogStore, index: Index, conversation_id: str, stored:
     none. Hold its lock. Raises LogNotFound.
     """
     number = stored.number
-    if not (line := index.wordless.line(number)):
+    if not (line := index.removal.wordless_line(number)):
         return False
     first = max(1, line - _PART + 1)
     newest = index.messages.of_lines(number, first, line)[::-1]
     part = next(_parts(newest, _PART_SIZE), [])
     before = part[-1][0] - 1 if len(part) < len(newest) else first - 1
     spoken = _spoken(store, index, conversation_id, part[::-1], stored)
-    index.wordless.bring_back(number, spoken, before)
+    index.removal.bring_back(number, spoken, before)
     hit("reindex.part")
     return before > 0
 
@@ -181,11 +174,11 @@ def _parts(places: list[Place], most: int) -> Iterator[list[Place]]:
 
 def _spoken(
     store: LogStore, index: Index, conversation_id: str, places: list[Place], stored: Stored
-) -> list[Spoken]:
+) -> list[Words]:
     """Return what the lines at these places say, but for damaged ones, as the index has them."""
     there = lines_at(store, conversation_id, places)
     if (old := lines_as_indexed(store, index, conversation_id, stored)) is not None:
         raw = (line_of(old[place[0] - 1], place[0], place[1]) for place in places)
         there = [*over(conversation_id, old).lines(raw)]
     messages = messages_of(there)
-    return [(it.sequence, it.sender, it.content) for it in messages]
+    return [(it.sequence, searchable_text(it)) for it in messages]

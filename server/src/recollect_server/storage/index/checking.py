@@ -197,7 +197,7 @@ class Contents:
 
     def wordless(self, number: int) -> int:
         """Return the line up to which a conversation's messages have no words."""
-        return self._index.wordless.line(number)
+        return self._index.removal.wordless_line(number)
 
     def has_words(self, identity: int, message: Message) -> bool:
         """Return True if the index has the words of a message, or if they are not compared. Ask

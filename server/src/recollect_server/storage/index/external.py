@@ -14,6 +14,7 @@ import apsw
 from recollect_server.domain.external import (
     Communication,
     Escalation,
+    EscalationOpened,
     ExternalMessage,
     Trust,
 )
@@ -23,7 +24,6 @@ from recollect_server.storage.index import words
 from recollect_server.storage.index.columns import dump_json
 from recollect_server.storage.index.conversations import Size
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.external_removal import CommunicationRemoval, ErasedExchange
 from recollect_server.storage.index.external_rows import (
     COMMUNICATIONS,
     ESCALATIONS,
@@ -34,6 +34,7 @@ from recollect_server.storage.index.external_rows import (
     take_in,
 )
 from recollect_server.storage.index.messages import Place
+from recollect_server.storage.index.removal import CommunicationRemoval, Erased
 from recollect_server.storage.index.requests import SeenNames
 from recollect_server.storage.index.words import Term
 from recollect_server.storage.logs.lines import Line
@@ -120,7 +121,7 @@ class ExternalIndex:
         before: Communication,
         after: Communication,
         line: Line,
-        erased: ErasedExchange,
+        erased: Erased,
         *,
         time: int,
     ) -> None:
@@ -129,7 +130,16 @@ class ExternalIndex:
         """
         if line.entry is not None and line.entry.stamp.request_id:
             self._names.add(line.entry.stamp.request_id)
-        self.removal.redact(number, before, after, line, erased, time=time)
+        questions: list[EscalationOpened] = erased.now(EscalationOpened)
+
+        def change(connection: apsw.Connection, cursor: int) -> None:
+            connection.executemany(
+                "UPDATE external_escalations SET question = ? WHERE id = ? AND number = ?",
+                [(it.question, it.id, number) for it in questions],
+            )
+            take_in(connection, before, after, [line], time, cursor, log=True)
+
+        self.removal.redact(number, after.id, erased, change, 1, after)
 
     # Communications ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index import redaction, requests, words
+from recollect_server.storage.index import requests, words
 from recollect_server.storage.index.activity import ActivityTable
 from recollect_server.storage.index.anchors import AnchorTable
 from recollect_server.storage.index.conversations import ConversationTable, Lengths, Stored
@@ -32,14 +32,17 @@ from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable
 from recollect_server.storage.index.migrations import expected_tables
 from recollect_server.storage.index.notes import NoteQueue
-from recollect_server.storage.index.redaction import Erased
-from recollect_server.storage.index.removal import Removal, WordRemoval
+from recollect_server.storage.index.removal import (
+    Erased,
+    Removal,
+    WordRemoval,
+    forget_derived,
+)
 from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.tiers import TierLog
 from recollect_server.storage.index.turn_memories import TurnMemoryTable
-from recollect_server.storage.index.wordless import Wordless
 from recollect_server.storage.logs.lines import Line
 
 
@@ -80,7 +83,6 @@ class Index(Database):
         self.external = ExternalIndex(self, self._names)
         self.tiers = TierLog(self)
         self.turn_memories = TurnMemoryTable(self)
-        self.wordless = Wordless(self)
         self.activity = ActivityTable(self)
 
     def removal_of(self, name: str) -> WordRemoval:
@@ -176,19 +178,14 @@ class Index(Database):
             self._names.add(line.entry.stamp.request_id)
         cursors: list[int] = []
 
-        def job(connection: apsw.Connection, cursor: int) -> None:
-            document = partial(
-                document_of, number, before, after, [line], updates, (), entries, cursor
-            )
-            redaction.redact(connection, number, before, after, erased, document)
+        def change(connection: apsw.Connection, cursor: int) -> None:
+            document = document_of(number, before, after, [line], updates, (), entries, cursor)
+            forget_derived(connection, number, before, after, erased, document)
             cursors.append(cursor + len(updates))
 
         notice = Added(number, after, [line], updates)
-        self.writer.write(job, updates=len(updates), notice=lambda: notice)
+        self.removal.redact(number, after.id, erased, change, len(updates), notice)
         self._lengths.set(number, after.text_bytes, 0)
-        hit("redact.indexed")
-        self.removal.purge_words(number)
-        self.removal.end(number)
         return cursors[0]
 
     def settle(self) -> None:

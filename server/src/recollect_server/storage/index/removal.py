@@ -1,9 +1,17 @@
-"""Removal of a conversation, or of an external communication (`external_removal`), from the index.
+"""Removal of text from the index: of whole logs, of messages that are redacted, and of the words of
+conversations that searches leave out.
 
-A conversation is removed in steps, each a short transaction, so that other writes take their turn
-in between: first its row, then its entries in the update log, its requests and its activity, then
-its messages, then the note that its removal has begun. At last the write-ahead log is cut, which
-may still hold its words.
+A log is removed in steps, each a short transaction, so that other writes take their turn in
+between: first its row, then what other tables say about it, then its messages, then the note that
+its removal has begun. At last the write-ahead log is cut, which may still hold its words.
+
+A redaction is one transaction, which takes in the line that says that messages were redacted: how
+far a transcript is indexed tells whether it was done. Their rows stay.
+
+A conversation that is unindexed keeps its rows too. The table `wordless` says up to which line its
+messages have no words; those behind have all of theirs. Words go from the first line on and come
+back from the last, a part in a transaction, so the table is exact at any moment: a redaction, a
+delete and the comparison with the transcripts know by it which words are there.
 
 Words leave FTS5 in one of two ways. Its `secure-delete` edits the list of each word in each
 segment: the cost grows with the text alone (7 us a byte), which suits a short conversation. For a
@@ -14,21 +22,46 @@ index (some 40 MiB/s). 200,000 messages took 310 s by the first way and take 6 s
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import apsw
 import orjson
 
-from recollect_server.domain.ids import id_range, message_id, sequence_of
-from recollect_server.storage.index import activity_tables, updates
+from recollect_server.domain.budget import message_tokens
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.entry import AnyContent
+from recollect_server.domain.external import ExternalMessage
+from recollect_server.domain.ids import (
+    MAX_LINES,
+    SEQUENCE_BITS,
+    id_range,
+    message_id,
+    sequence_of,
+)
+from recollect_server.domain.message import Message
+from recollect_server.storage.failpoints import hit
+from recollect_server.storage.index import activity_tables, external_rows, updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.external_rows import (
+    EXTERNAL_UPDATES,
+    ExternalRow,
+    ExternalUpdate,
+)
 from recollect_server.storage.index.file import patience
-from recollect_server.storage.index.messages import searchable
-from recollect_server.storage.logs.lines import spoken
+from recollect_server.storage.index.messages import searchable, searchable_text
+from recollect_server.storage.logs.lines import Line, line_of, spoken
+from recollect_server.storage.logs.redaction import ANY_HASH
+
+Words = tuple[int, str]
+"""Line of a message, and its text as it was indexed."""
+
+Removed = dict[str, int]
+"""Number of entries removed, by place."""
 
 _HANGING = (
     "conversations", "notes", "topics", "progress", "anchors", "mail", "continued", "contact_names",
@@ -37,12 +70,12 @@ _HANGING = (
 """Tables that have rows of a conversation which its removal begins with. Those of `participants` go
 with the row in `conversations`, which names them.
 """
-
-Spoken = tuple[int, str, str]
-"""Content of a message that its removal must know: sequence, sender and content."""
-
-Removed = dict[str, int]
-"""Number of entries removed, by place."""
+_HANGING_OUTSIDE = {
+    "escalations": "external_escalations",
+    "deliveries": "external_deliveries",
+    "updates": "external_updates",
+}
+"""Tables that have rows of a communication beside its messages, by their names in a receipt."""
 
 _ROWS = 2000  # of the update log and the requests in one transaction
 # bytes of text that are removed by `secure-delete` whatever the size of the index
@@ -57,13 +90,39 @@ _LOG_PATIENCE = 100  # milliseconds that cutting the log waits for a reader, whi
 _LOG_TRIES = 50
 
 
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Contents of the index that a redaction takes out."""
+
+    changed: Collection[tuple[AnyContent, Line]]
+    """What each line said that says something else now, and the line as it is."""
+    requests: Collection[str]
+    """Requests whose payload is not known any more."""
+    mail: Collection[int] = ()
+    """Message-IDs that still lead to the conversation."""
+
+    def now(self, kind: type[Any]) -> list[Any]:
+        """Return what the lines say now that said something of a kind."""
+        contents = ((before, line.entry) for before, line in self.changed)
+        return [it.content for before, it in contents if it and isinstance(before, kind)]
+
+
 class WordRemoval(ABC):
-    """The steps in which words leave an index, the same for each kind of log."""
+    """Removal from the tables of one kind of log."""
 
     words: ClassVar[str]
     """Table of the words."""
+    messages: ClassVar[str]
+    """Table of the messages."""
+    line: ClassVar[str]
+    """Its column that says the line: of the id of a message, or of the line alone."""
+    behind: ClassVar[str]
+    """Condition of the messages of a log behind a line, by the names of `_bounds`."""
+    among: ClassVar[str]
+    """Condition of the messages in the document `:rows` (see `_take_out`)."""
     prefix: ClassVar[str]
     """Text before the marker's name in `identity`: each kind has numbers of its own."""
+    message: ClassVar[type]
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -77,61 +136,106 @@ class WordRemoval(ABC):
         """Remove a log's row, so that no call finds it. The methods below remove the rest."""
 
     @abstractmethod
-    def remove_history(self, number: int, name: str) -> Removed:
+    def end(self, number: int, name: str) -> None:
+        """Forget a log, of which nothing is left to remove."""
+
+    @abstractmethod
+    def text_of(self, raw: bytes, sequence: int) -> str | None:
+        """Return the text of a message as it was indexed, by its line; None of a damaged line."""
+
+    @abstractmethod
+    def searchable(self, message: Any) -> str:
+        """Return the text of a message as it is indexed."""
+
+    def remove_history(self, number: int, name: str) -> Removed:  # noqa: ARG002
         """Remove what stands in other tables about a log."""
 
-    @abstractmethod
+        def forget(connection: apsw.Connection, _: int) -> int:
+            connection.execute("DELETE FROM requests_used_again WHERE conversation_id = ?", (name,))
+            query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
+            connection.execute(f"DELETE FROM requests WHERE request_id IN ({query})", (name, _ROWS))
+            return connection.changes()
+
+        return {"requests": self._in_parts(forget)}
+
     def sequences(self, number: int, after: int, limit: int) -> list[int]:
         """Return the lines of a log that are indexed messages, behind line `after`."""
-
-    @abstractmethod
-    def spoken(
-        self, lines: Iterable[bytes], is_wanted: Callable[[int], bool]
-    ) -> Iterator[tuple[int, int, tuple[str, str] | None]]:
-        """Yield the lines of these sequences: where each ends and, of a message, what
-        `remove_messages` must know; None of a damaged line.
-        """
-
-    @abstractmethod
-    def _sizes(self, connection: apsw.Connection, number: int) -> tuple[int, int]:
-        """Return the bytes of a log's messages, and of the longest of them."""
-
-    @abstractmethod
-    def _remove(self, connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
-        """Remove messages and their words, which must be what was added."""
+        query = (
+            f"SELECT {self.line} FROM {self.messages} WHERE {self.behind}"
+            f" ORDER BY {self.line} LIMIT :limit"
+        )
+        rows = self._database.rows(query, _bounds(number, after) | {"limit": limit})
+        return [sequence_of(row[0]) for row in rows]
 
     def is_long(self, number: int) -> bool:
         """Return whether a log's words are to be removed by markers and a merge, not one by one."""
+        query = (
+            "SELECT coalesce(sum(length), 0), coalesce(max(length), 0)"
+            f" FROM {self.messages} WHERE {self.behind}"
+        )
         with self._database.reading() as connection:
-            text, longest = self._sizes(connection, number)
+            text, longest = connection.execute(query, _bounds(number)).get
             pages = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
-        return longest > LONG_MESSAGE or text > _SHORT + pages // _SHARE
+        return bool(longest > LONG_MESSAGE or text > _SHORT + pages // _SHARE)
 
-    def remove_messages(self, number: int, messages: list[Spoken], *, mark: bool = False) -> None:
+    def remove_messages(self, number: int, messages: list[Words], *, mark: bool = False) -> None:
         """Remove messages of a log with their words. With `mark` the words are only marked, and
         `purge_words` must follow.
         """
 
         def job(connection: apsw.Connection, _: int) -> None:
-            with marking(connection, self.words, self._purge_of(number) if mark else ""):
-                self._remove(connection, number, messages)
+            rows = self._take_out(connection, number, messages, mark)
+            values = {"number": number, "rows": rows}
+            connection.execute(f"DELETE FROM {self.messages} WHERE {self.among}", values)
 
         self._database.write(job)
 
-    def has_marked(self, number: int) -> bool:
-        """Return whether words of a log are marked and not purged yet."""
-        query = "SELECT 1 FROM identity WHERE name = ?"
-        return self._database.value(query, (self._purge_of(number),)) is not None
+    def redact(
+        self,
+        number: int,
+        log: str,
+        erased: Erased,
+        change: Callable[[apsw.Connection, int], None],
+        updates: int,
+        notice: object,
+    ) -> None:
+        """Take the text of messages out, durably, in one transaction with what `change` does, which
+        takes in the line that says so, with so many updates.
+        """
+        messages = [
+            (line.sequence, self.searchable(before))
+            for before, line in erased.changed
+            if isinstance(before, self.message)
+        ]
+
+        def job(connection: apsw.Connection, cursor: int) -> None:
+            self._empty(connection, number, messages)
+            for table in ("requests", "requests_used_again"):
+                connection.executemany(
+                    f"UPDATE {table} SET hash = ? WHERE request_id = ? AND conversation_id = ?",
+                    [(ANY_HASH, request, log) for request in erased.requests],
+                )
+            change(connection, cursor)
+
+        self._database.writer.write(job, updates=updates, notice=lambda: notice)
+        hit("redact.indexed")
+        self.purge_words(number)
 
     def purge_words(self, number: int) -> None:
         """Drop the marked words of a log from the index's segments. Does nothing if none are
         marked.
 
         The merge runs in steps of some `_STEP` seconds, so that other writes take their turn in
-        between.
+        between. Words that one of these marks are purged by another merge.
         """
-        if not self.has_marked(number):
-            return
+        name = self._purge_of(number)
+        query = "SELECT value FROM identity WHERE name = ?"
+        while (mark := self._database.value(query, (name,))) is not None:
+            self._merge()
+            self._execute("DELETE FROM identity WHERE name = ? AND value = ?", name, mark)
+
+    def _merge(self) -> None:
+        """Merge all segments of the words into one."""
         pages, first = 64, True
 
         def job(connection: apsw.Connection, _: int) -> bool:
@@ -154,26 +258,85 @@ class WordRemoval(ABC):
         while self._database.write(job):
             pass
 
-    def end(self, number: int) -> None:
-        """Forget the log, of which nothing is left to remove."""
-        self._database.write(lambda connection, _: self._end(connection, number))
-
-    def _end(self, connection: apsw.Connection, number: int) -> None:
-        connection.execute("DELETE FROM identity WHERE name = ?", (self._purge_of(number),))
-
     def _purge_of(self, number: int) -> str:
-        return f"{self.prefix}{purge_of(number)}"
+        """Return the name in `identity` that says that words of a log are marked and still
+        there.
+        """
+        return f"{self.prefix}words_to_purge {number}"
 
-    def forget_requests(self, name: str) -> int:
-        """Remove the requests of a log, and return their number."""
+    def _empty(
+        self,
+        connection: apsw.Connection,
+        number: int,
+        messages: Iterable[Words],
+        *,
+        mark: bool | None = None,
+    ) -> None:
+        """Take the words of messages out that stay (see `_take_out`)."""
+        rows = self._take_out(connection, number, messages, mark)
+        # Every message has a row there, without words too.
+        connection.execute(
+            f"INSERT INTO {self.words}(rowid, text) SELECT value ->> 0, '' FROM json_each(?)",
+            (rows,),
+        )
 
-        def forget(connection: apsw.Connection, _: int) -> int:
-            connection.execute("DELETE FROM requests_used_again WHERE conversation_id = ?", (name,))
-            query = "SELECT request_id FROM requests WHERE conversation_id = ? LIMIT ?"
-            connection.execute(f"DELETE FROM requests WHERE request_id IN ({query})", (name, _ROWS))
-            return connection.changes()
+    def _take_out(
+        self,
+        connection: apsw.Connection,
+        number: int,
+        messages: Iterable[Words],
+        mark: bool | None,
+    ) -> str:
+        """Take messages with their words, which must be what was added, out of the table of words.
+        With `mark` the words are only marked; None: if one message is long. Return the messages as
+        a document of rows: id, text and line.
+        """
+        last = self._wordless_line(connection, number)
+        rows = [
+            (message_id(number, line), text if line > last else "", line) for line, text in messages
+        ]
+        if mark is None:
+            mark = any(len(text) > LONG_MESSAGE for _, text, _ in rows)
+        # As one document: a statement for each message would take Python's global lock as often.
+        document = orjson.dumps(rows).decode()
+        with self._marking(connection, number, mark=mark):
+            connection.execute(
+                f"INSERT INTO {self.words}({self.words}, rowid, text)"
+                " SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",
+                (document,),
+            )
+        return document
 
-        return self._in_parts(forget)
+    def _wordless_line(self, connection: apsw.Connection, number: int) -> int:  # noqa: ARG002
+        """Return the line up to which a log's messages have no words."""
+        return 0
+
+    @contextmanager
+    def _marking(self, connection: apsw.Connection, number: int, *, mark: bool) -> Iterator[None]:
+        """Only mark the words that the block deletes: `purge_words` must follow. Without `mark`
+        they are edited out.
+        """
+        if not mark:
+            yield
+            return
+        # In the transaction of the first markers: a start that follows a crash knows that words are
+        # left to purge. Its value tells a purge whether some were marked since it began.
+        connection.execute(
+            "INSERT OR REPLACE INTO identity VALUES(?, hex(randomblob(8)))",
+            (self._purge_of(number),),
+        )
+        connection.execute(
+            f"INSERT INTO {self.words}({self.words}, rank) VALUES('secure-delete', 0)"
+        )
+        yield
+        # Else the commit would flush, when `secure-delete` is on again.
+        connection.execute(f"INSERT INTO {self.words}({self.words}) VALUES('flush')")
+        connection.execute(
+            f"INSERT INTO {self.words}({self.words}, rank) VALUES('secure-delete', 1)"
+        )
+
+    def _execute(self, statement: str, *values: object) -> None:
+        self._database.write(lambda connection, _: connection.execute(statement, values))
 
     def _in_parts(self, job: Callable[[apsw.Connection, int], int]) -> int:
         """Run a job until it changes nothing more, and return how much it changed."""
@@ -184,10 +347,15 @@ class WordRemoval(ABC):
 
 
 class Removal(WordRemoval):
-    """The steps that remove a conversation."""
+    """Removal of conversations."""
 
     words = "turns_fts"
+    messages = "messages"
+    line = "id"
+    behind = "id > :first AND id <= :last"
+    among = "id IN (SELECT value ->> 0 FROM json_each(:rows))"
     prefix = ""
+    message = Message
 
     def __init__(self, database: Database, lengths: Lengths) -> None:
         super().__init__(database)
@@ -224,9 +392,9 @@ class Removal(WordRemoval):
         removed = {
             "updates": self._in_parts(
                 lambda connection, _: updates.remove(connection, number, _ROWS)
-            ),
-            "requests": self.forget_requests(name),
+            )
         }
+        removed |= super().remove_history(number, name)
         self._in_parts(lambda connection, _: activity_tables.remove(connection, number))
         return removed
 
@@ -237,52 +405,32 @@ class Removal(WordRemoval):
         )
         return number
 
-    def sequences(self, number: int, after: int, limit: int) -> list[int]:
-        """Return the lines of a conversation that are indexed messages, behind line `after`."""
-        query = "SELECT id FROM messages WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
-        rows = self._database.rows(query, (message_id(number, after), id_range(number)[1], limit))
-        return [sequence_of(row[0]) for row in rows]
+    def text_of(self, raw: bytes, sequence: int) -> str | None:
+        """Return the text of a message as it was indexed, by its line; None of a damaged line."""
+        said = spoken(raw, sequence)
+        return None if said is None else searchable(*said)
 
-    def spoken(
-        self, lines: Iterable[bytes], is_wanted: Callable[[int], bool]
-    ) -> Iterator[tuple[int, int, tuple[str, str] | None]]:
-        """Yield of messages their sender and content."""
-        return spoken(lines, is_wanted)
+    def searchable(self, message: Message) -> str:
+        """Return the text of a message as it is indexed."""
+        return searchable_text(message)
 
-    def _sizes(self, connection: apsw.Connection, number: int) -> tuple[int, int]:
-        query = "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM messages WHERE id BETWEEN ? AND ?"
-        text, longest = connection.execute(query, id_range(number)).get
-        return int(text), int(longest)
-
-    def remove_messages(self, number: int, messages: list[Spoken], *, mark: bool = False) -> None:
+    def remove_messages(self, number: int, messages: list[Words], *, mark: bool = False) -> None:
         """Remove messages of a conversation, and count them out."""
         super().remove_messages(number, messages, mark=mark)
         self._lengths.count(-len(messages))
 
-    def _remove(self, connection: apsw.Connection, number: int, messages: list[Spoken]) -> None:
-        line = wordless_line(connection, number)
-        # As one document: a statement for each message would take Python's global lock as often.
-        lines = orjson.dumps(
-            [
-                (message_id(number, at), searchable(*spoken) if at > line else "")
-                for at, *spoken in messages
-            ]
-        ).decode()
-        connection.execute(
-            "INSERT INTO turns_fts(turns_fts, rowid, text) SELECT 'delete', value ->> 0, value ->> 1 FROM json_each(?)",
-            (lines,),
-        )
-        connection.execute(
-            "DELETE FROM messages WHERE id IN (SELECT value ->> 0 FROM json_each(?))", (lines,)
-        )
+    def end(self, number: int, name: str) -> None:  # noqa: ARG002
+        """Forget a conversation, of which nothing is left to remove."""
 
-    def _end(self, connection: apsw.Connection, number: int) -> None:
-        super()._end(connection, number)
-        connection.execute(
-            "DELETE FROM wordless WHERE number IN (SELECT number FROM deletions WHERE number = ?)",
-            (number,),
-        )
-        connection.execute("DELETE FROM deletions WHERE number = ?", (number,))
+        def job(connection: apsw.Connection, _: int) -> None:
+            for table in ("wordless", "deletions"):
+                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
+
+        self._database.write(job)
+
+    def _wordless_line(self, connection: apsw.Connection, number: int) -> int:
+        query = "SELECT line FROM wordless WHERE number = ?"
+        return int(connection.execute(query, (number,)).get or 0)
 
     def empty_log(self) -> bool:
         """Truncate the write-ahead log, which may hold deleted text. Return False if a reader was
@@ -297,55 +445,175 @@ class Removal(WordRemoval):
 
         return any(self._database.writer.write(job, alone=True) for _ in range(_LOG_TRIES))
 
+    # Words that are left out ----------------------------------------------------------------------
 
-@contextmanager
-def marking(connection: apsw.Connection, table: str, purge: str) -> Iterator[None]:
-    """Only mark the words that the block deletes from a full-text table: `purge_words` must follow,
-    as the note `purge` says. Without one they are edited out.
-    """
-    if not purge:
-        yield
-        return
-    # In the transaction of the first markers: a start that follows a crash knows that words are
-    # left to purge.
-    connection.execute("INSERT OR REPLACE INTO identity VALUES(?, '')", (purge,))
-    connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('secure-delete', 0)")
-    yield
-    # Else the commit would flush, when `secure-delete` is on again.
-    connection.execute(f"INSERT INTO {table}({table}) VALUES('flush')")
-    connection.execute(f"INSERT INTO {table}({table}, rank) VALUES('secure-delete', 1)")
+    def wordless_line(self, number: int) -> int:
+        """Return the line up to which a conversation's messages have no words; 0: all have."""
+        with self._database.reading() as connection:
+            return self._wordless_line(connection, number)
 
-
-def take_out_words(
-    connection: apsw.Connection,
-    table: str,
-    texts: Mapping[int, str],
-    purge: str,
-    *,
-    mark: bool | None = None,
-) -> None:
-    """Take the words of messages, by id, out of a full-text table, by the texts that were indexed.
-    With `mark` they are only marked (see `marking`); None: if one of them is long.
-    """
-    if mark is None:
-        mark = any(len(text) > LONG_MESSAGE for text in texts.values())
-    with marking(connection, table, purge if mark else ""):
-        connection.executemany(
-            f"INSERT INTO {table}({table}, rowid, text) VALUES('delete', ?, ?)", list(texts.items())
+    def unsettled(self) -> list[str]:
+        """Return the conversations whose words are to go or to come back."""
+        rows = self._database.rows(
+            "SELECT c.id FROM conversations c WHERE c.unindexed = 1 AND (EXISTS (SELECT 1 FROM messages WHERE"
+            f" id > (c.number << {SEQUENCE_BITS}) + coalesce((SELECT line FROM wordless w WHERE w.number = c.number), 0)"
+            f" AND id <= (c.number << {SEQUENCE_BITS}) + {MAX_LINES})"
+            " OR EXISTS (SELECT 1 FROM identity WHERE name = 'words_to_purge ' || c.number))"
+            " UNION SELECT c.id FROM wordless w JOIN conversations c ON c.number = w.number"
+            " WHERE c.unindexed = 0"
         )
-    # Every message has a row there, without words too.
+        return [str(row[0]) for row in rows]
+
+    def take_out(self, number: int, messages: list[Words], line: int, *, mark: bool) -> None:
+        """Take out the words of messages, the next ones up to `line`, which stay. With `mark` they
+        are only marked, and `purge_words` must follow.
+        """
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            self._empty(connection, number, messages, mark=mark)
+            connection.execute("INSERT OR REPLACE INTO wordless VALUES(?, ?)", (number, line))
+
+        self._database.write(job)
+
+    def bring_back(self, number: int, messages: list[Words], line: int) -> None:
+        """Index the words of messages again, the last ones that lack them: those behind `line`."""
+
+        def job(connection: apsw.Connection, _: int) -> None:
+            for sequence, text in messages:
+                identity = message_id(number, sequence)
+                connection.execute(
+                    "INSERT INTO turns_fts(turns_fts, rowid, text) VALUES('delete', ?, '')",
+                    (identity,),
+                )
+                connection.execute(
+                    "INSERT INTO turns_fts(rowid, text) VALUES(?, ?)", (identity, text)
+                )
+            if line:
+                connection.execute("UPDATE wordless SET line = ? WHERE number = ?", (line, number))
+            else:
+                connection.execute("DELETE FROM wordless WHERE number = ?", (number,))
+
+        self._database.write(job)
+
+
+class CommunicationRemoval(WordRemoval):
+    """Removal of external communications. Its first step takes everything but the messages with
+    their words. A note in `identity` says from there on that the rest is to go.
+    """
+
+    words = "external_fts"
+    messages = "external_messages"
+    line = "sequence"
+    behind = "number = :number AND sequence > :after"
+    among = "number = :number AND sequence IN (SELECT value ->> 2 FROM json_each(:rows))"
+    prefix = "external_"
+    message = ExternalMessage
+
+    def begin(self, number: int, name: str, time: int) -> Removed:
+        """Remove the communication's row, and all that hangs on it but its messages."""
+        rows: list[ExternalRow] = []
+
+        def job(connection: apsw.Connection, cursor: int) -> Removed:
+            removed = {"communications": 1}
+            connection.execute("DELETE FROM external_communications WHERE number = ?", (number,))
+            for place, table in _HANGING_OUTSIDE.items():
+                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
+                removed[place] = connection.changes()
+            connection.execute("INSERT INTO identity VALUES(?, ?)", (_begun(name), str(number)))
+            row = ExternalRow(cursor + 1, number, ExternalUpdate.DELETED.value, time, 0, name)
+            rows.append(row)
+            connection.execute(f"INSERT {EXTERNAL_UPDATES.insert}", row)
+            return removed
+
+        return self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
+
+    def find(self, name: str) -> int | None:
+        """Return the number of a communication whose removal has begun, or None."""
+        query = "SELECT value FROM identity WHERE name = ?"
+        number = self._database.value(query, (_begun(name),))
+        return None if number is None else int(number)
+
+    def text_of(self, raw: bytes, sequence: int) -> str | None:
+        """Return the text of a message as it was indexed, by its line; None of a damaged line."""
+        entry = line_of(raw, sequence, 0).entry
+        content = entry.content if entry else None
+        return self.searchable(content) if isinstance(content, ExternalMessage) else None
+
+    def searchable(self, message: ExternalMessage) -> str:
+        """Return the text of a message as it is indexed."""
+        return external_rows.searchable_text(message)
+
+    def end(self, number: int, name: str) -> None:  # noqa: ARG002
+        """Forget a communication, of which nothing is left to remove."""
+        self._execute("DELETE FROM identity WHERE name = ?", _begun(name))
+
+
+def forget_derived(
+    connection: apsw.Connection,
+    number: int,
+    before: Conversation,
+    after: Conversation,
+    erased: Erased,
+    document: str,
+) -> None:
+    """Take what was derived from redacted messages out of the tables, and take in the document of
+    the line that says so.
+    """
+    messages: list[Message] = erased.now(Message)
     connection.executemany(
-        f"INSERT INTO {table}(rowid, text) VALUES(?, '')", [(identity,) for identity in texts]
+        "UPDATE messages SET tokens = ? WHERE id = ?",
+        [(message_tokens(it), message_id(number, it.sequence)) for it in messages],
+    )
+    events = [it.sequence for before, it in erased.changed if not isinstance(before, Message)]
+    connection.execute(
+        "DELETE FROM anchors WHERE number = ? AND line IN (SELECT value FROM json_each(?))",
+        (number, orjson.dumps(events).decode()),
+    )
+    turns = orjson.dumps([it.turn_number for it in messages]).decode()
+    connection.execute(
+        "UPDATE turn_memories SET summary = ''"
+        " WHERE number = ? AND turn IN (SELECT value FROM json_each(?))",
+        (number, turns),
+    )
+    connection.execute(
+        "DELETE FROM mail WHERE number = ? AND name NOT IN (SELECT value FROM json_each(?))",
+        (number, orjson.dumps(list(erased.mail)).decode()),
+    )
+    if not after.party.contact_name:
+        connection.execute("DELETE FROM contact_names WHERE number = ?", (number,))
+    if after.compressed_through < before.compressed_through:
+        connection.execute(
+            "UPDATE conversations SET compaction_from = 0 WHERE number = ?", (number,)
+        )
+    connection.execute("DELETE FROM note_refusals WHERE number = ?", (number,))
+    connection.execute("INSERT INTO incoming SELECT jsonb(?)", (document,))
+    # As in an index that is made anew: no row where there is nothing.
+    connection.execute(
+        "DELETE FROM notes WHERE number = ? AND abbreviation = '' AND compression_summary = ''",
+        (number,),
+    )
+    connection.execute(
+        "DELETE FROM note_records WHERE number = ? AND abbreviation_writer = '' AND title_writer = ''",
+        (number,),
+    )
+    # The notes that are left were written without what the messages said: they are made again.
+    connection.execute(
+        "UPDATE conversations SET abbreviation_wanted = 1 WHERE number = ? AND turn_count > abbreviated_through",
+        (number,),
     )
 
 
-def wordless_line(connection: apsw.Connection, number: int) -> int:
-    """Return the line up to which a conversation's messages have no words (see `wordless`)."""
-    return int(connection.execute("SELECT line FROM wordless WHERE number = ?", (number,)).get or 0)
+def _bounds(number: int, after: int = 0) -> dict[str, Any]:
+    """Return the values of `WordRemoval.behind`."""
+    last = id_range(number)[1]
+    return {
+        "number": number,
+        "after": after,
+        "first": message_id(number, after),
+        "last": last,
+    }
 
 
-def purge_of(number: int) -> str:
-    """Return the name in `identity` that says that words of a removed conversation are marked and
-    still there.
-    """
-    return f"words_to_purge {number}"
+def _begun(name: str) -> str:
+    """Return the name in `identity` that says that a communication's removal has begun."""
+    return f"removing {name}"
