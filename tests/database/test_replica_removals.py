@@ -16,7 +16,7 @@ from recollect_server.domain.filters import Filter
 from recollect_server.jobs import retiring
 from recollect_server.services.removals import Removals
 from recollect_server.services.space import comparison
-from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
+from recollect_server.services.space.deletion import DELETE_ANCHORS
 from recollect_server.services.space.unindexing import bring_back_part, take_out_part
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line

@@ -9,7 +9,7 @@ import apsw
 import pytest
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
-from recollect_server.services.space.deletion_steps import DELETE_ANCHORS
+from recollect_server.services.space.deletion import DELETE_ANCHORS
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.folder import FolderStore

@@ -9,7 +9,7 @@ from typing import Any
 from recollect_server.domain.filters import Filter
 from recollect_server.services.space.bulk_removal import BulkReceipt, BulkRemoval, PageEnd
 from recollect_server.services.space.deletion import nobody
-from recollect_server.services.space.deletion_steps import Receipt
+from recollect_server.services.space.erasing import Receipt
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space

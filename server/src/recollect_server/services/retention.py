@@ -35,8 +35,7 @@ from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.bulk_removal import PageEnd
-from recollect_server.services.space.deletion import NotConfirmed
-from recollect_server.services.space.deletion_steps import DELETE_ANCHORS, KEEP_ANCHORS
+from recollect_server.services.space.deletion import DELETE_ANCHORS, KEEP_ANCHORS, NotConfirmed
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Size
 from recollect_server.storage.logs.ledger import Ledger, retention_ledger

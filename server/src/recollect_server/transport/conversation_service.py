@@ -426,7 +426,7 @@ class ConversationHandlers:
             request.request_id,
         )
         return api.RedactMessageResponse(
-            conversation=conversation_to(done.conversation),
+            conversation=conversation_to(done.state),
             messages=map(message_to, done.messages),
             redact_time=timestamp(done.time),
             duplicate=done.duplicate,

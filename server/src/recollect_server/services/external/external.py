@@ -44,7 +44,7 @@ from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.space.bulk_removal import BulkReceipt, BulkRemoval
-from recollect_server.services.space.redaction import ExchangeDone, LacksLines
+from recollect_server.services.space.redaction import LacksLines
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.columns import KnownRequest
@@ -77,6 +77,19 @@ class Received:
     """True if the provider had delivered it before."""
     acknowledgement: str = ""
     """Text that may be sent to the party now; empty: none."""
+
+
+@frozen
+class ExchangeDone:
+    """Result of the redaction of a third party's message: what is left of it and of the escalation
+    that it opened, and the communication behind it.
+    """
+
+    communication: Communication
+    message: ExternalMessage
+    escalation: Escalation | None
+    time: int
+    duplicate: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,10 +521,14 @@ class External:
         )
         self._store.catch_up()
         try:
-            return self._space.redactions.redact_exchange(communication_id, sequence, by, request)
+            done = self._space.redactions.redact(
+                communication_id, sequence=sequence, by=by, request=request
+            )
         except LacksLines:
             self._store.note_behind(communication_id)
             raise
+        escalation = self._space.index.external.escalation_about(communication_id, sequence)
+        return ExchangeDone(done.state, done.messages[0], escalation, done.time, done.duplicate)
 
     def channels(self) -> list[str]:
         """Return the channels that have communications."""

@@ -206,7 +206,7 @@ class Comparison:
     def _is_losing_words(self, name: str, number: int) -> bool:
         """Return whether the words of a log are being taken out of the index, a part at a time."""
         assert self._index is not None
-        return self._index.wordless.line(number) > 0 and name in self._index.removal.unsettled()
+        return self._index.removal.wordless_line(number) > 0 and name in self._index.removal.unsettled()
 
     def _read_through(
         self,

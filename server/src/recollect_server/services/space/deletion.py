@@ -1,57 +1,51 @@
 """Deletion of a conversation, or of a communication with a third party: durable from the first step
-on, and complete after the last.
+on, and complete after the last (see `services.space.erasing`).
 
-1. The transcript is renamed to `….deleting` and the folder synced: from here on it is gone,
-   whatever happens.
-2. The anchors that came from it and are not kept go. What providers delivered into it is added to
-   the ledger of forgotten messages, by hashes of their ids: it must not come back.
-3. The index takes out its row, then its history, then its messages with their words (the text comes
-   from the renamed file), in short transactions: other calls take their turn.
-4. The write-ahead log is cut, so that no page with the text is left there.
-5. The file is removed, and what was cut off it before; the folder is synced.
-
-`Deletions` takes the steps; a start-up finishes what a crash interrupted, from step 2
-(`services.space.deletion_steps`).
+`Deletions` takes the steps for calls, and again for what was interrupted or begun elsewhere. A
+start-up and a new index take them by `erasing.finish_delete`.
 """
 
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import structlog
 
 from recollect_server.domain.conversation import AnchorSet, Conversation
 from recollect_server.domain.errors import (
+    AnchorsPresent,
     CommunicationNotFound,
     ConversationNotFound,
     ConversationPinned,
     DataUnavailable,
+    IndexUnavailable,
     RecollectError,
 )
 from recollect_server.domain.external import Communication
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.services.space.answered_requests import request_of_delete
-from recollect_server.services.space.deletion_steps import (
-    DELETE_ANCHORS,
-    KEEP_ANCHORS,
+from recollect_server.services.space.erasing import (
     Receipt,
-    anchors_of,
     catch_up_forgotten,
     finish_delete,
     forget_received,
-    settle_anchors,
+    lines_as_indexed,
 )
 from recollect_server.services.space.events import Deleted
-from recollect_server.services.space.late_redactions import lines_as_indexed
 from recollect_server.services.space.logs import RedactedElsewhere
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.lines import contents_of
+from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import LogNotFound, Version, is_taken
 
 log = structlog.get_logger("recollect.deletion")
+
+KEEP_ANCHORS, DELETE_ANCHORS = 1, 2  # as the contract numbers them; 0 says neither
 
 
 def nobody(_conversation_id: str) -> None:
@@ -60,6 +54,24 @@ def nobody(_conversation_id: str) -> None:
 
 class NotConfirmed(Exception):
     """The conversation no longer meets the condition under which it was to be deleted."""
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A delete that has begun, here or in another process, and has not ended: whatever interrupts
+    its last steps, they are taken again.
+    """
+
+    number: int | None = None
+    """Number of the log in the index, if that had it."""
+    request: RequestKey | None = None
+    """Request that began it here: its end keeps the receipt."""
+    as_indexed: list[bytes] | None = None
+    """Lines by which the words go, where another process redacted some and this one had not
+    followed that.
+    """
+    ended: threading.Event | None = None
+    """Set once nobody takes its steps any more; None if nobody does."""
 
 
 class Deletions:
@@ -76,18 +88,8 @@ class Deletions:
         self._clock = parts.clock
         self._publish = parts.publish
         self._doubts = parts.doubts
-        # Under way; set at their end, changed under the conversation's lock.
-        self._under_way: dict[str, threading.Event] = {}
-        self._unfinished: dict[str, int | None] = {}
-        """Begun, here or by another process, and not finished: numbers in the index. One leaves
-        once nothing of it is left: whatever interrupts its last steps, they are taken again.
-        """
-        self._requested: dict[str, RequestKey] = {}
-        """Requests that began an unfinished one here; its end keeps their receipts."""
-        self._as_indexed: dict[str, list[bytes]] = {}
-        """Lines by which the words of deleted ones go, where another process redacted them and this
-        one had not followed that.
-        """
+        self._begun: dict[str, _Begun] = {}
+        """Changed under the conversation's lock, but by who takes the steps of one."""
 
     def delete(
         self,
@@ -108,12 +110,12 @@ class Deletions:
         DataUnavailable. Hold no lock.
         """
         while True:
-            if (under_way := self._under_way.get(conversation_id)) is not None:
-                under_way.wait()
+            if ended := self._under_way(conversation_id):
+                ended.wait()
             with self._locks.exclusive(
                 request=request.id if request else "", conversation=conversation_id
             ):
-                if conversation_id in self._under_way:
+                if self._under_way(conversation_id):
                     continue
                 if request and (earlier := self._requests.find(request)):
                     return Receipt.of(earlier)
@@ -131,14 +133,28 @@ class Deletions:
                         if self._cut_short(conversation_id) == request:
                             return self._end_without_log(conversation_id, request)
                         raise
-                    number = self._unfinished.get(conversation_id)
-                self._states.forget(conversation_id)
-                self._pending.release(conversation_id)
-                self._projection.overlay.forget(conversation_id)
-                self._under_way[conversation_id] = threading.Event()
+                    number = self._taken(conversation_id).number
+                self._forget(conversation_id)
+                begun = self._taken(conversation_id)
+                begun.number, begun.request = number, request or begun.request
+                begun.ended = threading.Event()
             # Without the locks, which other conversations share: the rest may take seconds.
-            if (receipt := self._complete(conversation_id, number, request)) is not None:
+            if (receipt := self._complete(conversation_id, begun)) is not None:
                 return receipt
+
+    def _under_way(self, conversation_id: str) -> threading.Event | None:
+        """Return the end of the steps of a delete that somebody takes now."""
+        begun = self._begun.get(conversation_id)
+        return begun.ended if begun else None
+
+    def _taken(self, conversation_id: str) -> _Begun:
+        return self._begun.setdefault(conversation_id, _Begun())
+
+    def _forget(self, conversation_id: str) -> None:
+        """Drop what is remembered of a deleted conversation. Hold its lock."""
+        self._states.forget(conversation_id)
+        self._pending.release(conversation_id)
+        self._projection.overlay.forget(conversation_id)
 
     def follow(self, conversation_id: str) -> None:
         """Let nobody find a conversation or a communication that another process deleted.
@@ -146,17 +162,16 @@ class Deletions:
         """
         with self._locks.conversations.hold(conversation_id):
             self._doubts.settle((Action.DELETE, conversation_id))
-            if conversation_id in self._under_way:
+            if self._under_way(conversation_id):
                 return
             projection = self._projection
-            self._states.forget(conversation_id)
-            self._pending.release(conversation_id)
-            projection.overlay.forget(conversation_id)
-            self._unfinished[conversation_id] = None
+            self._forget(conversation_id)
+            begun = self._taken(conversation_id)
+            begun.number = None
             stored = projection.index.indexed(conversation_id)
             if stored is not None:
-                self._unfinished[conversation_id] = stored.number
-                self._keep_as_indexed(stored)
+                begun.number = stored.number
+                self._keep_as_indexed(begun, stored)
                 if is_communication_id(conversation_id):
                     self._forget_received(conversation_id)
                 removal = projection.index.removal_of(conversation_id)
@@ -176,19 +191,19 @@ class Deletions:
         """Let nobody find what is deleted and was not removed here, because the store refused a
         step. Raises DataUnavailable. Hold no lock.
         """
-        for conversation_id in list(self._unfinished):
-            is_under_way = conversation_id in self._under_way
+        for conversation_id in list(self._begun):
+            is_under_way = self._under_way(conversation_id) is not None
             if not is_under_way and self._projection.index.indexed(conversation_id) is not None:
                 self.follow(conversation_id)
 
     @property
     def is_any_left(self) -> bool:
         """True if a delete was interrupted, or followed, and is not finished."""
-        return bool(self._unfinished.keys() - self._under_way.keys())
+        return any(begun.ended is None for begun in list(self._begun.values()))
 
     def is_left(self, conversation_id: str) -> bool:
         """Return whether the index may have something of a deleted conversation."""
-        return conversation_id in self._unfinished
+        return conversation_id in self._begun
 
     def free(self, conversation_id: str) -> None:
         """Let an id that no log has begin anew: a repeat of the request that deleted what had it
@@ -202,25 +217,23 @@ class Deletions:
         """Let a conversation be there again whose delete was lost with a part of the store. The
         index must not be used any more where something of it is left.
         """
-        self._as_indexed.pop(conversation_id, None)
-        self._requested.pop(conversation_id, None)
-        self._unfinished.pop(conversation_id, None)
+        self._begun.pop(conversation_id, None)
 
     def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
         """Finish the deletes that the store or the index interrupted, or another process began; of
         all conversations or of `only` these. Return False if one of them still refuses. Hold no
         lock.
         """
-        for conversation_id in list(self._unfinished):
+        for conversation_id in list(self._begun):
             if only is not None and conversation_id not in only:
                 continue
             with self._locks.conversations.hold(conversation_id):
-                if conversation_id not in self._unfinished or conversation_id in self._under_way:
+                begun = self._begun.get(conversation_id)
+                if begun is None or begun.ended:
                     continue
-                number = self._unfinished[conversation_id]
-                self._under_way[conversation_id] = threading.Event()
+                begun.ended = threading.Event()
             try:
-                self._complete(conversation_id, number, None)
+                self._complete(conversation_id, begun)
             except DataUnavailable as error:
                 log.warning("delete_not_finished", conversation=conversation_id, reason=str(error))
                 return False
@@ -233,8 +246,8 @@ class Deletions:
             for conversation_id, size in self._store.logs(kind, Version.DELETED):
                 # One without a line was begun, and cancelled: it keeps its begin from being made
                 # late.
-                if size and conversation_id not in self._under_way:
-                    self._unfinished.setdefault(conversation_id, None)
+                if size:
+                    self._taken(conversation_id)
 
     def check(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""
@@ -246,12 +259,13 @@ class Deletions:
                 self._settle_anchors(conversation_id, state.number, anchors)
 
     def anchors(self, conversation_id: str) -> list[AnchorSet]:
-        """Return the anchors that a delete removes with a conversation."""
+        """Return the anchors that a delete removes with a conversation: those that callers set from
+        it, and those that were found in it.
+        """
         with self._locks.conversations.hold(conversation_id):
             number = self._states.get(conversation_id).number
-            return anchors_of(
-                self._anchors, self._projection.index, self._store, conversation_id, number
-            )
+            with self._anchors.lock:
+                return [*self._anchors_set(conversation_id), *self._found(conversation_id, number)]
 
     def _begin(
         self,
@@ -289,7 +303,7 @@ class Deletions:
         """
         if is_communication_id(name):
             stored = self._projection.index.external.find(name)
-            if stored is None or name in self._unfinished:
+            if stored is None or name in self._begun:
                 raise CommunicationNotFound(name)
             if confirm is not None and not (
                 self._is_known(name, stored) and confirm(stored.communication)
@@ -311,10 +325,61 @@ class Deletions:
         # of a shared one the store itself compares the length, when the delete begins
         return self._store.sharing is not None or self._store.length(name) == stored.bytes
 
-    def _settle_anchors(self, conversation_id: str, number: int | None, anchors: int) -> None:
-        settle_anchors(
-            self._anchors, self._projection.index, self._store, conversation_id, number, anchors
-        )
+    def _settle_anchors(self, conversation_id: str, number: int | None, disposition: int) -> None:
+        """Keep the anchors that came from the conversation in their own file, if that is asked for.
+        The others go with it.
+
+        Raises AnchorsPresent if there are any and `disposition` is unset; StorageUnavailable. Hold
+        the conversation's lock, before the first step.
+        """
+        if disposition == DELETE_ANCHORS:
+            return
+        file = self._anchors
+        with file.lock:
+            there = {entry.content for entry in file.entries}
+            own = self._anchors_set(conversation_id)
+            found = self._found(conversation_id, number)
+            if not own and not found:
+                return
+            if disposition != KEEP_ANCHORS:
+                raise AnchorsPresent(len(own) + len(found))
+
+            def alone(anchor: AnchorSet) -> AnchorSet:
+                return (
+                    replace(anchor, conversation_id="", sequence=0)
+                    if anchor.conversation_id == conversation_id
+                    else anchor
+                )
+
+            # those that are there were kept by a call that was cut short
+            file.rewrite(alone, [Entry(anchor) for anchor in found if anchor not in there])
+
+    def _anchors_set(self, conversation_id: str) -> list[AnchorSet]:
+        """Return the anchors that callers set from a conversation."""
+        contents = (entry.content for entry in self._anchors.entries)
+        return [
+            it
+            for it in contents
+            if isinstance(it, AnchorSet) and it.conversation_id == conversation_id
+        ]
+
+    def _found(self, conversation_id: str, number: int | None) -> list[AnchorSet]:
+        """Return the anchors found in a conversation, without their message.
+
+        They are read from its transcript where the index cannot answer.
+        """
+        anchors: list[AnchorSet] | None = None
+        if number is not None:
+            with suppress(IndexUnavailable):
+                anchors = [
+                    AnchorSet(row.key, row.value, row.confidence, 0, row.time)
+                    for row in self._projection.index.anchors.of(number)
+                ]
+        if anchors is None:
+            contents = contents_of(list(self._store.read(conversation_id)))
+            anchors = [replace(it, sequence=0) for it in contents if isinstance(it, AnchorSet)]
+        forgotten = self._anchors.forgotten()
+        return [anchor for anchor in anchors if anchor.time > forgotten.get(anchor.key, -1)]
 
     def _is_begun(self, conversation_id: str, request: RequestKey) -> bool:
         """Return whether this very request began to delete a conversation, in another process or in
@@ -335,31 +400,23 @@ class Deletions:
         empty = Receipt(conversation_id, {}, self._clock())
         return Receipt.of(self._requests.end_delete(empty.known_as(request)))
 
-    def _keep_as_indexed(self, stored: Stored | StoredCommunication) -> None:
+    def _keep_as_indexed(self, begun: _Begun, stored: Stored | StoredCommunication) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
         row, which says how many, goes first. Where nobody has them, the index is made anew.
         """
-        conversation_id = stored.state.id
         index = self._projection.index
         with suppress(RedactedElsewhere):
-            old = lines_as_indexed(self._store, index, conversation_id, stored, is_deleted=True)
-            if old is not None:
-                self._as_indexed[conversation_id] = old
+            old = lines_as_indexed(self._store, index, stored.state.id, stored, is_deleted=True)
+            begun.as_indexed = old or begun.as_indexed
 
-    def _complete(
-        self, conversation_id: str, number: int | None, request: RequestKey | None
-    ) -> Receipt | None:
+    def _complete(self, conversation_id: str, begun: _Begun) -> Receipt | None:
         """Take the steps behind the first one. Return None if others finished meanwhile. Hold no
-        lock, and have it in `_under_way`.
+        lock, and have it under way.
         """
-        self._unfinished[conversation_id] = number
-        if request:
-            self._requested[conversation_id] = request
-        else:
-            request = self._requested.get(conversation_id)
+        receipt: Receipt | None = None
         try:
             try:
-                receipt = self._finish(conversation_id, number, request)
+                receipt = self._finish(conversation_id, begun)
             except LogNotFound:
                 # It was finished with a new index, or by others, who took this process for gone, or
                 # its begin was lost with a part of the store.
@@ -368,30 +425,27 @@ class Deletions:
                     index.condemn(
                         f"it has words of {conversation_id}, which another server deleted"
                     )
-                receipt = None
-            self._unfinished.pop(conversation_id, None)
-            self._requested.pop(conversation_id, None)
+            self._begun.pop(conversation_id, None)
             return receipt
         finally:
-            self._under_way.pop(conversation_id).set()
+            ended, begun.ended = begun.ended, None
+            assert ended is not None
+            ended.set()
 
-    def _finish(
-        self, conversation_id: str, number: int | None, request: RequestKey | None
-    ) -> Receipt:
+    def _finish(self, conversation_id: str, begun: _Begun) -> Receipt:
         time = self._clock()
         own_anchors = self._anchors.drop_source(conversation_id)
-        event = Deleted(conversation_id, number, {})
+        event = Deleted(conversation_id, begun.number, {})
         if not is_communication_id(conversation_id):
             self._publish(event)
         index = self._projection.index
         if (stored := index.indexed(conversation_id)) is not None:
-            self._keep_as_indexed(stored)
+            self._keep_as_indexed(begun, stored)
         receipt = finish_delete(
-            *(self._store, index, conversation_id, time, request),
+            *(self._store, index, conversation_id, time, begun.request),
             elsewhere=event.removed | ({"anchors": own_anchors} if own_anchors else {}),
-            old=self._as_indexed.get(conversation_id),
+            old=begun.as_indexed,
         )
-        self._as_indexed.pop(conversation_id, None)
         self._anchors.changed()
         return receipt
 

@@ -33,7 +33,7 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import Deletions
-from recollect_server.services.space.deletion_steps import catch_up_forgotten, forget_anchors_again
+from recollect_server.services.space.erasing import catch_up_forgotten, forget_anchors_again
 from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts

@@ -16,8 +16,13 @@ from recollect_server.domain import conversation as domain
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.errors import ConversationPinned
 from recollect_server.services.space.deletion import NotConfirmed
+from recollect_server.services.space.erasing import (
+    EDITED_PART_BYTES,
+    PART,
+    lines_as_indexed,
+    part_bytes,
+)
 from recollect_server.services.space.events import Unindexed
-from recollect_server.services.space.late_redactions import lines_as_indexed
 from recollect_server.services.space.parts import Parts
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.conversations import Stored
@@ -28,9 +33,6 @@ from recollect_server.storage.logs.belonging import over
 from recollect_server.storage.logs.lines import line_of, messages_of
 from recollect_server.storage.logs.store import LogNotFound, LogStore, lines_at
 
-# messages of one transaction, and bytes of their lines: other writers take their turn between
-_PART, _PART_SIZE = 1000, 16 << 10
-_MARKED_PART_SIZE = 256 << 10  # where words are only marked, which takes a fiftieth of the time
 # Seconds between two parts: a lock that is taken again at once leaves no turn to a thread that
 # waits for it, such as an append to the conversation.
 _TURN = 0.001
@@ -127,9 +129,9 @@ def take_out_part(store: LogStore, index: Index, conversation_id: str, stored: S
     if (before := index.removal.wordless_line(number)) >= lines:
         return False
     mark = index.removal.is_long(number)
-    last = min(before + _PART, lines)
+    last = min(before + PART, lines)
     places = index.messages.of_lines(number, before + 1, last)
-    part = next(_parts(places, _MARKED_PART_SIZE if mark else _PART_SIZE), [])
+    part = next(_parts(places, part_bytes(mark=mark)), [])
     if len(part) < len(places):
         last = part[-1][0]
     spoken = _spoken(store, index, conversation_id, part, stored)
@@ -148,9 +150,9 @@ def bring_back_part(store: LogStore, index: Index, conversation_id: str, stored:
     number = stored.number
     if not (line := index.removal.wordless_line(number)):
         return False
-    first = max(1, line - _PART + 1)
+    first = max(1, line - PART + 1)
     newest = index.messages.of_lines(number, first, line)[::-1]
-    part = next(_parts(newest, _PART_SIZE), [])
+    part = next(_parts(newest, EDITED_PART_BYTES), [])
     before = part[-1][0] - 1 if len(part) < len(newest) else first - 1
     spoken = _spoken(store, index, conversation_id, part[::-1], stored)
     index.removal.bring_back(number, spoken, before)
@@ -165,7 +167,7 @@ def _parts(places: list[Place], most: int) -> Iterator[list[Place]]:
     for place in places:
         part.append(place)
         size += place[2]
-        if len(part) == _PART or size >= most:
+        if len(part) == PART or size >= most:
             yield part
             part, size = [], 0
     if part:

@@ -21,15 +21,16 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.deletion import Deletions
-from recollect_server.services.space.deletion_steps import (
+from recollect_server.services.space.erasing import (
     catch_up_forgotten,
     finish_delete,
+    finish_interrupted,
     forget_anchors_again,
 )
 from recollect_server.services.space.events import IndexReplaced
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.parts import Parts
-from recollect_server.services.space.redaction import Redactions, finish_interrupted
+from recollect_server.services.space.redaction import Redactions
 from recollect_server.storage.index.file import remove_files
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind

@@ -30,15 +30,15 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.conversation_logs import ConversationLogs
-from recollect_server.services.space.deletion_steps import (
+from recollect_server.services.space.erasing import (
     catch_up_forgotten,
     finish_delete,
+    finish_interrupted,
     forget_anchors_again,
 )
 from recollect_server.services.space.events import Redacted
 from recollect_server.services.space.logs import IndexAhead, Logs, Totals
 from recollect_server.services.space.logs import Recovered as RecoveredLog
-from recollect_server.services.space.redaction import finish_interrupted
 from recollect_server.services.space.unindexing import settle_all
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.file import (
