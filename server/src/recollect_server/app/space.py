@@ -459,14 +459,7 @@ class OpenSpace:
         space = self._space
         if reason := space.doubt:
             findings.add("", [f"index: it may lack something: {reason}"])
-        Verification(
-            self._logs,
-            space.index,
-            findings,
-            check=check,
-            hold=lambda name: space.exclusive(conversation=name),
-            follow=space.follow,
-        ).run()
+        Verification(space.upkeep.comparison(check), findings).run()
 
     def reports(self) -> list[JobReport]:
         return self._jobs.reports()

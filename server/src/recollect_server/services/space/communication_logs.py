@@ -14,9 +14,15 @@ from recollect_server.domain.external import (
     ExternalMessage,
     fold,
 )
+from recollect_server.domain.ids import message_id
 from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
-from recollect_server.storage.index.external_rows import StoredCommunication, place_name
+from recollect_server.storage.index.external_rows import (
+    StoredCommunication,
+    place_name,
+    row_of,
+    searchable_text,
+)
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
@@ -49,12 +55,10 @@ class CommunicationReading(Reading[Communication]):
         match line.entry.content:
             case ExternalMessage() as message:
                 self.messages_read.append((line, message))
-                if (
-                    self.contents
-                    and self.number is not None
-                    and not self.contents.external.has_words(self.number, message)
-                ):
-                    self.wordless.append(line.sequence)
+                if self.contents and self.number is not None:
+                    identity = message_id(self.number, message.sequence)
+                    if not self.contents.has_words(identity, searchable_text(message)):
+                        self.wordless.append(line.sequence)
                 if message.provider_message_id:
                     place = place_name(self._channel, message.origin.group)
                     delivery = (place, message.provider_message_id)
@@ -77,15 +81,15 @@ class CommunicationReading(Reading[Communication]):
 
     def differences(self, contents: Contents, number: int) -> Iterator[str]:
         """Yield messages, words, deliveries and escalations that the index has otherwise."""
-        external = contents.external
-        expected = [external.row_of(number, self._channel, *read) for read in self.messages_read]
-        if external.rows(number) != expected:
+        expected = [row_of(number, self._channel, *read) for read in self.messages_read]
+        if contents.external_rows(number) != expected:
             yield "its messages stand in the index otherwise"
         if self.wordless:
             yield f"the index has other words than the transcript, as of line {self.wordless[0]}"
-        if external.deliveries(number) != self.deliveries:
+        if contents.deliveries(number) != self.deliveries:
             yield "the index has other deliveries than the transcript"
-        if external.escalations(number) != self.escalations:
+        every = contents.index.external.escalations(number, 1 << 62, resolved=True)
+        if {it.id: it for it in every} != self.escalations:
             yield "the index has other escalations than the transcript"
 
 

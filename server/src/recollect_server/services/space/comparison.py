@@ -23,7 +23,9 @@ from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents, Words
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
+from recollect_server.storage.logs.ledger import forgotten_ledger
 from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.received import forgotten_deliveries
 from recollect_server.storage.logs.store import (
     LogNotFound,
     LogStore,
@@ -86,8 +88,8 @@ class Comparison:
         ends the comparison by what it raises. `read` yields the lines of a log; by default those
         that the index has.
         """
-        self._store = store
-        self._index = index
+        self.store = store
+        self.index = index
         self._hold: Callable[[str], AbstractContextManager[Any]] = hold or nullcontext
         self._is_alone = hold is None
         self._follow = follow
@@ -100,14 +102,13 @@ class Comparison:
 
     def contradictions(self) -> Iterator[str]:
         """Yield what the index has otherwise than the logs, and what is wrong with it by itself."""
-        assert self._index is not None
+        assert self.index is not None
         for logs in self.kinds:
             for it in self.each(logs, self.names(logs), self._look):
                 yield from (f"{it.name}: {difference}" for difference in it.differences)
             for name in self.indexed_alone(logs):
                 yield f"{name}: is in the index and has no transcript"
-        yield from self.of_nobody()
-        yield from Contents(self._index).problems(self._check)
+        yield from self.problems_of_index()
 
     def _look(self, logs: Logs[Any], name: str, words: Words | None) -> Compared | None:
         try:
@@ -125,7 +126,7 @@ class Comparison:
 
     def names(self, logs: Logs[Any]) -> list[str]:
         """Return the logs of a kind."""
-        return sorted(name for name, _ in self._store.logs(logs.kind))
+        return sorted(name for name, _ in self.store.logs(logs.kind))
 
     def each(
         self, logs: Logs[Any], names: Iterable[str], look: Look | None = None
@@ -151,7 +152,7 @@ class Comparison:
         part: dict[str, int | None] = {}
         lines, most = 0, sys.maxsize if self._is_alone else _LINES
         for name in names:
-            stored = logs.find(self._index, name) if self._index else None
+            stored = logs.find(self.index, name) if self.index else None
             part[name] = stored.number if stored else None
             lines += stored.lines if stored else 1
             if lines >= most:
@@ -164,9 +165,9 @@ class Comparison:
         self, logs: Logs[Any], part: dict[str, int | None], look: Look
     ) -> Iterator[Compared]:
         words: Words | None = None
-        if self._index is not None:
+        if self.index is not None:
             numbers = {it for it in part.values() if it is not None}
-            words = Words(self._index, logs.words, numbers, self._check)
+            words = Words(self.index, logs.words, numbers, self._check)
         for name in part:
             self.rest()
             if (compared := look(logs, name, words)) is not None:
@@ -178,18 +179,18 @@ class Comparison:
         """
         try:
             with self._hold(name):  # all of it is queued for the index
-                size = self._store.length(name)
+                size = self.store.length(name)
             self._follow()  # another process may have written to it
-            if self._index is None:
+            if self.index is None:
                 return self._read_through(logs, name, None, None)
-            with self._index.moment(settled=True):
-                stored = logs.find(self._index, name)
+            with self.index.moment(settled=True):
+                stored = logs.find(self.index, name)
                 if stored is None:
                     it = self._read_through(logs, name, None, None)
                     it.damage.append("is not in the index")
                     return it
                 compares_words = words and not self._is_losing_words(name, stored.number)
-                contents = Contents(self._index, words if compares_words else None)
+                contents = Contents(self.index, words if compares_words else None)
                 it = self._read_through(logs, name, stored, contents)
                 if it.reading.end.bytes <= stored.bytes < size:
                     it.damage.append(f"{stored.bytes} of its {size} bytes are in the index")
@@ -205,8 +206,9 @@ class Comparison:
 
     def _is_losing_words(self, name: str, number: int) -> bool:
         """Return whether the words of a log are being taken out of the index, a part at a time."""
-        assert self._index is not None
-        return self._index.removal.wordless_line(number) > 0 and name in self._index.removal.unsettled()
+        assert self.index is not None
+        removal = self.index.removal
+        return removal.wordless_line(number) > 0 and name in removal.unsettled()
 
     def _read_through(
         self,
@@ -218,7 +220,7 @@ class Comparison:
         """Read a log, to be compared with the contents of the index."""
         reading = logs.reading(contents, stored.number if stored else None)
         compared = Compared(name, reading, stored, [], [])
-        for it in self._read(name) if self._read else self.lines(name, stored):
+        for it in self.lines(name, stored):
             if isinstance(it, str):
                 compared.damage.append(it)
             else:
@@ -229,8 +231,11 @@ class Comparison:
         return compared
 
     def lines(self, name: str, stored: Indexed[Any] | None = None) -> Lines:
-        """Yield the lines of a log up to where the index has it."""
-        for line in self._store.read(name, until=stored.bytes if stored else None):
+        """Yield the lines of a log up to where the index has it, unless others are asked for."""
+        if self._read is not None:
+            yield from self._read(name)
+            return
+        for line in self.store.read(name, until=stored.bytes if stored else None):
             yield line
             if line.entry is None:
                 yield f"line {line.sequence} is damaged: {line.damage}"
@@ -262,15 +267,15 @@ class Comparison:
         log's.
         """
         name, value = contents.request(request_id) or ("", "")
-        return has_conversation(self._store, name) and any(
+        return has_conversation(self.store, name) and any(
             (stamp.request_id, stamp.request_hash) == (request_id, value)
-            for stamp in (line.entry.stamp for line in self._store.read(name) if line.entry)
+            for stamp in (line.entry.stamp for line in self.store.read(name) if line.entry)
         )
 
     def _anchor_differences(self, number: int, reading: ConversationReading) -> Iterator[str]:
         """Yield the anchors that the index has otherwise, but for those that were forgotten."""
-        assert self._index is not None
-        forgotten = forgotten_keys(self._store)
+        assert self.index is not None
+        forgotten = forgotten_keys(self.store)
         expected = {
             (line, it.key, it.value, it.confidence, it.sequence, it.time)
             for line, it in reading.anchors
@@ -278,7 +283,7 @@ class Comparison:
         }
         indexed = {
             (it.line, it.key, it.value, it.confidence, it.source, it.time)
-            for it in self._index.anchors.of(number)
+            for it in self.index.anchors.of(number)
         }
         for line in sorted({anchor[0] for anchor in expected ^ indexed}):
             yield f"line {line}: the index has another anchor than the transcript"
@@ -287,8 +292,8 @@ class Comparison:
 
     def indexed_alone(self, logs: Logs[Any]) -> list[str]:
         """Return the logs of a kind that the index alone has."""
-        assert self._index is not None
-        indexed = set(logs.progress(self._index)) - set(self.names(logs))
+        assert self.index is not None
+        indexed = set(logs.progress(self.index)) - set(self.names(logs))
         return [
             name
             for name in sorted(indexed)
@@ -296,25 +301,32 @@ class Comparison:
         ]
 
     def _is_left(self, logs: Logs[Any], name: str) -> bool:
-        assert self._index is not None
+        assert self.index is not None
         # In this order: a delete takes it out of the index before it ends in the store.
-        if is_taken(self._store, name):
+        if is_taken(self.store, name):
             return False
         self._follow()  # another process may have deleted it
-        return logs.find(self._index, name) is not None
+        return logs.find(self.index, name) is not None
 
-    def of_nobody(self) -> list[str]:
-        """Return the problem of what the index has of messages that no log has."""
-        return self._of_nobody() and self._of_nobody()
+    def problems_of_index(self) -> Iterator[str]:
+        """Yield the problems of the index that are of no log."""
+        assert self.index is not None
+        contents = Contents(self.index)
+        yield from contents.problems(self._check)
+        yield from self._of_nobody(contents) and self._of_nobody(contents)
 
-    def _of_nobody(self) -> list[str]:
-        assert self._index is not None
-        messages, texts = Contents(self._index).of_nobody()
-        return [
+    def _of_nobody(self, contents: Contents) -> list[str]:
+        messages, texts = contents.of_nobody()
+        problems = [
             f"it has {what}{counted(count, 'message')} that no transcript has"
             for what, count in (("", messages), ("words of ", texts))
             if count
         ]
+        self._follow()
+        there = len(set(forgotten_deliveries(forgotten_ledger(self.store))))
+        if (known := contents.forgotten_deliveries()) != there:
+            problems.append(f"it knows {known} of {there} forgotten messages")
+        return problems
 
 
 def _see(logs: Logs[Any], reading: Reading[Any], line: Line, name: str) -> None:

@@ -25,6 +25,7 @@ from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.messages import row_of, searchable_text
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, contents_of
 from recollect_server.storage.logs.record import LOST_CHANNEL
@@ -77,20 +78,20 @@ class ConversationReading(Reading[Conversation]):
         rows = contents.rows(number)
         last = self.messages_read[-1][1].sequence if self.messages_read else 0
         is_unindexed = self.state is not None and self.state.unindexed
-        if contents.compares_words and is_unindexed and contents.wordless(number) < last:
+        if contents.compares_words and is_unindexed and contents.index.removal.wordless_line(number) < last:
             yield "the index has words of a conversation that is unindexed"
         for line, message in self.messages_read:
-            expected = contents.row_of(number, line, message)
+            expected = row_of(number, line, message)
             row = rows.pop(expected.id, None)
             if row != expected:
                 yield f"line {message.sequence} {'is not in the index' if row is None else 'stands in the index otherwise'}"
-            if not contents.has_words(expected.id, message):
+            if not contents.has_words(expected.id, searchable_text(message)):
                 yield f"line {message.sequence}: the index has other words"
         if rows:
             yield f"the index has {counted(len(rows), 'message')} that the transcript has not"
         if contents.mail(number) != self.mail or contents.continued(number) != self.continued:
             yield "the index leads other messages to it than the transcript"
-        recorded = {it.turn: it for it in contents.turn_memories(number)}
+        recorded = {it.turn: it for it in contents.index.turn_memories.of(number)}
         if recorded != {
             turn: replace(it, time=0) for turn, it in self.memories.items() if it.is_set
         }:

@@ -127,6 +127,18 @@ class Upkeep:
         """True if the index is still to be compared with the logs."""
         return not (self._projection.is_compared or self._has_compared)
 
+    def comparison(self, check: Callable[[], None]) -> Comparison:
+        """Return a comparison of the logs with the index that goes on beside calls. What `check`
+        raises, which is called often, ends it.
+        """
+        return Comparison(
+            self._store,
+            self._projection.index,
+            hold=self._locks.conversations.hold,
+            follow=self._follow,
+            check=check,
+        )
+
     def _compare(self, stopping: Callable[[], bool]) -> bool:
         """Compare an index that no server closed with the logs. Return False if it is damaged, or
         something is left to compare. Raises DataUnavailable.
@@ -137,13 +149,7 @@ class Upkeep:
             if stopping() or index.lost():
                 raise CallerGone
 
-        comparison = Comparison(
-            self._store,
-            index,
-            hold=self._locks.conversations.hold,
-            follow=self._follow,
-            check=check,
-        )
+        comparison = self.comparison(check)
         try:
             problem = next(comparison.contradictions(), "")
         except CallerGone:

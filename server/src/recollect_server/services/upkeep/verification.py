@@ -7,7 +7,7 @@ damaged is named. Changes nothing.
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,22 +16,20 @@ from recollect_server.domain.checkpoint import ThreadBegan, log_of
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.services.recall.embedding_texts import text_of
-from recollect_server.services.space.comparison import Compared, Comparison, Lines
+from recollect_server.services.space.comparison import Compared, Comparison
 from recollect_server.services.space.conversation_logs import ConversationReading
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.upkeep.recovery import Progress, no_progress
-from recollect_server.storage.index.checking import Contents, Words
+from recollect_server.storage.index.checking import Words
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.ledger import forgotten_ledger, ledgers
-from recollect_server.storage.logs.received import forgotten_deliveries
+from recollect_server.storage.logs.ledger import ledgers
 from recollect_server.storage.logs.store import (
     ANCHORS,
     LEDGERS,
     LogNotFound,
-    LogStore,
     Version,
     has_conversation,
     has_version,
@@ -87,54 +85,31 @@ class Verification:
     """The verification of one space. Use it in one thread."""
 
     def __init__(
-        self,
-        store: LogStore,
-        index: Index | None,
-        findings: Findings,
-        *,
-        check: Callable[[], None] = lambda: None,
-        hold: Callable[[str], AbstractContextManager[Any]] | None = None,
-        follow: Callable[[], None] = lambda: None,
-        read: Callable[[str], Lines] | None = None,
-        progress: Progress = no_progress,
+        self, comparison: Comparison, findings: Findings, progress: Progress = no_progress
     ) -> None:
-        """Fill `findings` as it goes. `check` is called often, and may raise Interrupted;
-        `progress` before each conversation. The others are those of `Comparison`.
-        """
-        self._store = store
-        self._index = index
+        """Fill `findings` as the comparison goes; `progress` is called before each conversation."""
+        self._comparison = comparison
+        self._store = comparison.store
         self._findings = findings
-        self._check = check
-        self._follow = follow
         self._progress = progress
-        self._comparison = Comparison(
-            store, index, hold=hold, follow=follow, check=check, read=read
-        )
-        self._read = read or self._comparison.lines
 
     def run(self) -> None:
-        """Compare everything. Raises Interrupted, DataUnavailable."""
+        """Compare everything. Raises DataUnavailable, and what ends the comparison."""
+        findings = self._findings
         names = {kind: sorted(name for name, _ in self._store.logs(kind)) for kind in Kind}
-        self._findings.total = sum(map(len, names.values()))
-        if self._index is not None:
-            for problem in Contents(self._index).problems(self._check):
-                self._findings.add("", [f"index: {problem}"])
+        findings.total = sum(map(len, names.values()))
+        if self._comparison.index is not None:
+            for problem in self._comparison.problems_of_index():
+                findings.add("", [f"index: {problem}"])
         self._vectors()
         for logs in self._comparison.kinds:
             self._compare(logs, names[logs.kind])
         for name in names[Kind.THREAD]:
-            self._findings.add(name, self._again(partial(self._thread, name)))
-            self._findings.threads += 1
-            self._step()
-        self._findings.add("", self._again(self._ledgers))
-        if self._index is not None:
-            self._findings.add("", [f"index: {it}" for it in self._comparison.of_nobody()])
-            self._findings.add("", self._again(partial(self._forgotten, self._index)))
-
-    def _step(self) -> None:
-        """Take note of a log that was looked at."""
-        self._findings.logs += 1
-        self._comparison.rest()
+            findings.add(name, self._again(partial(self._thread, name)))
+            findings.threads += 1
+            findings.logs += 1
+            self._comparison.rest()
+        findings.add("", self._again(self._ledgers))
 
     def _again(self, problems: Callable[[], list[str]]) -> list[str]:
         """Return the problems of something; if there are any, those of a second look."""
@@ -154,7 +129,7 @@ class Verification:
                 findings.communications += 1
             findings.logs += 1
             findings.add(it.name, it.problems)
-        if self._index is not None:
+        if self._comparison.index is not None:
             for name in self._comparison.indexed_alone(logs):
                 findings.add(name, ["is in the index and has no transcript"])
 
@@ -184,7 +159,7 @@ class Verification:
         thread_id: str | None = None
         problems: list[str] = []
         try:
-            for line in self._read(name):
+            for line in self._comparison.lines(name):
                 if isinstance(line, str):
                     problems.append(line)
                 elif line.entry is not None and isinstance(line.entry.content, ThreadBegan):
@@ -221,7 +196,7 @@ class Verification:
             if not has_version(self._store, ledger, Version.PRESENT):
                 continue
             name = self._shown(ledger)
-            for line in self._read(ledger):
+            for line in self._comparison.lines(ledger):
                 if isinstance(line, str):
                     problems.append(f"{name}: {line}")
                 elif (
@@ -243,13 +218,6 @@ class Verification:
         """Return the name of a ledger as whoever looks for it knows it."""
         return self._store.path(ledger).name if isinstance(self._store, FolderStore) else ledger
 
-    def _forgotten(self, index: Index) -> list[str]:
-        """Return the problem of what the index knows of messages that are not to come back."""
-        self._follow()
-        there = len(set(forgotten_deliveries(forgotten_ledger(self._store))))
-        known = Contents(index).forgotten_deliveries()
-        return [f"index: it knows {known} of {there} forgotten messages"] if known != there else []
-
 
 def verify(store: FolderStore, progress: Progress) -> Findings:
     """Verify a folder, torn tails too. Nobody may have it open. Raises LogUnavailable, OSError."""
@@ -259,7 +227,8 @@ def verify(store: FolderStore, progress: Progress) -> Findings:
     findings.add("", [f"{NAME_OF_VECTORS}: {problem}" for problem in vector_problems(store.root)])
     index = _open(store, findings)
     try:
-        Verification(store, index, findings, read=store.problems, progress=progress).run()
+        comparison = Comparison(store, index, read=store.problems)
+        Verification(comparison, findings, progress).run()
     except IndexUnavailable as error:
         findings.add("", [f"index: {error}"])
     finally:

@@ -9,24 +9,19 @@ import apsw
 import orjson
 
 from recollect_server.domain.activity import Key
-from recollect_server.domain.conversation import TurnMemory
-from recollect_server.domain.external import Escalation, ExternalMessage
 from recollect_server.domain.ids import (
     SEQUENCE_BITS,
     id_range,
-    message_id,
     number_of,
     sequence_of,
 )
-from recollect_server.domain.message import Message
 from recollect_server.storage.database import FAILURES
-from recollect_server.storage.index import activity_tables, external_rows, messages
+from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
 from recollect_server.storage.index.external_rows import EXTERNAL_MESSAGES, ExternalMessageRow
 from recollect_server.storage.index.file import DAMAGED, NAME, checked, looking
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Line
 
 T = TypeVar("T")
 
@@ -101,8 +96,7 @@ class Contents:
 
     def __init__(self, index: Index, words: Words | None = None) -> None:
         """`words` are those that messages are compared with; None: they are not compared."""
-        self.external = ExternalContents(index, words)
-        self._index = index
+        self.index = index
         self._words = words
 
     @property
@@ -117,9 +111,9 @@ class Contents:
         Each table is read by itself, so that others write in between. What `check` raises, which is
         called often, ends the search.
         """
-        path = self._index.folder / NAME
+        path = self.index.folder / NAME
         tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"
-        names = [str(row[0]) for row in self._index.rows(tables)]
+        names = [str(row[0]) for row in self.index.rows(tables)]
         for name in names:
             # A new connection: in one that read before, FTS5 takes the list of segments that it
             # remembers for damage.
@@ -127,7 +121,7 @@ class Contents:
                 query = "SELECT * FROM pragma_integrity_check(?)"
                 rows = [str(row[0]) for row in connection.execute(query, (name,))]
             yield from rows if rows != ["ok"] else ()
-        with self._index.reading() as connection:
+        with self.index.reading() as connection:
             wrong = list(activity_tables.wrong_sums(connection))
         yield from (f"the sums of {it} are wrong" for it in wrong)
 
@@ -139,7 +133,7 @@ class Contents:
             "SELECT count(*) FROM {} WHERE (id >> ?) NOT IN (SELECT number FROM conversations"
             " UNION ALL SELECT number FROM deletions)"
         )
-        with self._index.moment(settled=True) as connection:
+        with self.index.moment(settled=True) as connection:
             messages, texts = (
                 int(connection.execute(nobodys.format(table), (SEQUENCE_BITS,)).get)
                 for table in ("messages", "turns_fts_docsize")
@@ -148,13 +142,13 @@ class Contents:
 
     def activity(self, number: int) -> dict[Key, list[int]]:
         """Return the facts of a conversation's activity."""
-        with self._index.reading() as connection:
+        with self.index.reading() as connection:
             return activity_tables.facts(connection, number)
 
     def rows(self, number: int) -> dict[int, MessageRow]:
         """Return the messages of a conversation by id."""
         query = f"SELECT {MESSAGES.list} FROM messages WHERE id BETWEEN ? AND ?"
-        rows = map(_message_of, self._index.rows(query, id_range(number)))
+        rows = map(_message_of, self.index.rows(query, id_range(number)))
         return {row.id: row for row in rows}
 
     def requests(self, name: str) -> dict[str, str]:
@@ -163,67 +157,42 @@ class Contents:
             f"SELECT request_id, hash FROM {table} WHERE conversation_id = ?1"
             for table in ("requests", "requests_used_again")
         )
-        return {str(row[0]): str(row[1]) for row in self._index.rows(query, (name,))}
+        return {str(row[0]): str(row[1]) for row in self.index.rows(query, (name,))}
 
     def request(self, request_id: str) -> tuple[str, str] | None:
         """Return the conversation and the hash of a request, or None if the index does not know
         it.
         """
         query = "SELECT conversation_id, hash FROM requests WHERE request_id = ?"
-        row = self._index.row(query, (request_id,))
+        row = self.index.row(query, (request_id,))
         return None if row is None else (str(row[0]), str(row[1]))
 
     def mail(self, number: int) -> set[int]:
         """Return the Message-IDs that lead to a conversation, as numbers."""
         return {
-            row[0] for row in self._index.rows("SELECT name FROM mail WHERE number = ?", (number,))
+            row[0] for row in self.index.rows("SELECT name FROM mail WHERE number = ?", (number,))
         }
 
     def continued(self, number: int) -> str:
         """Return the conversation that goes on for one, or nothing."""
-        return str(self._index.value("SELECT id FROM continued WHERE number = ?", (number,)) or "")
-
-    def turn_memories(self, number: int) -> list[TurnMemory]:
-        """Return what is recorded of the turns of a conversation."""
-        return self._index.turn_memories.of(number)
+        return str(self.index.value("SELECT id FROM continued WHERE number = ?", (number,)) or "")
 
     def forgotten_deliveries(self) -> int:
         """Return the number of deliveries into deleted conversations."""
-        return int(self._index.value("SELECT count(*) FROM forgotten"))
+        return int(self.index.value("SELECT count(*) FROM forgotten"))
 
-    def row_of(self, number: int, line: Line, message: Message) -> MessageRow:
-        """Return the row that a message must have."""
-        return messages.row_of(number, line, message)
-
-    def wordless(self, number: int) -> int:
-        """Return the line up to which a conversation's messages have no words."""
-        return self._index.removal.wordless_line(number)
-
-    def has_words(self, identity: int, message: Message) -> bool:
-        """Return True if the index has the words of a message, or if they are not compared. Ask
-        once for each.
+    def has_words(self, identity: int, text: str) -> bool:
+        """Return True if the index has the words of a message's text, or if they are not compared.
+        Ask once for each.
         """
-        text = messages.searchable_text(message)
         return self._words is None or self._words.has(identity, text)
 
+    # External communications ----------------------------------------------------------------------
 
-class ExternalContents:
-    """All that an index holds of external communications."""
-
-    def __init__(self, index: Index, words: Words | None) -> None:
-        self._index = index
-        self._words = words
-
-    def rows(self, number: int) -> list[ExternalMessageRow]:
+    def external_rows(self, number: int) -> list[ExternalMessageRow]:
         """Return the messages of a communication, in order."""
         query = f"SELECT {EXTERNAL_MESSAGES.list} FROM external_messages WHERE number = ? ORDER BY sequence"
-        return [_external_message_of(row) for row in self._index.rows(query, (number,))]
-
-    def row_of(
-        self, number: int, channel: str, line: Line, message: ExternalMessage
-    ) -> ExternalMessageRow:
-        """Return the row that a message must have."""
-        return external_rows.row_of(number, channel, line, message)
+        return [_external_message_of(row) for row in self.index.rows(query, (number,))]
 
     def deliveries(self, number: int) -> dict[tuple[str, str], int]:
         """Return the line of each delivery of a communication, by its place and the provider's
@@ -232,20 +201,8 @@ class ExternalContents:
         query = (
             "SELECT place, provider_message_id, sequence FROM external_deliveries WHERE number = ?"
         )
-        rows = self._index.rows(query, (number,))
+        rows = self.index.rows(query, (number,))
         return {(str(row[0]), str(row[1])): int(row[2]) for row in rows}
-
-    def has_words(self, number: int, message: ExternalMessage) -> bool:
-        """Return True if the index has the words of a message, or if they are not compared. Ask
-        once for each.
-        """
-        text = external_rows.searchable_text(message)
-        return self._words is None or self._words.has(message_id(number, message.sequence), text)
-
-    def escalations(self, number: int) -> dict[str, Escalation]:
-        """Return the escalations of a communication by id."""
-        escalations = self._index.external.escalations(number, 1 << 62, resolved=True)
-        return {escalation.id: escalation for escalation in escalations}
 
 
 @dataclass(frozen=True, slots=True)
