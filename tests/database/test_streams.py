@@ -15,7 +15,7 @@ from recollect.v1.external_communication_pb2 import CommunicationUpdate
 from recollect.v1.update_pb2 import Update
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
-from recollect_server.services.streaming.log import UpdateLog
+from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.streaming.watching import Interest
 from recollect_server.storage.logs.lines import encoded
@@ -64,14 +64,14 @@ def apart() -> Iterator[Subscribe]:
 def test_a_stream_goes_on_as_soon_as_there_is_an_index_and_not_with_its_next_heartbeat(
     url: str, start_server: Start, record: Record, apart: Subscribe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logs: list[UpdateLog] = []
-    begin = UpdateLog.__init__
+    logs: list[LiveUpdates] = []
+    begin = LiveUpdates.__init__
 
-    def note(self: UpdateLog, *arguments: Any) -> None:
-        begin(self, *arguments)
+    def note(self: LiveUpdates, *arguments: Any, **named: Any) -> None:
+        begin(self, *arguments, **named)
         logs.append(self)
 
-    monkeypatch.setattr(UpdateLog, "__init__", note)
+    monkeypatch.setattr(LiveUpdates, "__init__", note)
     server = start_server(store=url, heartbeat="10m")
     name = record(server).conversation_of("One")
     one = apart(server.target).ready()

@@ -124,7 +124,7 @@ def test_what_was_not_written_when_an_append_was_answered_comes_behind_its_curso
     thread.join()
     assert cursor is not None
     here.index.settle()
-    changes = here.space.order(Kind.CONVERSATION).after(cursor.key, Kind.CONVERSATION, 10, 1 << 20)
+    changes = here.space.order.after(cursor.key, Kind.CONVERSATION, 10, 1 << 20)
     here.close()
     assert [change.log for change in changes.rows] == [slow]
 

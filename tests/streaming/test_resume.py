@@ -11,13 +11,14 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect_server import app
 from recollect_server.domain.live import Holder
-from recollect_server.domain.update import ConversationDeleted
 from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
-from recollect_server.services.streaming import followed, ring
+from recollect_server.services.streaming import log as update_log
+from recollect_server.services.streaming import ring
 from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.watching import NewUpdates
 from recollect_server.storage.index.file import NAME, remove_files
+from recollect_server.storage.logs.kinds import Action
 from recollect_server.transport import streams
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -150,8 +151,8 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
         return new
 
     def has_deletion(log: Any) -> bool:
-        came = [it.update.kind for incoming in list(log._inbox) for it in incoming.placed]
-        return any(isinstance(it, ConversationDeleted) for it in came)
+        came = [it.action for incoming in list(log._inbox) for it in incoming.changes]
+        return Action.DELETE in came
 
     monkeypatch.setattr(UpdateLog, "advance", late)
     first = service.create().id  # ends what was under way
@@ -180,7 +181,7 @@ def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
     subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch, entries: int
 ) -> None:
     monkeypatch.setattr(ring, "_RING_ENTRIES", entries)
-    monkeypatch.setattr(followed, "_PART", 5)
+    monkeypatch.setattr(update_log, "_PART", 5)
     whole = subscribe().ready()
     names = [service.create().id for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:

@@ -69,7 +69,6 @@ from recollect_server.services.upkeep.recovery import (
 from recollect_server.services.upkeep.verification import Findings, Verification
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
-from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import identity_ledger, retention_ledger
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
@@ -403,8 +402,7 @@ class OpenSpace:
             max_draft=settings.max_message_bytes,
         )
         encode_update = partial(encode_communication_update, seal)
-        order = space.order(Kind.COMMUNICATION)
-        communication_updates = LiveCommunications(communications, order, encode_update)
+        communication_updates = LiveCommunications(communications, encode_update)
         self._watched = updates, communication_updates
         self._watch()
         self._stops.append(self._unwatch)

@@ -23,7 +23,6 @@ from recollect_server.domain.conversation import MAX_OPENING, MessagesRedacted, 
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.message import REDACTED, Attachment, Redaction
 from recollect_server.domain.time import updated
-from recollect_server.domain.update import Heartbeat
 
 
 class Trust(StrEnum):
@@ -280,73 +279,3 @@ def question_about(communication: Communication, message: ExternalMessage) -> st
         f"{communication.channel}, in {origin.group}," if origin.group else communication.channel
     )
     return f"{who} wrote on {where}: {words}\n{WHAT_TO_ANSWER}"
-
-
-# What a panel shows ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The snapshot: the newest communications."""
-
-    communications: tuple[Communication, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Exchanged:
-    """A message came or went; the communication as it is now. A message that cannot be read any
-    more is None.
-    """
-
-    communication: Communication
-    message: ExternalMessage | None
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Trust or scopes changed; the communication as it is now."""
-
-    communication: Communication
-
-
-@dataclass(frozen=True, slots=True)
-class Escalated:
-    """An escalation was opened or resolved; as it is now."""
-
-    escalation: Escalation
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRedacted:
-    """The text of a message was removed; what is left of the message and of the escalation that it
-    opened, and the communication as it is now.
-    """
-
-    communication: Communication
-    message: ExternalMessage | None
-    escalation: Escalation | None
-
-
-@dataclass(frozen=True, slots=True)
-class CommunicationDeleted:
-    """The communication was deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommunicationUpdate:
-    """One element of a panel's stream."""
-
-    cursor: str
-    """The position behind it."""
-    communication_id: str
-    time: int
-    kind: (
-        Listed
-        | Exchanged
-        | Changed
-        | Escalated
-        | MessageRedacted
-        | CommunicationDeleted
-        | Heartbeat
-    )
-    reset: bool = False

@@ -1,10 +1,11 @@
-"""Updates for subscribers of conversations: one change of one conversation, or one part of a
+"""Updates for subscribers: one change of one conversation or communication, or one part of a
 snapshot.
 """
 
 from dataclasses import dataclass
 
 from recollect_server.domain.conversation import Conversation, Split, TurnMemory
+from recollect_server.domain.external import Communication, Escalation, ExternalMessage
 from recollect_server.domain.message import Message, Redaction
 
 
@@ -58,8 +59,8 @@ class NotesWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationDeleted:
-    """The conversation is gone."""
+class LogDeleted:
+    """The conversation or communication is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,46 @@ class Heartbeat:
     """Nothing happened; the cursor moved on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Snapshot of communications: the newest."""
+
+    communications: tuple[Communication, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A message came or went; the communication as it is now."""
+
+    communication: Communication
+    message: ExternalMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Trust or scopes changed; the communication as it is now."""
+
+    communication: Communication
+
+
+@dataclass(frozen=True, slots=True)
+class Escalated:
+    """An escalation was opened or resolved; as it is now."""
+
+    escalation: Escalation
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRedacted:
+    """The text of a message was removed; what is left of the message and of the escalation that it
+    opened, and the communication as it is now.
+    """
+
+    communication: Communication
+    message: ExternalMessage | None
+    escalation: Escalation | None
+
+
 Kind = (
     ConversationList
     | ConversationLoaded
@@ -96,10 +137,15 @@ Kind = (
     | Updated
     | Renamed
     | NotesWritten
-    | ConversationDeleted
     | TextRedacted
     | Split
     | Delta
+    | Listed
+    | Exchanged
+    | Changed
+    | Escalated
+    | MessageRedacted
+    | LogDeleted
     | Heartbeat
 )
 
@@ -112,7 +158,8 @@ class Update:
     """The position behind it; empty where it has none: a delta, and a snapshot that is not
     complete.
     """
-    conversation_id: str
+    log: str
+    """The conversation or the communication; empty: none."""
     time: int
     kind: Kind
     reset: bool = False

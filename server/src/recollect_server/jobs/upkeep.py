@@ -20,7 +20,6 @@ from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
-from recollect_server.storage.index.updates import LOGS
 
 log = structlog.get_logger("recollect.jobs")
 
@@ -131,7 +130,7 @@ class Bounds:
 
 
 class UpdatePruner(Job):
-    """Keeps the logs of updates within their bounds, a little at a time, so that appends never wait
+    """Keeps the log of updates within its bounds, a little at a time, so that appends never wait
     for it.
     """
 
@@ -166,22 +165,17 @@ class UpdatePruner(Job):
         return self._seconds
 
     def prune(self, limit: int = _SLICE) -> int:
-        """Delete updates that are too old or too many, at most `limit` of each log. Return their
-        number.
-        """
+        """Delete updates that are too old or too many, at most `limit`. Return their number."""
         index = self._space.index
         bounds = self._bounds.now
         before = self._space.clock() - milliseconds(bounds.retention)
-        pruned = 0
-        for update_log in LOGS:
-            if through := index.log.prunable(update_log, before, bounds.most):
-                pruned += index.log.prune(update_log, through, limit)
-        return pruned
+        through = index.log.prunable(before, bounds.most)
+        return index.log.prune(through, limit) if through else 0
 
     def due_at(self) -> int | None:
         """Return when the oldest update will be too old, in milliseconds; None if there is none."""
-        times = [time for update_log in LOGS if (time := self._space.index.log.oldest(update_log))]
-        return min(times) + milliseconds(self._bounds.now.retention) if times else None
+        oldest = self._space.index.log.oldest()
+        return oldest + milliseconds(self._bounds.now.retention) if oldest else None
 
 
 class EmbedderJob(Job):

@@ -23,7 +23,7 @@ from recollect_server.domain.errors import (
     SpaceNotFound,
 )
 from recollect_server.domain.telemetry import UNMEASURED, Count, Telemetry
-from recollect_server.services.streaming.followed import FollowedLog, Watcher
+from recollect_server.services.streaming.log import UpdateLog, Watcher
 from recollect_server.transport.errors import status_of
 from recollect_server.transport.handling import Call, Send
 from recollect_server.transport.held import HeldStream, HeldStreams
@@ -81,7 +81,7 @@ class Stream(HeldStream):
         self,
         call: Call,
         send: Send,
-        watched: FollowedLog[Any, Any],
+        watched: UpdateLog[Any],
         watcher: Watcher,
         max_batch: int,
         limits: StreamLimits,
@@ -147,7 +147,7 @@ class Stream(HeldStream):
 class _Followed:
     """Something that is watched, as the listening thread follows it. `Streams` guards it."""
 
-    watched: FollowedLog[Any, Any]
+    watched: UpdateLog[Any]
     stands_in: bool
     """It is the empty space, in place of one that does not exist."""
     streams: set[Stream] = field(default_factory=set)
@@ -175,7 +175,7 @@ class Streams(HeldStreams[Stream]):
         self._streamed = time.monotonic()  # last time that there was a stream
         self._ticks_at = 0.0
         # guarded by `_guard`, as all that follows
-        self._followed: dict[FollowedLog[Any, Any], _Followed] = {}
+        self._followed: dict[UpdateLog[Any], _Followed] = {}
         self._pending: set[_Followed] = set()  # have changes, and do not rest
         self._resting: set[_Followed] = set()
         self._leaving: Counter[str] = Counter()  # deletes of spaces that are under way
@@ -183,7 +183,7 @@ class Streams(HeldStreams[Stream]):
         self._listener = threading.Thread(target=self._listen, name="streams", daemon=True)
         self._listener.start()
 
-    def watch(self, watched: FollowedLog[Any, Any], *, stands_in: bool = False) -> None:
+    def watch(self, watched: UpdateLog[Any], *, stands_in: bool = False) -> None:
         """Follow something that streams may be opened of. `stands_in`: see `end_of_made`."""
         followed = _Followed(watched, stands_in)
         with self._guard:
@@ -191,7 +191,7 @@ class Streams(HeldStreams[Stream]):
         watched.listen(partial(self._signal, followed))
         watched.expect()
 
-    def unwatch(self, watched: FollowedLog[Any, Any]) -> None:
+    def unwatch(self, watched: UpdateLog[Any]) -> None:
         """Follow it no more, and wait until no thread uses it. It has no open streams."""
         with self._guard:
             followed = self._followed.pop(watched)
@@ -202,7 +202,7 @@ class Streams(HeldStreams[Stream]):
 
     def open(
         self,
-        watched: FollowedLog[Any, Any],
+        watched: UpdateLog[Any],
         subscribe: Callable[[], Watcher],
         max_batch: int,
         call: Call,

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from recollect.v1 import external_communication_pb2 as external_pb
 from recollect.v1 import update_pb2 as pb
 
-from recollect_server.domain import external
 from recollect_server.domain import update as domain
 from recollect_server.domain.conversation import Split
 from recollect_server.transport.convert import (
@@ -28,7 +27,7 @@ _MOST_BYTES = 1 << 20
 def encode(seal: CursorSeal, update: domain.Update) -> bytes:
     value = pb.Update(
         cursor=seal.cursor(update.cursor),
-        conversation_id=update.conversation_id,
+        conversation_id=update.log,
         time=timestamp(update.time),
         reset=update.reset,
     )
@@ -63,7 +62,7 @@ def encode(seal: CursorSeal, update: domain.Update) -> bytes:
             value.conversation_abbreviated.CopyFrom(
                 pb.ConversationAbbreviated(abbreviation=abbreviation, topics=topics)
             )
-        case domain.ConversationDeleted():
+        case domain.LogDeleted():
             value.conversation_deleted.SetInParent()
         case domain.TextRedacted(conversation, sequences, redaction):
             redacted = value.messages_redacted
@@ -83,33 +82,32 @@ def encode(seal: CursorSeal, update: domain.Update) -> bytes:
     return value.SerializeToString()
 
 
-def encode_communication_update(seal: CursorSeal, update: external.CommunicationUpdate) -> bytes:
+def encode_communication_update(seal: CursorSeal, update: domain.Update) -> bytes:
     value = external_pb.CommunicationUpdate(
         cursor=seal.cursor(update.cursor),
-        communication_id=update.communication_id,
+        communication_id=update.log,
         time=timestamp(update.time),
         reset=update.reset,
     )
     match update.kind:
-        case external.Listed(communications):
+        case domain.Listed(communications):
             value.communication_list.communications.extend(map(communication_to, communications))
             value.communication_list.SetInParent()
-        case external.Exchanged(communication, message):
+        case domain.Exchanged(communication, message):
             value.communication_message.communication.CopyFrom(communication_to(communication))
-            if message is not None:
-                value.communication_message.message.CopyFrom(external_message_to(message))
-        case external.Changed(communication):
+            value.communication_message.message.CopyFrom(external_message_to(message))
+        case domain.Changed(communication):
             value.communication_changed.communication.CopyFrom(communication_to(communication))
-        case external.Escalated(escalation):
+        case domain.Escalated(escalation):
             value.communication_escalated.escalation.CopyFrom(escalation_to(escalation))
-        case external.MessageRedacted(communication, message, escalation):
+        case domain.MessageRedacted(communication, message, escalation):
             redacted = value.external_message_redacted
             redacted.communication.CopyFrom(communication_to(communication))
             if message is not None:
                 redacted.message.CopyFrom(external_message_to(message))
             if escalation is not None:
                 redacted.escalation.CopyFrom(escalation_to(escalation))
-        case external.CommunicationDeleted():
+        case domain.LogDeleted():
             value.communication_deleted.SetInParent()
         case domain.Heartbeat():
             value.heartbeat.SetInParent()

@@ -46,7 +46,6 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.order import IndexOrder
-from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.order import Order
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
@@ -136,21 +135,16 @@ class Space:
         self.subscribe(Reloaded, lambda event: self.requests.forget(event.conversation_id))
         self.subscribe(CaughtUp, self._index_changed)
         self.subscribe(IndexReplaced, self._index_changed)
-        conversations = IndexOrder(Kind.CONVERSATION, index, store.read)
-        communications = IndexOrder(Kind.COMMUNICATION, index, store.read)
-        self._orders = {Kind.CONVERSATION: conversations, Kind.COMMUNICATION: communications}
-        self.subscribe(IndexReplaced, lambda event: conversations.replace(event.index))
-        self.subscribe(IndexReplaced, lambda event: communications.replace(event.index))
-        self.subscribe(CursorsLost, lambda _: conversations.renew())
+        of_index = IndexOrder(index, store.read)
+        self.subscribe(IndexReplaced, lambda event: of_index.replace(event.index))
+        self.subscribe(CursorsLost, lambda _: of_index.renew())
+        self.order: Order = store.order or of_index
+        """The order of the changes of all logs."""
 
     @property
     def index(self) -> Index:
         """The index that is used now."""
         return self._projection.index
-
-    def order(self, kind: Kind) -> Order:
-        """Return the order of the changes of a kind of log."""
-        return self.store.order or self._orders[kind]
 
     # Locks and events ---------------------------------------------------------------------------
 

@@ -1,28 +1,62 @@
-"""The work of StreamUpdates and PublishDelta: live updates of a space, and their watchers."""
+"""The work of StreamUpdates and PublishDelta: live updates of a space's conversations, with the
+drafts of answers, and their watchers.
+"""
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import cast
 
-from recollect_server.domain.errors import ConversationReadOnly, IndexUnavailable
-from recollect_server.domain.live import Live
-from recollect_server.services.space.space import Space
-from recollect_server.services.streaming.drafts import Drafts, Key, Sent
-from recollect_server.services.streaming.followed import Watcher
-from recollect_server.services.streaming.log import UpdateLog
-from recollect_server.services.streaming.snapshot import Choice, Snapshots
-from recollect_server.services.streaming.watching import (
-    Batch,
-    Encode,
-    Interest,
-    NewUpdates,
-    Renewed,
+from recollect_server.domain.conversation import (
+    Abbreviated,
+    Began,
+    Conversation,
+    MessagesRedacted,
+    MetaUpdated,
+    Split,
+    SplitSuggested,
+    TitleAssigned,
+    TurnMemory,
+    fold,
 )
+from recollect_server.domain.errors import (
+    ConversationReadOnly,
+    IndexUnavailable,
+    InvalidField,
+    StorageUnavailable,
+)
+from recollect_server.domain.live import Live
+from recollect_server.domain.message import Message, Redaction
+from recollect_server.domain.update import (
+    Created,
+    NotesWritten,
+    Renamed,
+    TextRedacted,
+    Updated,
+)
+from recollect_server.domain.update import Kind as KindOfUpdate
+from recollect_server.services.space.events import Appended, Deleted
+from recollect_server.services.space.space import Space
+from recollect_server.services.streaming.drafts import Drafts, Growth, Sent
+from recollect_server.services.streaming.drafts import Key as DraftKey
+from recollect_server.services.streaming.log import UpdateLog, Watcher
+from recollect_server.services.streaming.snapshot import Choice, Snapshots
+from recollect_server.services.streaming.watching import About, Encode, Interest, Snapshot
 from recollect_server.services.working_context import LoadLimits
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.order import Mark, Part
+from recollect_server.storage.index.incoming import updates_of
+from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.order import Following, OrderedChange, OrderedChanges, Part
+from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.store import Position
 
 
-class LiveUpdates(UpdateLog):
-    """Live updates of a space. Raises the errors of `domain.errors`."""
+class LiveUpdates(UpdateLog[Conversation]):
+    """Live updates of the conversations of a space. Raises the errors of `domain.errors`."""
+
+    kind = Kind.CONVERSATION
+    giver = "service"
 
     def __init__(
         self,
@@ -36,9 +70,16 @@ class LiveUpdates(UpdateLog):
         """`limits` of a snapshot; `encode` makes what is sent; `draft_timeout` in milliseconds;
         `max_draft` in characters.
         """
-        drafts = Drafts(space.clock, timeout=draft_timeout, max_length=max_draft)
-        super().__init__(space, space.order(Kind.CONVERSATION), drafts, encode)
+        super().__init__(space, encode)
+        self.drafts = Drafts(space.clock, timeout=draft_timeout, max_length=max_draft)
         self._snapshots = Snapshots(self, limits)
+        self._shared = space.store.order
+        # guarded by `_guard`
+        self._shown: set[str] = set()  # conversations whose drafts may be shown now
+        self._waiting: dict[About, int] = {}  # grown ones, until the horizon reaches this
+        self._reached = 0  # everything below it came; below `_horizon`, once `advance` was called
+        space.subscribe(Appended, self._appended)
+        space.subscribe(Deleted, self._deleted)
 
     def subscribe(
         self, interest: Interest, choice: Choice, cursor: str, max_turns: int
@@ -47,10 +88,9 @@ class LiveUpdates(UpdateLog):
 
         Raises InvalidField, ConversationNotFound, DataUnavailable.
         """
+        snapshot = partial(self._snapshots.take, interest, choice, max_turns)
         # before the position is taken: from here on the newest updates are kept in memory
-        return self.subscribed(
-            lambda: Subscription(self, self._snapshots, interest, choice, cursor, max_turns)
-        )
+        return self.subscribed(lambda: Subscription(self, snapshot, cursor, interest))
 
     def publish(
         self,
@@ -72,61 +112,177 @@ class LiveUpdates(UpdateLog):
             channel = state.conversation.channel
             if state.conversation.pinned and speaks_from not in ("", channel):
                 raise ConversationReadOnly(conversation_id, channel)
-            self.grow(Part(conversation_id, draft_id, channel, offset, text, done))
-        self.touch((conversation_id, channel))
+            self._grow(Part(conversation_id, draft_id, channel, offset, text, done))
+        self._touch((conversation_id, channel))
 
     def tick(self) -> None:
         """Do the periodic work, and drop the drafts that did not grow for too long."""
         super().tick()
         for conversation_id, channel, draft_id in self.drafts.expire():
-            self.expired(conversation_id, draft_id)
-            self.touch((conversation_id, channel))
+            if self._following is not None:  # else it may have grown on another process
+                self._end(conversation_id, draft_id)
+            self._touch((conversation_id, channel))
+
+    # Updates --------------------------------------------------------------------------------------
+
+    def _folded(self, before: Conversation | None, line: Line, name: str) -> Conversation | None:
+        return self.space.transcripts.folded(before, line, name)
+
+    def _indexed(self, name: str) -> tuple[Position, Conversation] | None:
+        try:
+            stored = self.space.index.conversations.find(name)
+        except IndexUnavailable:
+            return None
+        if stored is None:
+            return None
+        return Position(stored.lines, stored.bytes), stored.conversation
+
+    def _kinds_of(
+        self, change: OrderedChange, state: Conversation
+    ) -> Iterator[tuple[int, int, KindOfUpdate]]:
+        entries = {line.sequence: line.entry for line in change.lines if line.entry is not None}
+        for at_time, first, last in updates_of(change.lines, change.time):
+            written = [entries[it] for it in range(first, last + 1) if it in entries]
+            yield last, at_time, _kind_of(written, state)
+
+    def _begin(self, following: Following) -> None:
+        with self._guard:
+            super()._begin(following)
+            self._reached = 0
+            self._waiting = dict.fromkeys(self.drafts.about(), 0)
+        if self._shared:
+            parts, ceiling = self._shared.parts()
+            self.drafts.retain({(part.conversation_id, part.draft_id) for part in parts})
+            self._add(parts, ceiling)
+
+    def _take(self, changes: OrderedChanges) -> None:
+        super()._take(changes)
+        self._add(changes.parts, changes.ceiling)
+        with self._guard:
+            self._reached = changes.complete_before
+            self._release()
+
+    def _delivers(self, changes: list[OrderedChange]) -> None:
+        # Drafts that a change completes end before it can be read, so that no stream sends more of
+        # them after it.
+        for change in changes:
+            if change.action is Action.DELETE:
+                self.drafts.forget(change.log)
+            for draft_id in _drafts_of(change.lines):
+                self.drafts.land(change.log, draft_id)
+        if self._shown:
+            self.drafts.show(self._shown)
+            self._shown = set()
+
+    # Drafts ---------------------------------------------------------------------------------------
+
+    def _grow(self, part: Part) -> None:
+        """Add a part to a draft, here and on the other processes. Raises InvalidField,
+        StorageUnavailable.
+        """
+        try:
+            growth = self._grown_by(part)
+        except InvalidField:
+            # It may have begun on another process.
+            if self._shared is None:
+                raise
+            parts, ceiling = self._shared.parts(part.conversation_id, part.draft_id)
+            if not parts:
+                raise
+            self._add(parts, ceiling)
+            growth = self._grown_by(part)
+        if growth is not Growth.NONE:
+            self._wait(part, self._ceiling(part, begins=growth is Growth.BEGAN))
+
+    def _ceiling(self, part: Part, *, begins: bool) -> int:
+        """Let other processes have a part, and return the ceiling of what was written before."""
+        if self._shared is None:
+            try:
+                return self.order.now().key.transaction + 1
+            except IndexUnavailable:
+                return 0  # nothing of it is delivered before there is another one
+        return self._shared.publish(
+            part,
+            lambda: self.drafts.text_of(part.conversation_id, part.draft_id),
+            begins=begins,
+        )
+
+    def _grown_by(self, part: Part) -> Growth:
+        name, draft_id, channel, offset, text, done = part
+        return self.drafts.publish(name, channel, draft_id, offset, text, done=done)
+
+    def _add(self, parts: Sequence[Part], ceiling: int) -> None:
+        """Add parts that other processes published. One that came twice changes nothing."""
+        for part in parts:
+            with suppress(InvalidField):  # its messages are stored, or its beginning is gone
+                self._grown_by(part)
+                self._wait(part, ceiling)
+
+    def _wait(self, part: Part, ceiling: int) -> None:
+        """Show a draft once everything that was written before it is delivered."""
+        about = (part.conversation_id, part.channel)
+        with self._guard:
+            self._waiting[about] = max(ceiling, self._waiting.get(about, 0))
+            self._release()
+        self.order.hurry()
+
+    def _release(self) -> None:
+        """Let `advance` show the drafts that wait for nothing more. Hold the guard."""
+        for about in [it for it, ceiling in self._waiting.items() if ceiling <= self._reached]:
+            del self._waiting[about]
+            self._shown.add(about[0])
+            self._touch(about)
+
+    def _touch(self, about: About) -> None:
+        """Note that a draft of this conversation grew or ended."""
+        with self._guard:
+            self._touched.add(about)
+            self._signal()
+
+    def _appended(self, event: Appended) -> None:
+        """Remove the drafts that an append here completes. Streams learn it from its update."""
+        for draft_id in _drafts_of(event.lines):
+            self._end(event.conversation_id, draft_id)
+            if self._following is None:
+                self.drafts.land(event.conversation_id, draft_id)
+            else:
+                self.drafts.complete(event.conversation_id, draft_id)
+
+    def _deleted(self, event: Deleted) -> None:
+        if self._following is None:
+            self.drafts.forget(event.conversation_id)
+        self._end(event.conversation_id)
+
+    def _end(self, conversation_id: str, draft_id: str = "") -> None:
+        """Let the other processes have no more of a draft, or of all of a conversation."""
+        if self._shared:
+            with suppress(StorageUnavailable):  # it is not given after an hour
+                self._shared.end(conversation_id, draft_id)
 
 
 class Subscription(Watcher):
-    """Subscription of one watcher."""
+    """Subscription of one watcher, who is sent drafts too."""
 
-    __slots__ = (
-        "_choice",
-        "_drafts_seen",
-        "_max_turns",
-        "_resets",
-        "_sent",
-        "_snapshots",
-        "interest",
-    )
-
-    _log: UpdateLog
+    __slots__ = ("_drafts_seen", "_sent")
 
     def __init__(
         self,
-        log: UpdateLog,
-        snapshots: Snapshots,
-        interest: Interest,
-        choice: Choice,
+        log: LiveUpdates,
+        snapshot: Callable[..., Snapshot],
         cursor: str,
-        max_turns: int,
+        interest: Interest,
     ) -> None:
-        self.interest = interest
-        self._snapshots = snapshots
-        self._choice = choice
-        self._max_turns = max_turns
-        self._sent: dict[Key, Sent] = {}
+        self._sent: dict[DraftKey, Sent] = {}
         self._drafts_seen = -1
-        self._resets = log.resets
-        super().__init__(log, cursor)
+        super().__init__(log, snapshot, cursor, interest)
 
-    def concerned(self, new: NewUpdates) -> bool:
-        """Return whether there may be something for it."""
-        return new.everyone or (bool(new.about) and self.interest.wants_any(new.about))
-
-    def _behind(self, position: Mark, most: int) -> tuple[Batch, Mark]:
-        if self._resets != self._log.resets:
-            raise Renewed
-        return self._log.behind(position, self.interest, most)
+    def _begin(self, *, reset: bool) -> None:
+        super()._begin(reset=reset)
+        self._sent.clear()
+        self._drafts_seen = -1
 
     def _unplaced(self) -> list[bytes]:
-        drafts = self._log.drafts
+        drafts = cast(LiveUpdates, self._log).drafts
         version = drafts.version  # before what is read with it
         if version == self._drafts_seen:
             return []
@@ -134,11 +290,33 @@ class Subscription(Watcher):
         self._drafts_seen = version
         return updates
 
-    def _begin(self, *, reset: bool) -> None:
-        resets = self._log.resets
-        snapshot = self._snapshots.take(self.interest, self._choice, self._max_turns, reset=reset)
-        self._resets = resets  # only now: a snapshot that fails is taken again
-        self._position = snapshot.position
-        self._parts = snapshot.parts
-        self._sent.clear()
-        self._drafts_seen = -1
+
+def _drafts_of(lines: Sequence[Line]) -> set[str]:
+    """Return the drafts that lines complete."""
+    return {line.entry.stamp.draft_id for line in lines if line.entry} - {""}
+
+
+def _kind_of(written: list[Entry], conversation: Conversation) -> KindOfUpdate:
+    """Return the change that lines of a transcript make, by what they say and the conversation."""
+    match written[0].content:
+        case Message():
+            messages = [it.content for it in written if isinstance(it.content, Message)]
+            return Updated(conversation, tuple(messages), written[0].stamp.draft_id)
+        case Began() as began:
+            return Created(fold(None, replace(began, id=conversation.id)) or conversation)
+        case TitleAssigned(title=title, topics=topics) if not conversation.manually_named:
+            return Renamed(title, manually_named=False, topics=topics or conversation.topics)
+        case TitleAssigned():  # it came too late: a person had named it
+            return Renamed(conversation.title, manually_named=True, topics=conversation.topics)
+        case MetaUpdated(title=str() as title, manually_named=manually_named):
+            return Renamed(title, manually_named=bool(manually_named), topics=conversation.topics)
+        case Abbreviated(text=text, topics=topics):
+            return NotesWritten(text, conversation.topics if topics is None else topics)
+        case MessagesRedacted(sequences=sequences, time=time, by=by):
+            return TextRedacted(conversation, sequences, Redaction(by, time))
+        case SplitSuggested(reason=reason, titles=titles):
+            return Split(reason, titles)
+        case TurnMemory() as memory:
+            return Updated(conversation, memory=memory)
+        case _:  # a model, a pin, a summary
+            return Updated(conversation)

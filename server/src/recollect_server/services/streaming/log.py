@@ -1,42 +1,29 @@
-"""Update log of a space: its changes in their order (see `followed`), the newest of them in memory,
-encoded once for all who watch.
+"""The update log of one kind of log, and its watchers: every change in the order of the space, the
+newest in memory, encoded once for all who watch.
+
+Changes are followed while somebody watches, below the horizon of the order, where nothing can come
+in between any more. No watcher receives a change before that, and a change that a watcher received
+is found behind every earlier cursor. Where several processes share a store, the index of each takes
+in what is committed as soon as it sees it, so its numbers are in an order that no other process
+has; streams read the changes of the order, and the lines that these wrote.
 """
 
+import threading
+import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from recollect_server.domain.conversation import (
-    Abbreviated,
-    Began,
-    Conversation,
-    MessagesRedacted,
-    MetaUpdated,
-    Split,
-    SplitSuggested,
-    TitleAssigned,
-    TurnMemory,
-    fold,
-)
-from recollect_server.domain.errors import IndexUnavailable, InvalidField, StorageUnavailable
-from recollect_server.domain.message import Message, Redaction
-from recollect_server.domain.update import (
-    ConversationDeleted,
-    Created,
-    NotesWritten,
-    Renamed,
-    TextRedacted,
-    Update,
-    Updated,
-)
+import structlog
+
+from recollect_server.domain.errors import DataUnavailable, InvalidField
+from recollect_server.domain.update import Heartbeat, LogDeleted, Update
 from recollect_server.domain.update import Kind as KindOfUpdate
-from recollect_server.services.space import events
-from recollect_server.services.space.events import Appended, Resting
+from recollect_server.services.space.events import Resting
 from recollect_server.services.space.space import Space
-from recollect_server.services.streaming.drafts import Drafts, Growth
-from recollect_server.services.streaming.followed import FollowedLog, Placed
-from recollect_server.services.streaming.replaying import Replaying
+from recollect_server.services.streaming.replaying import Replaying, State
 from recollect_server.services.streaming.ring import Entry, Ring
 from recollect_server.services.streaming.watching import (
     About,
@@ -45,179 +32,148 @@ from recollect_server.services.streaming.watching import (
     Interest,
     NewUpdates,
     Renewed,
+    Snapshot,
 )
-from recollect_server.storage.index.incoming import updates_of
-from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import (
     Following,
     Key,
     Mark,
-    Order,
     OrderedChange,
     OrderedChanges,
-    Part,
 )
-from recollect_server.storage.logs.record import Entry as LogEntry
 from recollect_server.storage.logs.store import Position
+
+log = structlog.get_logger("recollect.streams")
+
+_PART = 500  # changes read from the store at once
+_PART_BYTES = 4 << 20  # of their lines
+_LONGEST_WAIT = 1.0  # seconds that a watcher which comes back waits for the horizon
+
+Begun = TypeVar("Begun")
 
 
 @dataclass(frozen=True, slots=True)
 class _Incoming:
-    """Updates that wait for `advance`, up to a mark."""
+    """Changes that wait for `advance`, with their updates, up to a mark."""
 
-    placed: list[Placed[Update]]
+    changes: list[OrderedChange]
     entries: list[Entry]
     latest: Mark
     horizon: int
 
 
-class UpdateLog(FollowedLog[Conversation, Update]):
-    """The update log of a space. Safe to call from any thread, but for `advance`, which one thread
-    calls.
+class UpdateLog(ABC, Generic[State]):
+    """The update log of one kind of log. Safe to call from any thread, but for `advance`, which one
+    thread calls.
     """
 
-    kind = Kind.CONVERSATION
-    giver = "service"
-    value = Update
+    kind: ClassVar[Kind]
+    prefix: ClassVar[str] = ""
+    """Text before a position in a cursor."""
+    giver: ClassVar[str]
+    """Name for what gives cursors out, in the error of another one."""
 
-    def __init__(self, space: Space, order: Order, drafts: Drafts, encode: Encode) -> None:
-        states = Replaying(space, space.transcripts.folded, self._indexed)
-        super().__init__(space, order, states, encode)
-        self.drafts = drafts
+    def __init__(self, space: Space, encode: Encode) -> None:
+        """`encode` makes what is sent."""
+        self.space = space
+        self.encode = encode
+        self.order = space.order
         self.resets = 0
         """Number of times that every watcher had to begin again."""
-        self._shared = space.store.order
-        self._inbox: deque[_Incoming] = deque()
-        self._touched: set[About] = set()  # drafts that grew or ended
-        self._shown: set[About] = set()  # those that may be shown now
-        self._waiting: dict[About, int] = {}  # grown ones, until the horizon reaches this
+        self._makes = threading.Lock()  # guards `_states`; held while lines are read
+        self._states = Replaying(space.store, self._folded, self._indexed)
+        self._begins = threading.Lock()  # held while the following begins or ends
+        # guards everything below; nothing slow happens under it
+        self._guard = threading.Condition()
+        self._following: Following | None = None
+        self._watchers = 0
+        self._signal: Callable[[], None] = _ignore
         self._is_awaited = False  # whether the caller of `advance` waits for a signal
         self._is_collecting = False  # whether it will see what comes, without a signal
+        self._inbox: deque[_Incoming] = deque()
+        self._touched: set[About] = set()  # what concerns watchers beside updates
+        self._is_redacted = False  # what waits in the inbox may have a text that was removed
+        self._renewed = False
+        self._late = ""  # why what came cannot be taken; empty: it can
         self._answered: tuple[tuple[Mark, Interest, int, Mark], tuple[Batch, Mark]] | None = None
         """The last answer from memory: many ask for the same in turn."""
-        self._renewed = False
         self._timeline = 0
         self._latest = Mark("", 0, Key(), 0)
-        self._reached = 0  # everything below it came; below `_horizon`, once `advance` was called
-        self._ring: Ring = Ring(Key())
+        self._horizon = 0  # everything below it can be read here
+        self._ring = Ring(Key())
         space.subscribe(Resting, lambda _: self._shrink())
-        space.subscribe(Appended, self._appended)
-        space.subscribe(events.Deleted, self._deleted)
 
-    def _begin(self, following: Following) -> None:
-        with self._guard:
-            super()._begin(following)
-            self._latest = following.mark
-            self._timeline = following.mark.timeline
-            self._reached = 0
-            self._drop()
-            self._waiting = dict.fromkeys(self.drafts.about(), 0)
-        if self._shared:
-            parts, ceiling = self._shared.parts()
-            self.drafts.retain({(part.conversation_id, part.draft_id) for part in parts})
-            self._add(parts, ceiling)
+    # What differs between the kinds ---------------------------------------------------------------
 
-    def _clear(self) -> None:
-        super()._clear()
-        self._drop()
+    @abstractmethod
+    def _folded(self, before: State | None, line: Line, name: str) -> State | None:
+        """Return the state of a log behind a line."""
 
-    def _drop(self) -> None:
-        """Keep nothing in memory, what `advance` did not take neither."""
-        with self._guard:
-            self._inbox.clear()
-            self._ring.clear(self._latest.key)
-            self._answered = None
+    def _indexed(self, name: str) -> tuple[Position, State] | None:  # noqa: ARG002
+        """Return what the index has of a log, and up to where, if that is the whole state."""
+        return None
 
-    # Drafts ---------------------------------------------------------------------------------------
-
-    def grow(self, part: Part) -> None:
-        """Add a part to a draft, here and on the other processes. Raises InvalidField,
-        StorageUnavailable.
+    @abstractmethod
+    def _kinds_of(
+        self, change: OrderedChange, state: State
+    ) -> Iterator[tuple[int, int, KindOfUpdate]]:
+        """Yield the updates of lines that were written: the last line of each, its time, and what
+        it says by the state behind the change, or a later one.
         """
+
+    def _delivers(self, changes: list[OrderedChange]) -> None:
+        """Take note of changes whose updates can be read from now on. Nobody reads meanwhile."""
+
+    # Watchers -------------------------------------------------------------------------------------
+
+    def subscribed(self, begin: Callable[[], Begun]) -> Begun:
+        """Count one watcher more, follow the changes from the first one on, and return what `begin`
+        makes for it. Raises what that raises, StorageUnavailable.
+        """
+        with self._begins:
+            if self._following is None:
+                following = self.order.follow(self.kind, self._take, self._lost, self._ready)
+                self._begin(following)
+                following.start()
+            with self._guard:
+                self._watchers += 1
+                self._await()
         try:
-            growth = self._grown_by(part)
-        except InvalidField:
-            # It may have begun on another process.
-            if self._shared is None:
-                raise
-            parts, ceiling = self._shared.parts(part.conversation_id, part.draft_id)
-            if not parts:
-                raise
-            self._add(parts, ceiling)
-            growth = self._grown_by(part)
-        if growth is not Growth.NONE:
-            self._wait(part, self._ceiling(part, begins=growth is Growth.BEGAN))
+            return begin()
+        except BaseException:
+            self.unsubscribe()
+            raise
 
-    def _ceiling(self, part: Part, *, begins: bool) -> int:
-        """Let other processes have a part, and return the ceiling of what was written before."""
-        if self._shared is None:
-            try:
-                return self.order.now().key.transaction + 1
-            except IndexUnavailable:
-                return 0  # nothing of it is delivered before there is another one
-        return self._shared.publish(
-            part,
-            lambda: self.drafts.text_of(part.conversation_id, part.draft_id),
-            begins=begins,
-        )
-
-    def expired(self, conversation_id: str, draft_id: str) -> None:
-        """Let the other processes have no more of a draft, which did not grow for too long."""
-        if self._following is not None:  # else it may have grown on another one
-            self._end(conversation_id, draft_id)
-
-    def touch(self, about: About) -> None:
-        """Note that a draft of this conversation grew or ended."""
+    def unsubscribe(self) -> None:
+        """Count one watcher less. It waits for nothing: the end of a call calls it."""
         with self._guard:
-            self._touched.add(about)
-            self._signal()
+            self._watchers -= 1
+            self._await()
 
-    def _grown_by(self, part: Part) -> Growth:
-        name, draft_id, channel, offset, text, done = part
-        return self.drafts.publish(name, channel, draft_id, offset, text, done=done)
+    def tick(self) -> None:
+        """Try again what could not be taken, and follow nothing if nobody watches."""
+        if self._late:
+            self._ready()
+        if self._following is None or self._watchers:
+            return  # and it waits for nobody who begins
+        with self._begins:
+            if self._watchers or self._following is None:
+                return
+            following, self._following = self._following, None
+            following.await_next(awaited=False)
+            following.close()
+            self._clear_states()
+            self._drop()
 
-    def _add(self, parts: Sequence[Part], ceiling: int) -> None:
-        """Add parts that other processes published. One that came twice changes nothing."""
-        for part in parts:
-            with suppress(InvalidField):  # its messages are stored, or its beginning is gone
-                self._grown_by(part)
-                self._wait(part, ceiling)
-
-    def _wait(self, part: Part, ceiling: int) -> None:
-        """Show a draft once everything that was written before it is delivered."""
-        about = (part.conversation_id, part.channel)
+    def listen(self, signal: Callable[[], None]) -> None:
+        """Call `signal`, which returns at once, when `advance` has something to do; and now, for it
+        may have.
+        """
         with self._guard:
-            self._waiting[about] = max(ceiling, self._waiting.get(about, 0))
-            self._release(self._reached)
-        self.order.hurry()
-
-    def _release(self, horizon: int) -> None:
-        for about in [it for it, ceiling in self._waiting.items() if ceiling <= horizon]:
-            del self._waiting[about]
-            self._shown.add(about)
-            self._touched.add(about)
-
-    def _appended(self, event: Appended) -> None:
-        """Remove the drafts that an append here completes. Streams learn it from its update."""
-        for line in event.lines:
-            if line.entry is not None and (draft_id := line.entry.stamp.draft_id):
-                self._end(event.conversation_id, draft_id)
-                if self._following is None:
-                    self.drafts.land(event.conversation_id, draft_id)
-                else:
-                    self.drafts.complete(event.conversation_id, draft_id)
-                break
-
-    def _deleted(self, event: events.Deleted) -> None:
-        if self._following is None:
-            self.drafts.forget(event.conversation_id)
-        self._end(event.conversation_id)
-
-    def _end(self, conversation_id: str, draft_id: str = "") -> None:
-        if self._shared:
-            with suppress(StorageUnavailable):  # it is not given after an hour
-                self._shared.end(conversation_id, draft_id)
+            self._signal = signal
+        signal()
 
     def expect(self) -> None:
         """Note that the caller of `advance` waits for the next signal from now on."""
@@ -228,34 +184,71 @@ class UpdateLog(FollowedLog[Conversation, Update]):
                 self._signal()
 
     def _await(self) -> None:
+        """Tell what is followed whether somebody waits for the next change."""
         if self._following is not None:
             self._following.await_next(awaited=self._is_awaited and self._watchers > 0)
 
+    def _begin(self, following: Following) -> None:
+        with self._guard:
+            self._following, self._horizon = following, 0
+            self._latest = following.mark
+            self._timeline = following.mark.timeline
+            self._drop()
+
+    def _clear_states(self) -> None:
+        with self._makes:
+            self._states.clear()
+
+    def _drop(self) -> None:
+        """Keep nothing in memory, what `advance` did not take neither."""
+        with self._guard:
+            self._inbox.clear()
+            self._ring.clear(self._latest.key)
+            self._answered = None
+
+    def _shrink(self) -> None:
+        """Keep no updates in memory: they are read from the store again."""
+        with self._guard:
+            self._ring.clear(self._ring.latest)
+            self._answered = None
+
+    def _redacted(self, name: str) -> None:
+        """Keep no text in memory of a log that was redacted here."""
+        with self._makes:
+            self._states.forget(name)
+        with self._guard:
+            self._is_redacted = True
+            self._shrink()
+
     # What comes -----------------------------------------------------------------------------------
 
+    def _ready(self) -> None:
+        """Have the caller of `advance` collect what came."""
+        with self._guard:
+            self._signal()
+
     def _take(self, changes: OrderedChanges) -> None:
+        """Take the next changes, in the thread of the store. Raises StorageUnavailable."""
         following = self._following
         if following is None:
             return
         if following.mark.timeline != self._timeline:
             # A copy of the store took over. The states may be of the index, which may have more.
             self.space.follow()
-            with self._makes:
-                self._states.clear()
+            self._clear_states()
             self._timeline = following.mark.timeline
-        placed, mark = self._updates(following.mark, changes.rows)
-        entries = [self._entry(it) for it in placed]
-        self._add(changes.parts, changes.ceiling)
-        horizon = changes.complete_before
+        entries, latest = self._entries(following.mark, changes.rows)
+        own = [it for it in changes.rows if it.kind == self.kind]
         with self._guard:
-            self._inbox.append(_Incoming(placed, entries, mark, horizon))
-            self._reached = horizon
-            self._release(horizon)
+            self._inbox.append(_Incoming(own, entries, latest, changes.complete_before))
             if not self._is_collecting:
                 self._signal()
 
     def _lost(self) -> None:
-        super()._clear()
+        """Begin again: a copy of the store lacks some delivered changes, or there is another
+        index.
+        """
+        self._clear_states()
         with self._guard:
             self.resets += 1
             self._renewed = True
@@ -277,45 +270,33 @@ class UpdateLog(FollowedLog[Conversation, Update]):
             self._inbox.clear()
             everyone, self._renewed = self._renewed, False
             about, self._touched = self._touched, set()
-            shown, self._shown = self._shown, set()
-            count = 0
             for incoming in taken:
-                count += len(incoming.entries)
-                deleted: dict[str, Key] = {}
-                is_redacted = False
-                for it in incoming.placed:
-                    conversation_id = it.update.conversation_id
-                    about.add((conversation_id, it.channel))
-                    # Drafts that an update completes end before it can be read, so that no stream
-                    # sends more of them after it.
-                    match it.update.kind:
-                        case Updated(draft_id=draft_id) if draft_id:
-                            self.drafts.land(conversation_id, draft_id)
-                        case ConversationDeleted():
-                            self.drafts.forget(conversation_id)
-                            deleted[conversation_id] = it.mark.key
-                        case TextRedacted():
-                            is_redacted = True
-                        case _:
-                            pass
+                about.update(entry.about for entry in incoming.entries)
+                actions = {it.action for it in incoming.changes}
+                deleted = {it.log: it.end for it in incoming.changes if it.action is Action.DELETE}
                 if deleted:
                     self._answered = None
                 self._latest, self._horizon = incoming.latest, incoming.horizon
                 self._ring.extend(incoming.entries, deleted, incoming.latest.key)
-                if is_redacted:
+                if Action.REDACT in actions or self._is_redacted:
                     # The ring may have the text. Watchers that are behind read the log.
                     self._shrink()
+            self._is_redacted = False
+            self._delivers([it for incoming in taken for it in incoming.changes])
             if taken:
                 self._guard.notify_all()
-        if shown:
-            self.drafts.show({conversation_id for conversation_id, _ in shown})
-        return NewUpdates(about, count, everyone)
+        return NewUpdates(about, sum(len(it.entries) for it in taken), everyone)
 
-    def _shrink(self) -> None:
-        """Keep no updates in memory: they are read from the store again."""
-        with self._guard:
-            self._ring.clear(self._ring.latest)
-            self._answered = None
+    def _collect(self) -> None:
+        following = self._following
+        try:
+            if following is not None:
+                following.collect()
+            self._late = ""
+        except DataUnavailable as error:  # they are given again
+            if not self._late:
+                log.warning("streams_wait", reason=str(error))
+            self._late = str(error)
 
     # What is read ---------------------------------------------------------------------------------
 
@@ -329,8 +310,7 @@ class UpdateLog(FollowedLog[Conversation, Update]):
                 raise Renewed
         if position.timeline != latest.timeline:
             # One of the two is from before a takeover.
-            if not self.order.reaches(position):
-                raise Renewed
+            self._check(position)
             if self.order.timeline() != latest.timeline:
                 return Batch([]), position  # until what took over is followed
             position = replace(position, timeline=latest.timeline)
@@ -343,95 +323,214 @@ class UpdateLog(FollowedLog[Conversation, Update]):
                     return self._answered[1]
                 if newest := self._ring.run(position.key, most):
                     run, key = newest
-                    data = [entry.data for entry in run if interest.wants(entry.about)]
                     end = latest if key == latest.key or not run else run[-1].mark
-                    self._answered = question, (Batch(data), end)
+                    self._answered = question, (_batch(run, interest), end)
                     return self._answered[1]
         if position.missing:
-            placed, end = self._missed(position, horizon, most)
+            entries, end = self._missed(position, horizon, most)
         else:
-            placed, end = self._older(position, latest, most)
-        entries = map(self._entry, placed)
-        return Batch([it.data for it in entries if interest.wants(it.about)]), end
+            entries, end = self._older(position, latest, most)
+        return _batch(entries, interest), end
 
-    def _older(self, position: Mark, latest: Mark, most: int) -> tuple[list[Placed[Update]], Mark]:
+    def _older(self, position: Mark, latest: Mark, most: int) -> tuple[list[Entry], Mark]:
         """Read updates from the store, up to what is in memory."""
         changes = self._read(position, position.key, most)
         rows = [row for row in changes.rows if row.transaction <= latest.key.transaction]
-        placed, mark = self._updates(position, rows)
+        entries, mark = self._entries(position, rows)
         end = mark if changes.more and len(rows) == len(changes.rows) else latest
-        return [it for it in placed if it.mark.key > position.key], end
+        return [it for it in entries if it.mark.key > position.key], end
 
-    def _updates_of(self, change: OrderedChange, end: Mark) -> list[Placed[Update]]:
-        """Return the updates of a change. One of a line before its last one has its own mark, even
+    def _missed(self, position: Mark, horizon: int, most: int) -> tuple[list[Entry], Mark]:
+        """Read the oldest updates of transactions that had not ended when a cursor was given out,
+        and have now. Each brings a cursor that says so.
+        """
+        ended = position.ended(horizon)
+        if not ended:
+            return [], position
+        changes = self._read(position, ended[0], most, [it.transaction for it in ended])
+        entries, _ = self._entries(
+            position, changes.rows, lambda mark: self.cursor(position.without(mark.key))
+        )
+        end = changes.rows[-1].end if changes.more else Key(horizon)
+        return [it for it in entries if position.lacks(it.mark.key)], position.without(end)
+
+    def _read(
+        self, position: Mark, key: Key, most: int, only: Sequence[int] = ()
+    ) -> OrderedChanges:
+        """Read the oldest changes behind a key, for a watcher at a position. Raises Renewed if
+        some of them were pruned, or lost with a server of PostgreSQL, before they were read.
+        """
+        changes = self.order.after(key, self.kind, min(most, _PART), _PART_BYTES, only)
+        self._check(position)
+        return changes
+
+    def _check(self, position: Mark) -> None:
+        if not self.order.reaches(position):
+            raise Renewed
+
+    def _entries(
+        self,
+        before: Mark,
+        changes: Sequence[OrderedChange],
+        cursor: Callable[[Mark], str] | None = None,
+    ) -> tuple[list[Entry], Mark]:
+        """Return the updates of changes, and the mark behind them. `before` is one before them;
+        `cursor` makes the cursors that they have.
+        """
+        entries: list[Entry] = []
+        mark = before
+        with self._makes:
+            for change in changes:
+                mark = Mark(before.epoch, before.timeline, change.end, change.tag)
+                if change.kind == self.kind:
+                    entries += self._entries_of(change, mark, cursor or self.cursor)
+        return entries, mark
+
+    def _entries_of(
+        self, change: OrderedChange, end: Mark, cursor: Callable[[Mark], str]
+    ) -> Iterator[Entry]:
+        """Yield the updates of a change. One of a line before its last one has its own mark, even
         if it comes last since lines behind it were redacted.
         """
         if change.action is Action.DELETE:
             self._states.forget(change.log)
-            deletion = Update(str(end), change.log, change.time, ConversationDeleted())
-            return [Placed(end, deletion, change.channel)]
-        state = change.state or self._states.behind(change) if change.lines else None
+            deletion = Update(cursor(end), change.log, change.time, LogDeleted())
+            yield Entry((change.log, change.channel), self.encode(deletion), end)
+            return
+        if not change.lines:
+            return
+        state = cast("State | None", change.state) or self._states.behind(change)
         if state is None:
-            return []
-        entries = {line.sequence: line.entry for line in change.lines if line.entry is not None}
-        placed: list[Placed[Update]] = []
-        for kind, at_time, first, last in updates_of(change.lines, change.time):
+            return
+        for last, at_time, kind in self._kinds_of(change, state):
             mark = end
             if last < change.lines[-1].sequence:
                 mark = replace(end, key=Key(change.transaction, change.number, last))
-            of_update = _kind_of(kind, range(first, last + 1), state, entries)
-            update = Update(str(mark), change.log, at_time, of_update)
-            placed.append(Placed(mark, update, state.channel))
-        return placed
-
-    def _entry(self, placed: Placed[Update]) -> Entry:
-        return Entry(
-            (placed.update.conversation_id, placed.channel),
-            self.encode(placed.update),
-            placed.mark,
-        )
-
-    def _indexed(self, conversation_id: str) -> tuple[Position, Conversation] | None:
-        """Return what the index has of a conversation, and up to where."""
-        try:
-            stored = self.space.index.conversations.find(conversation_id)
-        except IndexUnavailable:
-            return None
-        if stored is None:
-            return None
-        return Position(stored.lines, stored.bytes), stored.conversation
+            update = Update(cursor(mark), change.log, at_time, kind)
+            yield Entry((change.log, state.channel), self.encode(update), mark)
 
     # Positions ------------------------------------------------------------------------------------
 
+    def cursor(self, mark: Mark) -> str:
+        """Return a position in the form that callers see."""
+        return f"{self.prefix}{mark}"
+
+    def heartbeat(self, position: Mark) -> bytes:
+        """Return a heartbeat with a position."""
+        return self.encode(Update(self.cursor(position), "", self.space.clock(), Heartbeat()))
+
+    def position_of(self, cursor: str) -> Mark | None:
+        """Return the position that a cursor names; None if the store does not reach back to it.
+        Raises InvalidField, DataUnavailable.
+        """
+        is_own = cursor.startswith(self.prefix)
+        mark = Mark.of(cursor.removeprefix(self.prefix)) if is_own else None
+        if mark is None:
+            raise InvalidField.of("cursor", f"is not a cursor that this {self.giver} gave out")
+        if not self.order.reaches(mark):
+            return None  # it is too old, or of another store or index
+        self._settle()  # else it would count as having missed nothing
+        return mark
+
+    def _settle(self) -> None:
+        """Wait until everything that is visible now is delivered, but not for a transaction that
+        stays open.
+        """
+        end = self.order.now().key.transaction
+        until = time.monotonic() + _LONGEST_WAIT
+        self.order.hurry()
+        with self._guard:
+            self._guard.wait_for(lambda: self._has(end), until - time.monotonic())
+
     def _has(self, end: int) -> bool:
-        return self._latest.key.transaction >= end or super()._has(end) or self._renewed
+        """Return whether everything up to a transaction can be read here."""
+        return self._latest.key.transaction >= end or self._horizon > end or self._renewed
+
+    def begin(self) -> Mark:
+        """Return the position behind everything that is visible now, and let the index have that.
+        Raises DataUnavailable.
+        """
+        mark = self.order.now()
+        self.space.follow()
+        return mark
 
 
-def _kind_of(
-    kind: UpdateKind, written: range, conversation: Conversation, entries: Mapping[int, LogEntry]
-) -> KindOfUpdate:
-    """Return the change that lines of a transcript make, by what they say and the conversation."""
-    first = entries.get(written[0])
-    if kind == UpdateKind.MESSAGES:
-        lines = [entries[sequence] for sequence in written if sequence in entries]
-        messages = [line.content for line in lines if isinstance(line.content, Message)]
-        return Updated(conversation, tuple(messages), lines[0].stamp.draft_id if lines else "")
-    match first.content if first else None:
-        case Began() as began:
-            return Created(fold(None, replace(began, id=conversation.id)) or conversation)
-        case TitleAssigned(title=title, topics=topics) if not conversation.manually_named:
-            return Renamed(title, manually_named=False, topics=topics or conversation.topics)
-        case TitleAssigned():  # it came too late: a person had named it
-            return Renamed(conversation.title, manually_named=True, topics=conversation.topics)
-        case MetaUpdated(title=str() as title, manually_named=manually_named):
-            return Renamed(title, manually_named=bool(manually_named), topics=conversation.topics)
-        case Abbreviated(text=text, topics=topics):
-            return NotesWritten(text, conversation.topics if topics is None else topics)
-        case MessagesRedacted(sequences=sequences, time=time, by=by):
-            return TextRedacted(conversation, sequences, Redaction(by, time))
-        case SplitSuggested(reason=reason, titles=titles):
-            return Split(reason, titles)
-        case TurnMemory() as memory:
-            return Updated(conversation, memory=memory)
-        case _:  # a model, a pin, a summary; or a line that cannot be read any more
-            return Updated(conversation)
+class Watcher:
+    """One watcher: its place in a log, and what comes next for it. It holds no update. One thread
+    at a time may call it.
+    """
+
+    __slots__ = ("_log", "_parts", "_position", "_resets", "_snapshot", "interest")
+
+    def __init__(
+        self,
+        log: UpdateLog[Any],
+        snapshot: Callable[..., Snapshot],
+        cursor: str,
+        interest: Interest,
+    ) -> None:
+        """Begins behind a cursor, or with what `snapshot` returns; its argument `reset` is True if
+        a cursor is void.
+
+        Raises InvalidField, ConversationNotFound, DataUnavailable.
+        """
+        self.interest = interest
+        self._log = log
+        self._snapshot = snapshot
+        self._parts: tuple[bytes, ...] = ()
+        self._resets = log.resets
+        self._position: Mark
+        if cursor and (position := log.position_of(cursor)):
+            self._position = position
+        else:
+            self._begin(reset=bool(cursor))
+
+    def take(self, most: int) -> tuple[Batch, bool]:
+        """Return at most `most` updates that come next, and whether more wait. Raises
+        DataUnavailable.
+
+        The returned updates count as delivered.
+        """
+        if self._parts:
+            parts, self._parts = self._parts, ()
+            return Batch(list(parts)), True
+        before = self._position
+        try:
+            if self._resets != self._log.resets:
+                raise Renewed
+            batch, self._position = self._log.behind(before, self.interest, most)
+        except Renewed:
+            self._begin(reset=True)
+            return self.take(most)
+        # Changes of other logs may have been passed: then there may be more behind them.
+        if batch.updates or self._position != before:
+            return batch, True
+        # An answer is shared by those who ask the same; to an empty one a heartbeat may be added.
+        return Batch(self._unplaced()), False
+
+    def heartbeat(self) -> bytes:
+        """Return a heartbeat with the cursor."""
+        return self._log.heartbeat(self._position)
+
+    def concerned(self, new: NewUpdates) -> bool:
+        """Return whether there may be something for it."""
+        return new.everyone or (bool(new.about) and self.interest.wants_any(new.about))
+
+    def _unplaced(self) -> list[bytes]:
+        """Return what comes at no place."""
+        return []
+
+    def _begin(self, *, reset: bool) -> None:
+        """Begin with a snapshot."""
+        resets = self._log.resets
+        snapshot = self._snapshot(reset=reset)
+        self._resets = resets  # only now: a snapshot that fails is taken again
+        self._position, self._parts = snapshot.position, snapshot.parts
+
+
+def _batch(entries: Sequence[Entry], interest: Interest) -> Batch:
+    return Batch([entry.data for entry in entries if interest.wants(entry.about)])
+
+
+def _ignore() -> None:
+    """Ignore a signal: nobody listens yet."""

@@ -2,16 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from recollect_server.domain.last_used import LastUsed
-from recollect_server.services.space.space import Space
 from recollect_server.storage.logs.kinds import Action
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import OrderedChange
-from recollect_server.storage.logs.store import START, LogNotFound, Position
+from recollect_server.storage.logs.store import START, LogNotFound, LogStore, Position
 
-State = TypeVar("State")
+
+class HasChannel(Protocol):
+    """A state of a log, which is on a channel."""
+
+    @property
+    def channel(self) -> str: ...
+
+
+State = TypeVar("State", bound=HasChannel)
 
 _MAX_STATES = 2000
 
@@ -32,14 +39,14 @@ class Replaying(Generic[State]):
 
     def __init__(
         self,
-        space: Space,
+        store: LogStore,
         folded: Callable[[State | None, Line, str], State | None],
         indexed: Callable[[str], tuple[Position, State] | None],
     ) -> None:
         """`folded` returns the state behind a line; `indexed` what the index has of a log, and up
         to where: then the log need not be read from its top.
         """
-        self._space = space
+        self._store = store
         self._folded = folded
         self._indexed = indexed
         self._states: LastUsed[str, _At[State]] = LastUsed(_MAX_STATES)
@@ -79,6 +86,6 @@ class Replaying(Generic[State]):
     def _read(self, change: OrderedChange, after: Position) -> list[Line]:
         """Return the lines of a log behind a position up to the end of a change."""
         try:
-            return list(self._space.store.read(change.log, after, change.until))
+            return list(self._store.read(change.log, after, change.until))
         except LogNotFound:
             return []

@@ -12,10 +12,9 @@ from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.live import Live
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
 from recollect_server.services.streaming.log import UpdateLog
-from recollect_server.services.streaming.watching import Interest
+from recollect_server.services.streaming.watching import Interest, Snapshot
 from recollect_server.services.turns import read_places
 from recollect_server.services.working_context import LoadLimits, WorkingContext
-from recollect_server.storage.logs.order import Mark
 from recollect_server.storage.logs.store import START
 
 _CONVERSATIONS = 50
@@ -36,18 +35,10 @@ class Choice:
     """Lists those on these channels alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The two parts, encoded, and the place in the log that they are of."""
-
-    position: Mark
-    parts: tuple[bytes, bytes]
-
-
 class Snapshots:
     """Takes snapshots. Safe to call from any thread."""
 
-    def __init__(self, log: UpdateLog, limits: Live[LoadLimits]) -> None:
+    def __init__(self, log: UpdateLog[Conversation], limits: Live[LoadLimits]) -> None:
         self._log = log
         self._limits = limits
         self._guard = threading.Lock()  # guards `_cache`; nothing slow happens under it

@@ -1,16 +1,16 @@
-"""Types that what is watched shares: the conversations of a space, by `live` and `subscription`,
-and its external communications, by `services.external.live`. Filters, summaries of new updates,
-batches of updates.
+"""Types that logs of updates and their watchers share: filters, summaries of new updates, batches
+of updates, snapshots.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from recollect_server.domain.update import Update
+from recollect_server.storage.logs.order import Mark
 
 Encode = Callable[[Update], bytes]
 About = tuple[str, str]
-"""Subject of an update: the conversation's id, and its channel (empty: not known any more)."""
+"""Subject of an update: the log, and its channel (empty: not known any more)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,14 @@ class NewUpdates:
     updates: int
     everyone: bool
     """True if the index is another one now: it concerns every watcher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a watcher begins with, encoded, and the place in the log that it is of."""
+
+    position: Mark
+    parts: tuple[bytes, ...]
 
 
 class Renewed(Exception):

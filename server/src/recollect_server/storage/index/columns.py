@@ -14,6 +14,7 @@ import orjson
 
 from recollect_server.domain.conversation import Conversation, NoteRecord, Party, Split
 from recollect_server.domain.message import Usage
+from recollect_server.storage.logs.kinds import Kind
 
 T = TypeVar("T")
 
@@ -251,18 +252,18 @@ REQUESTS = Columns(
 
 @dataclass(frozen=True, slots=True)
 class UpdateRow:
-    """A change: of which conversation, when, and in which lines of its transcript (0 to 0:
-    none).
-    """
+    """A change: of which log, when, and in which of its lines (0 to 0: none)."""
 
     cursor: int
     number: int
+    """The number of the log among those of its kind."""
     kind: str
+    """The kind of log (see `storage.logs.kinds.Kind`)."""
     time: int
     first: int
     last: int
-    detail: str
-    """Of a deleted conversation: its id and its channel, which stand nowhere else any more."""
+    detail: str = ""
+    """Of a deleted log: its id and its channel, which stand nowhere else any more."""
 
 
 UPDATES = Columns(
@@ -286,10 +287,10 @@ def take_in_trigger() -> str:
     updates = {
         "cursor": f"{cursor} + key + 1",
         "number": number,
-        "kind": "value ->> 0",
-        "time": "value ->> 1",
-        "first_sequence": "value ->> 2",
-        "last_sequence": "value ->> 3",
+        "kind": f"'{Kind.CONVERSATION}'",
+        "time": "value ->> 0",
+        "first_sequence": "value ->> 1",
+        "last_sequence": "value ->> 2",
         "detail": "''",
     }
     requests = {

@@ -6,7 +6,6 @@ wait for the appends of conversations that are not taken in yet.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import apsw
@@ -27,12 +26,12 @@ from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external_rows import (
     COMMUNICATIONS,
     ESCALATIONS,
-    EXTERNAL_UPDATES,
-    ExternalRow,
     StoredCommunication,
     place_name,
     take_in,
+    updates_of,
 )
+from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.removal import CommunicationRemoval, Erased
 from recollect_server.storage.index.requests import SeenNames
@@ -49,20 +48,6 @@ _IDENTITIES = "(SELECT value ->> 0, value ->> 1 FROM json_each(?))"
 _PLACE = "SELECT sequence, offset, length FROM external_messages"
 _stored_of = COMMUNICATIONS.reader()
 _escalation_of = ESCALATIONS.reader()
-_update_of_row = EXTERNAL_UPDATES.reader()
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalChanges:
-    """A part of the log, at one moment."""
-
-    rows: list[ExternalRow]
-    logs: dict[int, str]
-    """Ids of the rows' communications, by number."""
-    starts: dict[int, Place]
-    """By number, the message at or before the first of its rows: where to begin to read. None: at
-    the top.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +92,11 @@ class ExternalIndex:
                 self._names.add(line.entry.stamp.request_id)
             if isinstance(message := line.entry.content, ExternalMessage):
                 self._names.add(former_key_of_delivery(after.channel, message.provider_message_id))
+        changes = updates_of(before, lines, time) if log else []
         return self._database.writer.write(
-            lambda connection, cursor: take_in(
-                connection, before, after, lines, time, cursor, log=log
-            ),
-            updates=len(lines),
-            notice=lambda: after,
+            lambda connection, cursor: take_in(connection, after, lines, changes, cursor),
+            updates=len(changes),
+            notice=lambda: Added(after, lines, changes),
         )
 
     def redact(
@@ -131,15 +115,17 @@ class ExternalIndex:
         if line.entry is not None and line.entry.stamp.request_id:
             self._names.add(line.entry.stamp.request_id)
         questions: list[EscalationOpened] = erased.now(EscalationOpened)
+        changes = updates_of(before, [line], time)
 
         def change(connection: apsw.Connection, cursor: int) -> None:
             connection.executemany(
                 "UPDATE external_escalations SET question = ? WHERE id = ? AND number = ?",
                 [(it.question, it.id, number) for it in questions],
             )
-            take_in(connection, before, after, [line], time, cursor, log=True)
+            take_in(connection, after, [line], changes, cursor)
 
-        self.removal.redact(number, after.id, erased, change, 1, after)
+        notice = Added(after, [line], changes)
+        self.removal.redact(number, after.id, erased, change, len(changes), notice)
 
     # Communications ------------------------------------------------------------------------------
 
@@ -272,39 +258,25 @@ class ExternalIndex:
             for row in self._database.rows(query, (*values, limit), settled=False)
         ]
 
-    # The update log ------------------------------------------------------------------------------
+    # Streams -------------------------------------------------------------------------------------
 
-    def changes(self, cursor: int, limit: int, max_bytes: int) -> ExternalChanges:
-        """Return the oldest changes behind a cursor; see `ExternalChanges`.
+    def by_number(self, numbers: set[int]) -> dict[int, Communication]:
+        """Return the communications of these numbers, without those that are gone."""
+        with self._database.reading(settled=False) as connection:
+            return _by_number(connection, numbers)
 
-        Their messages have `max_bytes` together, unless that of the first change alone has more.
-        """
-        with self._database.moment() as connection:
-            query = f"SELECT {EXTERNAL_UPDATES.list} FROM external_updates WHERE cursor > ? ORDER BY cursor LIMIT ?"
-            rows = [_update_of_row(row) for row in connection.execute(query, (cursor, limit))]
-            sizes = accumulate(
-                connection.execute(
-                    "SELECT length FROM external_messages WHERE number = ? AND sequence = ?",
-                    (row.number, row.sequence),
-                ).get
-                or 0
-                for row in rows
-            )
-            rows = [
-                row
-                for at, (row, size) in enumerate(zip(rows, sizes, strict=True))
-                if at == 0 or size <= max_bytes
-            ]
-            first = {row.number: row.sequence for row in reversed(rows)}
-            starts: dict[int, Place] = {}
-            for number, sequence in first.items():
-                if place := connection.execute(
-                    f"{_PLACE} WHERE number = ? AND sequence <= ? ORDER BY sequence DESC LIMIT 1",
-                    (number, sequence),
-                ).fetchone():
-                    starts[number] = place
-            logs = {number: it.id for number, it in _by_number(connection, set(first)).items()}
-            return ExternalChanges(rows, logs, starts)
+    def newest_through(self, number: int, sequence: int) -> Place | None:
+        """Return the place of the newest message at or before a line, or None."""
+        places = self.places(number, sequence + 1, 1)
+        return places[0] if places else None
+
+    def bytes_of_lines(self, number: int, first: int, last: int) -> int:
+        """Return how many bytes the messages of these lines have."""
+        query = (
+            "SELECT coalesce(sum(length), 0) FROM external_messages"
+            " WHERE number = ? AND sequence BETWEEN ? AND ?"
+        )
+        return int(self._database.value(query, (number, first, last), settled=False))
 
     def newest(self, limit: int) -> list[Communication]:
         """Return the newest communications."""

@@ -1,7 +1,6 @@
 """Rows of external communications: the columns of their tables, and how lines are taken in."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 import apsw
@@ -19,15 +18,18 @@ from recollect_server.domain.external import (
     fold,
 )
 from recollect_server.domain.ids import message_id
-from recollect_server.storage.index import requests
+from recollect_server.storage.index import requests, updates
 from recollect_server.storage.index.analysis import indexed_form, plain_form
 from recollect_server.storage.index.columns import (
     Column,
     Columns,
     KnownRequest,
+    UpdateRow,
     dump_json,
     load_texts,
 )
+from recollect_server.storage.index.incoming import Update
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 
 
@@ -99,30 +101,7 @@ ESCALATIONS = Columns(
 )
 
 
-class ExternalUpdate(StrEnum):
-    """Kind of update."""
-
-    MESSAGE = "message"
-    CHANGED = "changed"
-    ESCALATED = "escalated"
-    REDACTED = "redacted"
-    DELETED = "deleted"
-
-
-class ExternalRow(NamedTuple):
-    """A change: of which communication, when, in which line of its transcript, and of which
-    escalation, if of any. That of a deleted communication has the communication's id there.
-    """
-
-    cursor: int
-    number: int
-    kind: str
-    time: int
-    sequence: int
-    escalation_id: str
-
-
-EXTERNAL_UPDATES = Columns("external_updates", ExternalRow, *map(Column, ExternalRow._fields))
+_TOLD = (ExternalMessage, TrustSet, EscalationOpened, EscalationResolved, MessagesRedacted)
 
 _TAKE_IN = (
     f"INSERT {COMMUNICATIONS.insert} ON CONFLICT(id) DO UPDATE SET"
@@ -156,18 +135,15 @@ def row_of(number: int, channel: str, line: Line, message: ExternalMessage) -> E
 
 def take_in(
     connection: apsw.Connection,
-    before: Communication | None,
     after: Communication,
     lines: list[Line],
-    time: int,
+    changes: list[Update],
     cursor: int,
-    *,
-    log: bool,
 ) -> int:
     """Take in lines that follow what is indexed, and return the communication's number.
 
-    `cursor` is the one before those that the lines have in the update log; `log` False leaves that
-    out. Raises apsw.Error if the lines do not follow.
+    `changes` are their rows in the update log, and `cursor` is the one before those. Raises
+    apsw.Error if the lines do not follow.
     """
     query = "SELECT bytes FROM external_communications WHERE id = ?"
     if (connection.execute(query, (after.id,)).get or 0) != lines[0].offset:
@@ -175,7 +151,7 @@ def take_in(
     stored = StoredCommunication(0, after, lines[-1].end, lines[-1].sequence)
     number = int(connection.execute(_TAKE_IN, COMMUNICATIONS.values(stored)).get)
     first: dict[str, KnownRequest] = {}
-    for at, line in enumerate(lines, start=cursor + 1):
+    for line in lines:
         if line.entry is None:
             continue
         if (stamp := line.entry.stamp).request_id:
@@ -188,11 +164,9 @@ def take_in(
                 line.sequence,
             )
         _take_in_line(connection, number, after.channel, line)
-        before = fold(before, line.entry.content)
-        if log and (update := update_of(line, before)) is not None:
-            kind, escalation_id = update
-            row = ExternalRow(at, number, kind.value, time, line.sequence, escalation_id)
-            connection.execute(f"INSERT {EXTERNAL_UPDATES.insert}", row)
+    for at, (time, begin, end) in enumerate(changes, start=cursor + 1):
+        row = UpdateRow(at, number, Kind.COMMUNICATION, time, begin, end)
+        updates.add(connection, row)
     for request in first.values():
         requests.add(connection, request)
     return number
@@ -226,20 +200,23 @@ def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: 
             )
 
 
-def update_of(line: Line, now: Communication | None) -> tuple[ExternalUpdate, str] | None:
-    """Return the update that panels get of a line; `now` is the state with it. None for the text of
-    a blocked party.
+def updates_of(before: Communication | None, lines: list[Line], time: int) -> list[Update]:
+    """Return an update for each line that panels get one of; `before` is the state without them."""
+    changes: list[Update] = []
+    for line in lines:
+        if line.entry is not None:
+            before = fold(before, line.entry.content)
+            if before is not None and is_told(line, before.trust):
+                changes.append([time, line.sequence, line.sequence])
+    return changes
+
+
+def is_told(line: Line, trust: Trust) -> bool:
+    """Return whether panels get an update of a line, with which there was this trust: none of what
+    a blocked party wrote.
     """
     match line.entry.content if line.entry else None:
-        case ExternalMessage(direction=Direction.INBOUND) if now and now.trust is Trust.BLOCKED:
-            return None
-        case ExternalMessage():
-            return ExternalUpdate.MESSAGE, ""
-        case TrustSet():
-            return ExternalUpdate.CHANGED, ""
-        case EscalationOpened(id=name) | EscalationResolved(id=name):
-            return ExternalUpdate.ESCALATED, name
-        case MessagesRedacted():
-            return ExternalUpdate.REDACTED, ""
-        case _:
-            return None
+        case ExternalMessage(direction=Direction.INBOUND):
+            return trust is not Trust.BLOCKED
+        case content:
+            return isinstance(content, _TOLD)

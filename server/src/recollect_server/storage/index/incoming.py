@@ -5,7 +5,8 @@ in.
 from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, cast
+from operator import itemgetter
+from typing import cast
 
 import orjson
 
@@ -25,37 +26,38 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     TurnMemory,
 )
+from recollect_server.domain.external import Communication
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.columns import CONVERSATIONS
 from recollect_server.storage.index.messages import row_of, searchable_text
-from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.index.words import Entry
 from recollect_server.storage.logs.lines import Line
 
-_KINDS: dict[type, UpdateKind] = {
-    Began: UpdateKind.CREATED,
-    TitleAssigned: UpdateKind.TITLE,
-    Compressed: UpdateKind.COMPRESSION,
-    Abbreviated: UpdateKind.ABBREVIATION,
-    Continued: UpdateKind.CHANGED,
-    SplitSuggested: UpdateKind.SPLIT,
-    MessagesRedacted: UpdateKind.REDACTED,
-    ConversationUnindexed: UpdateKind.CHANGED,
-    TurnMemory: UpdateKind.CHANGED,
-}
+_TOLD = (
+    MetaUpdated,
+    Began,
+    TitleAssigned,
+    Compressed,
+    Abbreviated,
+    Continued,
+    SplitSuggested,
+    MessagesRedacted,
+    ConversationUnindexed,
+    TurnMemory,
+)
+"""Events that watchers get an update of."""
 
-Update = list[Any]  # not a tuple: the last line of a batch is set as it grows
-"""A row of the update log: kind, time, first line, last line."""
+Update = list[int]  # not a tuple: the last line of a batch is set as it grows
+"""A row of the update log: time, first line, last line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """Additions for watchers: the conversation after them, the lines, and the rows of the update
+    """Additions for watchers: the log's state after them, the lines, and the rows of the update
     log.
     """
 
-    number: int
-    conversation: Conversation
+    state: Conversation | Communication
     lines: list[Line]
     updates: list[Update]
 
@@ -144,6 +146,7 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
     after it was redacted.
     """
     updates: list[Update] = []
+    are_messages = False  # the last update is of messages
     for line in lines:
         if line.entry is None:
             continue
@@ -151,19 +154,18 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
             case Message():
                 if (
                     line.entry.stamp.batch[0] > 1
-                    and updates
-                    and updates[-1][0] == UpdateKind.MESSAGES
-                    and updates[-1][3] == line.sequence - 1
+                    and are_messages
+                    and updates[-1][2] == line.sequence - 1
                 ):
-                    updates[-1][3] = line.sequence
+                    updates[-1][2] = line.sequence
                 else:
-                    updates.append([UpdateKind.MESSAGES, time, line.sequence, line.sequence])
-            case MetaUpdated(title=title):
-                kind = UpdateKind.CHANGED if title is None else UpdateKind.TITLE
-                updates.append([kind, time, line.sequence, line.sequence])
-            case content:
-                if (event := _KINDS.get(type(content))) is not None:
-                    updates.append([event, time, line.sequence, line.sequence])
+                    updates.append([time, line.sequence, line.sequence])
+                are_messages = True
+            case content if isinstance(content, _TOLD):
+                updates.append([time, line.sequence, line.sequence])
+                are_messages = False
+            case _:
+                pass
     return updates
 
 
@@ -182,7 +184,5 @@ def _requests_of(lines: list[Line], updates: list[Update]) -> list[list[object]]
     for request in requests.values():
         # Both are in the order of the lines: a request's last update is the last that began with it
         # or before.
-        request.append(
-            bisect_right(updates, cast(int, request[3]), key=lambda update: cast(int, update[2]))
-        )
+        request.append(bisect_right(updates, cast(int, request[3]), key=itemgetter(1)))
     return list(requests.values())

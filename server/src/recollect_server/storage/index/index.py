@@ -70,7 +70,8 @@ class Index(Database):
             self._numbers = itertools.count(max(int(last or 0), numbers_after) + 1)
             self.conversations = ConversationTable(self)
             self.messages = MessageTable(self)
-            self.log = IndexLog(self, self.conversations, self.messages)
+            self.external = ExternalIndex(self, self._names)
+            self.log = IndexLog(self, self.conversations, self.messages, self.external)
         except BaseException:
             self.close()
             raise
@@ -80,7 +81,6 @@ class Index(Database):
         self.notes = NoteQueue(self, self._names)
         self.anchors = AnchorTable(self)
         self.routing = Routing(self, self._names)
-        self.external = ExternalIndex(self, self._names)
         self.tiers = TierLog(self)
         self.turn_memories = TurnMemoryTable(self)
         self.activity = ActivityTable(self)
@@ -144,7 +144,7 @@ class Index(Database):
             with self.reading(settled=False) as connection:  # only its tokeniser is used
                 entries = words.entries_of_notes(connection, after)
         build = partial(document_of, own, before, after, lines, updates, mail, entries)
-        notice = Added(own, after, lines, updates) if updates else None
+        notice = Added(after, lines, updates) if updates else None
         cursor = self.writer.put(
             build, lines[-1].end - lines[0].offset, len(updates), failed, notice
         )
@@ -183,7 +183,7 @@ class Index(Database):
             forget_derived(connection, number, before, after, erased, document)
             cursors.append(cursor + len(updates))
 
-        notice = Added(number, after, [line], updates)
+        notice = Added(after, [line], updates)
         self.removal.redact(number, after.id, erased, change, len(updates), notice)
         self._lengths.set(number, after.text_bytes, 0)
         return cursors[0]

@@ -1,19 +1,21 @@
-"""The log of changes to conversations: read by position, announced as it grows, and kept within
-bounds.
-"""
+"""The log of changes: read by position, announced as it grows, and kept within bounds."""
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import apsw
 
 from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.external import Communication
 from recollect_server.domain.filters import Filter
 from recollect_server.storage.index import updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import ConversationTable
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.messages import MessageTable, Place
+from recollect_server.storage.logs.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,11 @@ class Changes:
     more: bool
     """True if there may be more changes behind the last of the rows."""
     rows: list[UpdateRow]
-    conversations: dict[int, Conversation]
+    states: Mapping[int, Conversation | Communication]
     """Those of the rows, by number, but for deleted ones."""
     starts: dict[int, Place]
-    """By number, the message at or before the first line of the conversation's rows: where to begin
-    to read. None: at the top.
+    """By number, the message at or before the first line of the log's rows: where to begin to read.
+    None: at the top.
     """
 
 
@@ -51,11 +53,16 @@ class IndexLog:
     """The update log of an open index."""
 
     def __init__(
-        self, database: Database, conversations: ConversationTable, messages: MessageTable
+        self,
+        database: Database,
+        conversations: ConversationTable,
+        messages: MessageTable,
+        external: ExternalIndex,
     ) -> None:
         self._database = database
         self._conversations = conversations
         self._messages = messages
+        self._external = external
         self.epoch = ""
         """Names this index among those that were made: a cursor of another one means nothing
         here.
@@ -88,21 +95,21 @@ class IndexLog:
         with self._database.reading() as connection:
             self._read_epoch(connection)
 
-    def reaches_back_to(self, cursor: int, log: updates.Log = updates.CONVERSATIONS) -> bool:
+    def reaches_back_to(self, cursor: int) -> bool:
         """Return whether everything behind a cursor is still here."""
         with self._database.reading(settled=False) as connection:
-            return updates.reaches_back_to(connection, cursor, log)
+            return updates.reaches_back_to(connection, cursor)
 
     def cursor_text(self, cursor: int) -> str:
         """Return a position in the log in the form that callers see, bound to this index."""
         return f"{self.epoch}-{cursor}" if cursor else ""  # as `Mark.numbered` writes it
 
-    def last_cursor(self, log: updates.Log = updates.CONVERSATIONS) -> int:
+    def last_cursor(self) -> int:
         """Return the cursor of the log's end, including everything that was added before this
         call.
         """
         with self._database.reading() as connection:
-            return updates.last(connection, log)
+            return updates.last(connection)
 
     def changed_after(self, cursor: int) -> tuple[list[str] | None, int]:
         """Return the existing conversations that the log names behind a cursor, and the cursor of
@@ -117,32 +124,32 @@ class IndexLog:
     def changes(
         self,
         cursor: int,
+        kind: Kind,
         limit: int,
-        max_bytes: int = 0,
+        max_bytes: int,
     ) -> Changes:
-        """Return the oldest changes behind a cursor (see `Changes`).
+        """Return the oldest changes of a kind of log behind a cursor (see `Changes`).
 
-        Their messages have `max_bytes` together (0: any number), unless those of the first change
-        have more.
+        Their messages have `max_bytes` together, unless those of the first change have more.
 
         Lines that are queued and not written yet are not among them; they are delivered later.
         """
+        is_external = kind is Kind.COMMUNICATION
+        logs = self._external if is_external else self._conversations
+        messages = self._external if is_external else self._messages
         with self._database.moment() as connection:
             last = updates.last(connection)
-            rows = updates.after(connection, cursor, limit)
-            conversations = self._conversations.by_number({row.number for row in rows})
-            more = len(rows) == limit
-            if max_bytes and len(fitting := self._within(rows, max_bytes)) < len(rows):
-                rows, more = fitting, True
-            first: dict[int, int] = {}
-            for row in rows:
-                first.setdefault(row.number, row.first)
+            rows = updates.after(connection, cursor, kind, limit)
+            states = logs.by_number({row.number for row in rows})
+            fitting = _within(rows, messages, max_bytes)
+            first = {row.number: row.first for row in reversed(fitting)}
             starts = {
                 n: place
-                for n in conversations
-                if (place := self._messages.newest_through(n, first[n]))
+                for n, sequence in first.items()
+                if n in states and (place := messages.newest_through(n, sequence))
             }
-            return Changes(last, more, rows, conversations, starts)
+            more = len(rows) == limit or len(fitting) < len(rows)
+            return Changes(last, more, fitting, states, starts)
 
     def newest_conversations(
         self,
@@ -180,35 +187,30 @@ class IndexLog:
                 more,
             )
 
-    def prunable(self, log: updates.Log, before: int, most: int) -> int:
-        """Return the cursor up to which a log may be pruned: rows older than a time, or beyond the
-        newest `most`; 0: none.
+    def prunable(self, before: int, most: int) -> int:
+        """Return the cursor up to which the log may be pruned: rows older than a time, or beyond
+        the newest `most`; 0: none.
         """
         with self._database.reading() as connection:
-            return updates.prunable(connection, before, most, log)
+            return updates.prunable(connection, before, most)
 
-    def oldest(self, log: updates.Log) -> int:
-        """Return the time of the oldest change that a log has, in milliseconds; 0 without any."""
+    def oldest(self) -> int:
+        """Return the time of the oldest change, in milliseconds; 0 without any."""
         with self._database.reading() as connection:
-            return updates.oldest(connection, log)
+            return updates.oldest(connection)
 
-    def prune(self, log: updates.Log, through: int, limit: int) -> int:
-        """Remove at most `limit` of a log's oldest changes up to a cursor, and return their
-        number.
-        """
-        return self._database.write(
-            lambda connection, _: updates.prune(connection, through, limit, log)
-        )
+    def prune(self, through: int, limit: int) -> int:
+        """Remove at most `limit` of the oldest changes up to a cursor, and return their number."""
+        return self._database.write(lambda connection, _: updates.prune(connection, through, limit))
 
-    def _within(self, rows: list[UpdateRow], max_bytes: int) -> list[UpdateRow]:
-        """Return the first of these changes whose messages have `max_bytes` together, at least
-        one.
-        """
-        total = 0
-        for at, row in enumerate(rows):
-            total += (
-                self._messages.bytes_of_lines(row.number, row.first, row.last) if row.first else 0
-            )
-            if at and total > max_bytes:
-                return rows[:at]
-        return rows
+
+def _within(
+    rows: list[UpdateRow], messages: MessageTable | ExternalIndex, max_bytes: int
+) -> list[UpdateRow]:
+    """Return the first of these changes whose messages have `max_bytes` together, at least one."""
+    total = 0
+    for at, row in enumerate(rows):
+        total += messages.bytes_of_lines(row.number, row.first, row.last) if row.first else 0
+        if at and total > max_bytes:
+            return rows[:at]
+    return rows

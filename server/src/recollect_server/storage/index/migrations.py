@@ -16,6 +16,7 @@ from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import TOKENIZER
 from recollect_server.storage.index.columns import REQUESTS, take_in_trigger
+from recollect_server.storage.logs.kinds import Kind
 
 OLDEST = 25
 """Version of `_TABLES`. An index of an earlier one has its words in another form, and is made anew
@@ -298,10 +299,35 @@ def _group_names(connection: apsw.Connection) -> None:
     """)
 
 
+def _one_update_log(connection: apsw.Connection) -> None:
+    """Move the updates of communications into the log of all updates, which says of each row which
+    kind of log it is about. Their cursors were given out by one counter.
+    """
+    query = "SELECT max(seq) FROM sqlite_sequence WHERE name IN ('updates', 'external_updates')"
+    last = int(connection.execute(query).get or 0)
+    connection.execute(f"""
+        UPDATE updates SET kind = '{Kind.CONVERSATION}';
+        INSERT INTO updates
+            SELECT cursor, number, '{Kind.COMMUNICATION}', time, sequence, sequence,
+                iif(kind = 'deleted', escalation_id || ' ', '')
+            FROM external_updates;
+        INSERT OR REPLACE INTO identity
+            SELECT 'updates_pruned', max(CAST(value AS INTEGER)) FROM identity
+            WHERE name IN ('updates_pruned', 'external_updates_pruned') HAVING count(*) > 0;
+        DELETE FROM identity WHERE name IN ('external_updates_pruned', 'external_cursors_lost');
+        DELETE FROM sqlite_sequence WHERE name = 'updates';
+        INSERT INTO sqlite_sequence VALUES('updates', {last});
+        DROP TABLE external_updates;
+        DROP TRIGGER take_in;
+        {take_in_trigger()}
+    """)
+
+
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _turn_memories,
     _updates_of_communications,
     _group_names,
+    _one_update_log,
 )
 """The steps behind `OLDEST`."""
 

@@ -8,15 +8,12 @@ index's own: another index has another order.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.conversation import Conversation, MessagesRedacted
 from recollect_server.domain.external import Communication
-from recollect_server.storage.index import updates
 from recollect_server.storage.index.columns import UpdateRow
-from recollect_server.storage.index.external_rows import ExternalRow, ExternalUpdate
 from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.index.updates import UpdateKind
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import (
@@ -32,25 +29,19 @@ from recollect_server.storage.logs.store import LogNotFound, Position
 ReadLines = Callable[[str, Position], Iterator[Line]]
 """Yields the lines of a log behind a position, as `LogStore.read`."""
 
-_NO_END = 1 << 62  # everything that is in the index is complete
-
 
 class IndexOrder:
-    """The order of the changes of one kind of log in a folder. Methods raise IndexUnavailable
-    too.
-    """
+    """The order of the changes of a folder. Methods raise IndexUnavailable too."""
 
-    def __init__(self, kind: Kind, index: Index, lines: ReadLines) -> None:
-        self._kind = kind
-        self._log = updates.EXTERNAL if kind is Kind.COMMUNICATION else updates.CONVERSATIONS
+    def __init__(self, index: Index, lines: ReadLines) -> None:
         self._lines = lines
-        self._following: _FollowedIndex | None = None
+        self._followed: tuple[_FollowedIndex, ...] = ()
         self._attach(index)
 
     def _attach(self, index: Index) -> None:
         def receive(notices: Sequence[tuple[int, object]]) -> None:
-            if (following := self._following) is not None:
-                following.receive(index, notices)
+            for followed in self._followed:
+                followed.receive(index, notices)
 
         self._index = index
         index.writer.listeners.append(receive)
@@ -69,12 +60,12 @@ class IndexOrder:
 
     def renew(self) -> None:
         """Begin again: numbers were given out for changes that never come."""
-        if self._following is not None:
-            self._following.begin_again(self._index)
+        for followed in self._followed:
+            followed.begin_again(self._index)
 
     def now(self) -> Mark:
         """Return the position behind everything that is acknowledged."""
-        return _mark(self._index, self._index.log.last_cursor(self._log))
+        return _mark(self._index, self._index.log.last_cursor())
 
     settled = now
 
@@ -90,7 +81,7 @@ class IndexOrder:
         """
         index, number = self._index, mark.key.transaction
         is_own = mark.epoch == index.log.epoch and number <= index.writer.given_out()
-        return is_own and index.log.reaches_back_to(number, self._log)
+        return is_own and index.log.reaches_back_to(number)
 
     def after(
         self,
@@ -100,52 +91,27 @@ class IndexOrder:
         max_bytes: int,
         only: Sequence[int] = (),  # noqa: ARG002 - nothing is ever missing below the last one
     ) -> OrderedChanges:
-        """Return the oldest changes behind a key. Those of a conversation that is being deleted
-        have no lines: its deletion follows.
+        """Return the oldest changes behind a key, those of one kind alone. Those of a log that is
+        being deleted have no lines: its deletion follows.
         """
-        if kind is Kind.COMMUNICATION:
-            return self._exchanges(key.transaction, limit, max_bytes)
-        changes = self._index.log.changes(key.transaction, limit, max_bytes)
+        changes = self._index.log.changes(key.transaction, kind, limit, max_bytes)
         last = {row.number: row.last for row in changes.rows}
         lines = {
-            number: self._read(conversation.id, changes.starts.get(number), last[number])
-            for number, conversation in changes.conversations.items()
+            number: self._read(state.id, changes.starts.get(number), last[number])
+            for number, state in changes.states.items()
+            if number in last
         }
         rows: list[OrderedChange] = []
         for row in changes.rows:
-            if row.kind == UpdateKind.DELETED:
+            if row.detail:
                 rows.append(_deleted(row))
-            elif (conversation := changes.conversations.get(row.number)) is not None:
+            elif (state := changes.states.get(row.number)) is not None:
                 own = [it for it in lines[row.number] if row.first <= it.sequence <= row.last]
-                rows.append(_change(row.cursor, row.time, conversation, own))
+                rows.append(_change(row.cursor, row.time, state, own))
         end = changes.last + 1
         if changes.more and changes.rows:
             end = changes.rows[-1].cursor + 1
         return OrderedChanges(rows, changes.more, end, end)
-
-    def _exchanges(self, cursor: int, limit: int, max_bytes: int) -> OrderedChanges:
-        changes = self._index.external.changes(cursor, limit, max_bytes)
-        last = {row.number: row.sequence for row in changes.rows}
-        lines = {
-            (number, line.sequence): line
-            for number, log in changes.logs.items()
-            for line in self._read(log, changes.starts.get(number), last[number])
-        }
-        rows: list[OrderedChange] = []
-        for row in changes.rows:
-            if row.kind == ExternalUpdate.DELETED:
-                name = row.escalation_id
-                rows.append(
-                    _ordered(row.cursor, name, Kind.COMMUNICATION, row.time, action=Action.DELETE)
-                )
-                continue
-            line = lines.get((row.number, row.sequence))
-            own, log = [line] if line else [], changes.logs[row.number]
-            action = Action.REDACT if row.kind == ExternalUpdate.REDACTED else Action.APPEND
-            rows.append(
-                _ordered(row.cursor, log, Kind.COMMUNICATION, row.time, action=action, lines=own)
-            )
-        return OrderedChanges(rows, more=False, horizon=_NO_END, ceiling=_NO_END)
 
     def _read(self, log: str, start: Place | None, last: int) -> list[Line]:
         """Return the lines of a log from a place (None: from its top) to one of a number; none if
@@ -165,24 +131,23 @@ class IndexOrder:
     def follow(
         self, kind: Kind, take: Take, lost: Callable[[], None], ready: Callable[[], None]
     ) -> Following:
-        """Give the changes from now on, when `collect` is called. One follows at a time."""
-        self._following = _FollowedIndex(self, kind, self._index, take, lost, ready)
+        """Give the changes of all kinds from now on, when `collect` is called."""
+        followed = _FollowedIndex(self, kind, self._index, take, lost, ready)
+        self._followed += (followed,)
         try:
-            self._following.mark = self.now()  # only then: nothing comes between
+            followed.mark = self.now()  # only then: nothing comes between
         except BaseException:
-            self._following = None  # nobody would collect what it receives
+            self.leave(followed)  # nobody would collect what it receives
             raise
-        return self._following
+        return followed
 
-    def leave(self) -> None:
-        """Let nobody follow any more."""
-        self._following = None
+    def leave(self, followed: "_FollowedIndex") -> None:
+        """Follow the changes no more."""
+        self._followed = tuple(it for it in self._followed if it is not followed)
 
 
 class _FollowedIndex:
-    """Changes that an index takes in, from its beginning until it is closed. Those of
-    communications are few, so who follows them hears of them alone, and reads them by `after`.
-    """
+    """Changes that an index takes in, from its beginning until it is closed."""
 
     def __init__(
         self,
@@ -194,7 +159,7 @@ class _FollowedIndex:
         ready: Callable[[], None],
     ) -> None:
         self._order = order
-        self._is_rare = kind is Kind.COMMUNICATION
+        self._kind = kind
         self._take = take
         self._lost = lost
         self._ready = ready
@@ -206,13 +171,10 @@ class _FollowedIndex:
 
     def receive(self, index: Index, notices: Sequence[tuple[int, object]]) -> None:
         """Keep notices of what an index has just taken in, until they are collected."""
-        own = [
-            it for it in notices if isinstance(it[1], Communication | ExternalRow) == self._is_rare
-        ]
         with self._guard:
-            if index is not self._index or not own:
+            if index is not self._index:
                 return
-            self._notices += own
+            self._notices += notices
         self._ready()
 
     def start(self) -> None:
@@ -233,36 +195,38 @@ class _FollowedIndex:
             self._give([])
 
     def await_next(self, *, awaited: bool) -> None:
-        """Let the index take in each change at once while somebody waits for it. Else it takes in
-        more at a time, at a lower cost per change.
+        """Let the index take in each change of a conversation at once while somebody waits for it.
+        Else it takes in more at a time, at a lower cost per change. Those of communications never
+        wait for company.
         """
-        if not self._is_rare:
+        if self._kind is Kind.CONVERSATION:
             self._index.writer.watched = awaited
 
     def collect(self) -> None:
         """Give what the index took in since, in the caller's thread."""
         with self._gives:
             with self._guard:
-                notices, self._notices = self._notices, []
+                notices = list(self._notices)
             rows = [
                 change
                 for cursor, notice in notices
                 for change in _changes(cursor, notice)
                 if change.transaction > self.mark.key.transaction
             ]
-            if rows or (notices and self._is_rare):
+            if rows:
                 self._give(rows)
+            with self._guard:  # only now: what cannot be taken is given again
+                del self._notices[: len(notices)]
 
     def _give(self, rows: list[OrderedChange]) -> None:
         last = rows[-1].transaction if rows else self.mark.key.transaction
-        end = _NO_END if self._is_rare else last + 1
-        self._take(OrderedChanges(rows, more=False, horizon=end, ceiling=end))
+        self._take(OrderedChanges(rows, more=False, horizon=last + 1, ceiling=last + 1))
         self.mark = Mark.numbered(self.mark.epoch, last)
 
     def close(self) -> None:
         """Give no more changes."""
         self.await_next(awaited=False)
-        self._order.leave()
+        self._order.leave(self)
 
 
 def _mark(index: Index, number: int) -> Mark:
@@ -276,60 +240,49 @@ def _changes(cursor: int, notice: object) -> list[OrderedChange]:
     if not isinstance(notice, Added):
         return []
     changes: list[OrderedChange] = []
-    for at, (_, time, first, last) in enumerate(notice.updates, start=cursor + 1):
+    for at, (time, first, last) in enumerate(notice.updates, start=cursor + 1):
         lines = [line for line in notice.lines if first <= line.sequence <= last]
-        changes.append(_change(at, time, notice.conversation, lines))
+        changes.append(_change(at, time, notice.state, lines))
     return changes
 
 
-def _change(number: int, time: int, conversation: Conversation, lines: list[Line]) -> OrderedChange:
-    return _ordered(
-        number,
-        conversation.id,
-        Kind.CONVERSATION,
-        time,
-        channel=conversation.channel,
-        lines=lines,
-        state=conversation,
-    )
-
-
-def _deleted(row: UpdateRow) -> OrderedChange:
-    conversation_id, _, channel = row.detail.partition(" ")
-    return _ordered(
-        row.cursor,
-        conversation_id,
-        Kind.CONVERSATION,
-        row.time,
-        action=Action.DELETE,
-        channel=channel,
-    )
-
-
-def _ordered(
-    number: int,
-    log: str,
-    kind: Kind,
-    time: int,
-    *,
-    action: Action = Action.APPEND,
-    channel: str = "",
-    lines: Sequence[Line] = (),
-    state: Conversation | None = None,
+def _change(
+    number: int, time: int, state: Conversation | Communication, lines: list[Line]
 ) -> OrderedChange:
+    """Return a change that wrote lines, or of which none can be read any more."""
+    last = lines[-1].entry if lines else None
+    is_redaction = last is not None and isinstance(last.content, MessagesRedacted)
     start, until = (lines[0].offset, lines[-1].end) if lines else (0, 0)
     return OrderedChange(
         transaction=number,
         number=0,
         tag=0,
-        log=log,
-        kind=kind,
-        action=action,
+        log=state.id,
+        kind=Kind.CONVERSATION if isinstance(state, Conversation) else Kind.COMMUNICATION,
+        action=Action.REDACT if is_redaction else Action.APPEND,
         start=start,
         until=until,
         time=time,
-        channel=channel,
-        lines=list(lines),
+        channel="",
+        lines=lines,
         is_last=True,
-        state=state,
+        state=state if isinstance(state, Conversation) else None,
+    )
+
+
+def _deleted(row: UpdateRow) -> OrderedChange:
+    log, _, channel = row.detail.partition(" ")
+    return OrderedChange(
+        transaction=row.cursor,
+        number=0,
+        tag=0,
+        log=log,
+        kind=row.kind,
+        action=Action.DELETE,
+        start=0,
+        until=0,
+        time=row.time,
+        channel=channel,
+        lines=[],
+        is_last=True,
     )

@@ -47,13 +47,9 @@ from recollect_server.storage.index import activity_tables, external_rows, updat
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.external_rows import (
-    EXTERNAL_UPDATES,
-    ExternalRow,
-    ExternalUpdate,
-)
 from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable, searchable_text
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, line_of, spoken
 from recollect_server.storage.logs.redaction import ANY_HASH
 
@@ -73,7 +69,6 @@ with the row in `conversations`, which names them.
 _HANGING_OUTSIDE = {
     "escalations": "external_escalations",
     "deliveries": "external_deliveries",
-    "updates": "external_updates",
 }
 """Tables that have rows of a communication beside its messages, by their names in a receipt."""
 
@@ -369,7 +364,9 @@ class Removal(WordRemoval):
             channel = connection.execute(
                 "SELECT channel FROM conversations WHERE number = ?", (number,)
             ).get
-            rows.append(updates.deleted(cursor + 1, number, time, name, channel or ""))
+            rows.append(
+                updates.deleted(cursor + 1, number, Kind.CONVERSATION, time, name, channel or "")
+            )
             anchors = connection.execute(
                 "SELECT count(*) FROM anchors WHERE number = ?", (number,)
             ).get
@@ -378,7 +375,7 @@ class Removal(WordRemoval):
             removed = {"anchors": anchors} if anchors else {}
             removed["conversations"] = 1
             connection.execute("INSERT INTO deletions VALUES(?, ?)", (number, name))
-            updates.add_deleted(connection, rows[-1])
+            updates.add(connection, rows[-1])
             return removed
 
         removed = self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
@@ -391,7 +388,7 @@ class Removal(WordRemoval):
         """
         removed = {
             "updates": self._in_parts(
-                lambda connection, _: updates.remove(connection, number, _ROWS)
+                lambda connection, _: updates.remove(connection, number, Kind.CONVERSATION, _ROWS)
             )
         }
         removed |= super().remove_history(number, name)
@@ -511,7 +508,7 @@ class CommunicationRemoval(WordRemoval):
 
     def begin(self, number: int, name: str, time: int) -> Removed:
         """Remove the communication's row, and all that hangs on it but its messages."""
-        rows: list[ExternalRow] = []
+        rows: list[UpdateRow] = []
 
         def job(connection: apsw.Connection, cursor: int) -> Removed:
             removed = {"communications": 1}
@@ -519,10 +516,10 @@ class CommunicationRemoval(WordRemoval):
             for place, table in _HANGING_OUTSIDE.items():
                 connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
                 removed[place] = connection.changes()
+            removed["updates"] = updates.remove(connection, number, Kind.COMMUNICATION, MAX_LINES)
             connection.execute("INSERT INTO identity VALUES(?, ?)", (_begun(name), str(number)))
-            row = ExternalRow(cursor + 1, number, ExternalUpdate.DELETED.value, time, 0, name)
-            rows.append(row)
-            connection.execute(f"INSERT {EXTERNAL_UPDATES.insert}", row)
+            rows.append(updates.deleted(cursor + 1, number, Kind.COMMUNICATION, time, name))
+            updates.add(connection, rows[-1])
             return removed
 
         return self._database.writer.write(job, updates=1, notice=lambda: rows[-1])

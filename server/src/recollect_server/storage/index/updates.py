@@ -1,18 +1,17 @@
-"""The update log: one row for every change, in the order of the changes, written in the change's
-own transaction.
+"""The update log: one row for every change of a log of any kind, in the order of the changes,
+written in the change's own transaction.
 
-A cursor is a row's number, and no two rows of both logs share one. Numbers grow and leave gaps:
-what a crash took, what the index refused, what a deleted conversation had.
+A cursor is a row's number. Numbers grow and leave gaps: what a crash took, what the index refused,
+what a deleted log had.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from enum import StrEnum
 
 import apsw
 import orjson
 
 from recollect_server.storage.index.columns import UPDATES, UpdateRow
+from recollect_server.storage.logs.kinds import Kind
 
 CRASH_GAP = 1 << 20
 """More cursors than can have been given out for changes that a crash lost."""
@@ -21,148 +20,111 @@ _MAX_LOST = 100
 _row_of = UPDATES.reader()
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A table of updates, and the entries of `identity` about it."""
-
-    table: str
-    pruned: str
-    """The cursor of the last row that was too old to be kept."""
-    lost: str
-    """Pairs of cursors; those between them may have been given out, and their rows lost."""
-
-
-CONVERSATIONS = Log("updates", "updates_pruned", "cursors_lost")
-EXTERNAL = Log("external_updates", "external_updates_pruned", "external_cursors_lost")
-LOGS = (CONVERSATIONS, EXTERNAL)
-
-
-class UpdateKind(StrEnum):
-    """Kind of update."""
-
-    CREATED = "created"
-    MESSAGES = "messages"
-    TITLE = "title"
-    ABBREVIATION = "abbreviation"
-    COMPRESSION = "compression"
-    CHANGED = "changed"
-    SPLIT = "split"
-    DELETED = "deleted"
-    REDACTED = "redacted"
-
-
-def after(connection: apsw.Connection, cursor: int, limit: int) -> list[UpdateRow]:
-    """Return the oldest changes behind a cursor."""
+def after(connection: apsw.Connection, cursor: int, kind: Kind, limit: int) -> list[UpdateRow]:
+    """Return the oldest changes of a kind of log behind a cursor."""
     rows = connection.execute(
-        f"SELECT {UPDATES.list} FROM updates WHERE cursor > ? ORDER BY cursor LIMIT ?",
-        (cursor, limit),
+        f"SELECT {UPDATES.list} FROM updates WHERE cursor > ? AND kind = ? ORDER BY cursor LIMIT ?",
+        (cursor, kind, limit),
     )
     return [_row_of(row) for row in rows]
 
 
 def conversations_between(connection: apsw.Connection, begin: int, end: int) -> list[str]:
     """Return the existing conversations that changed behind one cursor and up to another."""
-    query = "SELECT DISTINCT c.id FROM updates u JOIN conversations c USING (number) WHERE u.cursor > ? AND u.cursor <= ?"
-    return [row[0] for row in connection.execute(query, (begin, end))]
+    query = (
+        "SELECT DISTINCT c.id FROM updates u JOIN conversations c USING (number)"
+        " WHERE u.cursor > ? AND u.cursor <= ? AND u.kind = ?"
+    )
+    return [row[0] for row in connection.execute(query, (begin, end, Kind.CONVERSATION))]
 
 
-def last(connection: apsw.Connection, log: Log = CONVERSATIONS) -> int:
+def last(connection: apsw.Connection) -> int:
     """Return the cursor of the last row."""
     return int(
-        connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (log.table,)).get or 0
+        connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'updates'").get or 0
     )
 
 
-def reaches_back_to(connection: apsw.Connection, cursor: int, log: Log = CONVERSATIONS) -> bool:
+def reaches_back_to(connection: apsw.Connection, cursor: int) -> bool:
     """Return whether everything behind a cursor is still here."""
-    return cursor >= _pruned(connection, log) and not any(
-        begin < cursor < end for begin, end in _lost(connection, log)
+    pruned = connection.execute("SELECT value FROM identity WHERE name = 'updates_pruned'").get
+    return cursor >= int(pruned or 0) and not any(
+        begin < cursor < end for begin, end in _lost(connection)
     )
 
 
-def add_deleted(connection: apsw.Connection, row: UpdateRow) -> None:
-    """Log the deletion of a conversation."""
+def add(connection: apsw.Connection, row: UpdateRow) -> None:
+    """Log a change."""
     connection.execute(f"INSERT {UPDATES.insert}", UPDATES.values(row))
 
 
-def deleted(cursor: int, number: int, time: int, conversation_id: str, channel: str) -> UpdateRow:
-    """Return the row for a deleted conversation."""
-    return UpdateRow(
-        cursor, number, UpdateKind.DELETED.value, time, 0, 0, f"{conversation_id} {channel}"
-    )
+def deleted(
+    cursor: int, number: int, kind: Kind, time: int, log: str, channel: str = ""
+) -> UpdateRow:
+    """Return the row for a deleted log."""
+    return UpdateRow(cursor, number, kind, time, 0, 0, f"{log} {channel}")
 
 
-def remove(connection: apsw.Connection, number: int, limit: int) -> int:
-    """Remove at most `limit` of a conversation's changes, except its deletion, and return their
-    number.
-    """
-    query = "SELECT cursor FROM updates WHERE number = ? AND kind <> 'deleted' LIMIT ?"
-    connection.execute(f"DELETE FROM updates WHERE cursor IN ({query})", (number, limit))
+def remove(connection: apsw.Connection, number: int, kind: Kind, limit: int) -> int:
+    """Remove at most `limit` of a log's changes, except its deletion, and return their number."""
+    query = "SELECT cursor FROM updates WHERE number = ? AND kind = ? AND detail = '' LIMIT ?"
+    connection.execute(f"DELETE FROM updates WHERE cursor IN ({query})", (number, kind, limit))
     return connection.changes()
 
 
 def skip(connection: apsw.Connection, begin: int, end: int) -> None:
     """Skip the cursors between two, which may have been given out for rows lost in a crash."""
-    for log in LOGS:
-        connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (log.table,))
-        connection.execute("INSERT INTO sqlite_sequence VALUES(?, ?)", (log.table, end))
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'updates'")
+    connection.execute("INSERT INTO sqlite_sequence VALUES('updates', ?)", (end,))
     note_lost(connection, [(begin, end)])
 
 
 def note_lost(connection: apsw.Connection, pairs: Collection[tuple[int, int]]) -> None:
     """Note that cursors between those of each pair were given out, and that no row has them."""
-    for log in LOGS:
-        lost = [*_lost(connection, log), *pairs][-_MAX_LOST:]
-        _note(connection, log.lost, orjson.dumps(lost).decode())
+    lost = [*_lost(connection), *pairs][-_MAX_LOST:]
+    _note(connection, "cursors_lost", orjson.dumps(lost).decode())
 
 
-def prunable(connection: apsw.Connection, before: int, most: int, log: Log = CONVERSATIONS) -> int:
+def prunable(connection: apsw.Connection, before: int, most: int) -> int:
     """Return the cursor of the newest row that may be pruned: older than a time, or beyond the
     newest `most` rows; 0: none.
     """
-    rows = log.table
     oldest_kept = connection.execute(
-        f"SELECT cursor FROM {rows} WHERE time >= ? ORDER BY cursor LIMIT 1", (before,)
+        "SELECT cursor FROM updates WHERE time >= ? ORDER BY cursor LIMIT 1", (before,)
     ).get
-    by_age = last(connection, log) if oldest_kept is None else oldest_kept - 1
-    too_many = int(connection.execute(f"SELECT count(*) FROM {rows}").get) - most
+    by_age = last(connection) if oldest_kept is None else oldest_kept - 1
+    too_many = int(connection.execute("SELECT count(*) FROM updates").get) - most
     by_number = 0
     if too_many > 0:
         by_number = connection.execute(
-            f"SELECT cursor FROM {rows} ORDER BY cursor LIMIT 1 OFFSET ?", (too_many - 1,)
+            "SELECT cursor FROM updates ORDER BY cursor LIMIT 1 OFFSET ?", (too_many - 1,)
         ).get
     through = max(by_age, by_number)
     return (
         through
-        if connection.execute(f"SELECT 1 FROM {rows} WHERE cursor <= ? LIMIT 1", (through,)).get
+        if connection.execute("SELECT 1 FROM updates WHERE cursor <= ? LIMIT 1", (through,)).get
         else 0
     )
 
 
-def oldest(connection: apsw.Connection, log: Log = CONVERSATIONS) -> int:
+def oldest(connection: apsw.Connection) -> int:
     """Return the time of the oldest row, in milliseconds; 0 without any."""
-    return int(connection.execute(f"SELECT time FROM {log.table} ORDER BY cursor LIMIT 1").get or 0)
+    return int(connection.execute("SELECT time FROM updates ORDER BY cursor LIMIT 1").get or 0)
 
 
-def prune(connection: apsw.Connection, through: int, limit: int, log: Log = CONVERSATIONS) -> int:
+def prune(connection: apsw.Connection, through: int, limit: int) -> int:
     """Remove at most `limit` of the oldest rows up to a cursor, and return their number."""
-    query = f"SELECT cursor FROM {log.table} WHERE cursor <= ? ORDER BY cursor LIMIT ?"
+    query = "SELECT cursor FROM updates WHERE cursor <= ? ORDER BY cursor LIMIT ?"
     rows = connection.execute(query, (through, limit)).fetchall()
     if rows:
-        connection.execute(f"DELETE FROM {log.table} WHERE cursor <= ?", (rows[-1][0],))
-        _note(connection, log.pruned, str(rows[-1][0]))
+        connection.execute("DELETE FROM updates WHERE cursor <= ?", (rows[-1][0],))
+        _note(connection, "updates_pruned", str(rows[-1][0]))
     return len(rows)
 
 
-def _pruned(connection: apsw.Connection, log: Log) -> int:
-    return int(
-        connection.execute("SELECT value FROM identity WHERE name = ?", (log.pruned,)).get or 0
-    )
-
-
-def _lost(connection: apsw.Connection, log: Log) -> list[tuple[int, int]]:
-    pairs = connection.execute("SELECT value FROM identity WHERE name = ?", (log.lost,)).get or "[]"
-    return [(begin, end) for begin, end in orjson.loads(pairs)]
+def _lost(connection: apsw.Connection) -> list[tuple[int, int]]:
+    pairs = connection.execute("SELECT value FROM identity WHERE name = 'cursors_lost'").get
+    return [(begin, end) for begin, end in orjson.loads(pairs or "[]")]
 
 
 def _note(connection: apsw.Connection, name: str, value: str) -> None:

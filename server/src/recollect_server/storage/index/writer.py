@@ -80,8 +80,8 @@ class Writer:
         self.path = path
         self.listeners: list[Callable[[Sequence[tuple[int, object]]], None]] = []
         """Called in the writer's thread with the notices of what was just written, in its order and
-        each with the cursor before it: an `Added`, the `UpdateRow` or `ExternalRow` of a deletion,
-        or the `Communication` that was written to. They must return at once.
+        each with the cursor before it: an `Added`, or the `UpdateRow` of a deletion. They must
+        return at once.
         """
         self.watched = False
         """True if somebody watches: then documents wait less for company."""
@@ -113,7 +113,7 @@ class Writer:
         try:
             migrate(self._writer)
             self._inode = path.stat().st_ino
-            self._cursor = max(update_log.last(self._writer, log) for log in update_log.LOGS)
+            self._cursor = update_log.last(self._writer)
         except BaseException:
             self._writer.close(force=True)
             raise
@@ -158,7 +158,7 @@ class Writer:
         """Run the work in a transaction of its own, after everything queued before, and return its
         result.
 
-        It may add `updates` rows to the update logs, and is given the cursor before theirs;
+        It may add `updates` rows to the update log, and is given the cursor before theirs;
         `notice` then returns the notice (see `listeners`). `alone` runs it outside of any
         transaction.
         """
