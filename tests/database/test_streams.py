@@ -569,6 +569,7 @@ def test_a_stream_whose_changes_are_pruned_on_its_way_begins_again(
     behind = [updates.subscribe(Interest(), Choice(), it, 0) for it in (cursor, lacking)]
     panels = [communications.subscribe(it) for it in (panel, f"x{lacking}")]
     updates._shrink()  # as a redaction does: they read the database
+    communications._shrink()
     postgres.execute("SELECT recollect.prune_changes('default', 0, 0)", url)
     for one in behind:
         first, _ = one.take(200)

@@ -2,7 +2,10 @@
 
 import gc
 import weakref
+from functools import partial
+from operator import floordiv
 
+import pytest
 from recollect_server.domain.live import Holder
 
 
@@ -38,3 +41,15 @@ def test_followers_get_a_change_when_the_values_made_of_it_have_changed() -> Non
     limits.follow(lambda limit: changes.append((limit, doubled.now)))
     limits.set(5)
     assert changes == [(5, 10)]
+
+
+def test_a_value_that_cannot_be_made_keeps_no_other_one_old() -> None:
+    limits = Holder(1)
+    views = [limits.view(partial(floordiv, at)) for at in range(5)]
+    followed: list[int] = []
+    limits.follow(followed.append)
+    broken = limits.view(lambda limit: 1 // (2 - limit))
+    with pytest.raises(ZeroDivisionError):
+        limits.set(2)
+    assert [it.now for it in views] == [0, 0, 1, 1, 2]
+    assert (broken.now, followed) == (1, [2])

@@ -59,4 +59,4 @@ def test_a_conversation_that_caught_up_takes_its_own_requests_along(index: Index
     record = overlay.request("second")
     assert record is not None
     assert (record.conversation_id, record.first_sequence) == (TWO, 2)
-    assert overlay.lagging() == [TWO]
+    assert list(overlay.lagging()) == [TWO]

@@ -7,6 +7,7 @@ attribute. A value that is made from another one is held weakly by it, so parts 
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -35,8 +36,9 @@ class Live(Generic[T]):
     def _change(self, value: T) -> None:
         with self._guard:
             self.now = value
-            for view in self._views:
-                view.renew()
+            with ExitStack() as rest:  # which calls all of them, whatever one raises
+                for view in self._views:
+                    rest.callback(view.renew)
 
 
 class Holder(Live[T]):
@@ -47,11 +49,15 @@ class Holder(Live[T]):
         self._followers: list[Callable[[T], None]] = []
 
     def set(self, value: T) -> None:
-        """Replace the value, and notify its followers."""
+        """Replace the value, and notify its followers. Raises what a view's `make` raises, once all
+        others are made.
+        """
         with self._guard:
-            self._change(value)
-            for follower in self._followers:
-                follower(value)
+            try:
+                self._change(value)
+            finally:
+                for follower in self._followers:
+                    follower(value)
 
     def follow(self, follower: Callable[[T], None]) -> None:
         """Call a function with the value at each change from now on: for what cannot be read at

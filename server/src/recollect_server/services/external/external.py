@@ -525,7 +525,7 @@ class External:
                 communication_id, sequence=sequence, by=by, request=request
             )
         except LacksLines:
-            self._store.note_behind(communication_id)
+            self._space.overlay.note_lag(communication_id)
             raise
         escalation = self._space.index.external.escalation_about(communication_id, sequence)
         return ExchangeDone(done.state, done.messages[0], escalation, done.time, done.duplicate)

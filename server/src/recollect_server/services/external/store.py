@@ -6,9 +6,7 @@ written and could not be indexed is brought up before anything else is asked, so
 delivered twice is ever taken for a new one.
 """
 
-import threading
 from contextlib import suppress
-from itertools import count
 
 import structlog
 
@@ -60,20 +58,16 @@ class CommunicationStore:
     def __init__(self, space: Space) -> None:
         self.space = space
         self._logs = space.communications
-        self._guard = threading.Lock()  # guards `_behind`
-        self._numbers = count(1)
-        self._behind: dict[str, int] = {}
-        """Communications that the index lacks lines of, each with the number of the last notice."""
         space.subscribe(ChangedElsewhere, self._changed)
 
     @property
     def behind(self) -> bool:
         """Return whether the index lacks something."""
-        return bool(self._behind)
+        return bool(self.space.overlay.lagging(Kind.COMMUNICATION))
 
     def _changed(self, event: ChangedElsewhere) -> None:
         if event.kind == Kind.COMMUNICATION:
-            self.note_behind(event.name)
+            self.space.overlay.note_lag(event.name)
             with suppress(DataUnavailable):  # the next read does it
                 self.catch_up()
 
@@ -81,24 +75,16 @@ class CommunicationStore:
         """Index the lines that the index refused. Raises DataUnavailable. Hold no communication's
         lock.
         """
-        with self._guard:
-            behind = sorted(self._behind.items())
-        for communication_id, number in behind:
+        overlay = self.space.overlay
+        for communication_id, notice in sorted(overlay.lagging(Kind.COMMUNICATION).items()):
             with (
                 self.space.exclusive(conversation=communication_id),
                 suppress(CommunicationNotFound),
             ):
                 self._catch_up(communication_id)
-            with self._guard:  # a later notice is about lines that may have come since
-                if self._behind.get(communication_id) == number:
-                    del self._behind[communication_id]
+            overlay.caught_up(communication_id, notice)
             if not self.space.is_shared:
                 log.warning("communication_caught_up", communication=communication_id)
-
-    def note_behind(self, communication_id: str) -> None:
-        """Note that the index lacks lines of a communication: the next call takes them in."""
-        with self._guard:
-            self._behind[communication_id] = next(self._numbers)
 
     def _catch_up(self, communication_id: str) -> None:
         index = self.space.index
@@ -182,7 +168,7 @@ class CommunicationStore:
         try:
             lines, _ = self._logs.append(communication_id, end, contents, request, claim=claim)
         except LogConflict:
-            self.note_behind(communication_id)
+            self.space.overlay.note_lag(communication_id)
             raise
         hit("external.recorded")
         before = stored.communication if stored else None
@@ -190,7 +176,7 @@ class CommunicationStore:
         try:
             self.space.index.external.add(before, communication, lines, time=self.space.clock())
         except IndexUnavailable as error:
-            self.note_behind(communication_id)
+            self.space.overlay.note_lag(communication_id)
             log.error(
                 "communication_not_indexed", communication=communication_id, reason=str(error)
             )

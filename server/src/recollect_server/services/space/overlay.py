@@ -1,20 +1,22 @@
 """The overlay: what is written, or waits to be written, and what the index may not have yet.
 
 A read that must see the newest writes asks here first and the index then, so nothing falls between.
-The overlay knows conversations with lines that the index refused, requests by id, and the facts
-that route messages of channels: by place, by Message-ID and by the conversation that another
-continues.
+The overlay knows the logs that the index lacks lines of, requests by id, and the facts that route
+messages of channels: by place, by Message-ID and by the conversation that another continues.
 """
 
 import threading
 from collections.abc import Mapping
+from itertools import count
 
 import structlog
 
 from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.routing import Place
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 
 log = structlog.get_logger("recollect.index")
@@ -41,54 +43,58 @@ class Overlay:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
-        self._lagging: dict[str, None] = {}
+        self._notices = count(1)
+        self._lagging: dict[str, int] = {}
         self.is_lagging = self._lagging.__contains__
-        """Returns True if the index lacks lines of a conversation."""
+        """Returns True if the index lacks lines of a log."""
         self._refused: dict[str, KnownRequest] = {}
         self._pending: dict[str, KnownRequest] = {}
         self._facts: dict[Key, _Fact] = {}
         self._room = _PRUNE
 
-    # Conversations ------------------------------------------------------------------------------
+    # Logs ---------------------------------------------------------------------------------------
 
-    def lagging(self) -> list[str]:
-        """Return the conversations that the index lacks lines of."""
+    def lagging(self, kind: Kind = Kind.CONVERSATION) -> dict[str, int]:
+        """Return the logs of a kind that the index lacks lines of, each with its last notice."""
+        is_external = kind is Kind.COMMUNICATION
         with self._guard:
-            return list(self._lagging)
+            return {
+                name: notice
+                for name, notice in self._lagging.items()
+                if is_communication_id(name) == is_external
+            }
 
-    def note_lag(
-        self, conversation_id: str, reason: str, refused: list[Line] | None = None
-    ) -> None:
-        """Note that the index lacks lines of a conversation, with the request of those it refused.
+    def note_lag(self, name: str, reason: str = "", refused: list[Line] | None = None) -> None:
+        """Note that the index lacks lines of a log, with the request of those it refused.
 
-        Logs the first such conversation.
+        With a reason, logs the first such conversation.
         """
         with self._guard:
-            is_first = not self._lagging
-            self._lagging[conversation_id] = None
+            is_first = reason and all(map(is_communication_id, self._lagging))
+            self._lagging[name] = next(self._notices)
             if refused and refused[0].entry and (stamp := refused[0].entry.stamp).request_id:
                 self._refused[stamp.request_id] = KnownRequest(
                     stamp.request_id,
                     stamp.request_hash,
-                    conversation_id,
+                    name,
                     refused[0].sequence,
                     refused[-1].sequence,
                 )
         if is_first:
-            log.error("index_behind", conversation=conversation_id, reason=reason)
+            log.error("index_behind", conversation=name, reason=reason)
 
-    def caught_up(self, conversation_id: str) -> None:
-        """Note that the index has all of a conversation, or that the conversation is deleted."""
+    def caught_up(self, name: str, notice: int | None = None) -> None:
+        """Note that the index has all of a log, or that the log is deleted; with a `notice`, unless
+        a later one came: it is about lines that may have come since.
+        """
         with self._guard:
-            if conversation_id not in self._lagging:
+            if name not in self._lagging or notice not in (None, self._lagging[name]):
                 return
-            del self._lagging[conversation_id]
+            del self._lagging[name]
             self._refused = {
-                it: record
-                for it, record in self._refused.items()
-                if record.conversation_id != conversation_id
+                it: record for it, record in self._refused.items() if record.conversation_id != name
             }
-            is_last = not self._lagging
+            is_last = not is_communication_id(name) and all(map(is_communication_id, self._lagging))
         if is_last:
             log.warning("index_caught_up")
 

@@ -1,8 +1,8 @@
 """Live updates: every change of a space, delivered to its subscribers in order.
 
-`log` is read by position: the newest updates in memory (`ring`), and behind those the index's log.
-`reading` makes updates from the index's log and the transcripts. `subscription` is the position of
-one subscriber and its next updates, `snapshot` its first ones. `drafts` are unfinished answers.
-`watching` is the interface that senders use, for these subscriptions and for others. Nothing here
+`log` is the engine of every stream: a log that is read by position, the newest updates from memory
+(`ring`), those before from the order of changes (`replaying`), and its watchers. `live` is the log
+of conversations, with their snapshots (`snapshot`) and unfinished answers (`drafts`); that of
+communications is `services.external.live`. `watching` has the types that they share. Nothing here
 sends anything.
 """

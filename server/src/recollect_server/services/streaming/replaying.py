@@ -1,7 +1,6 @@
 """States of logs at a change that is delivered, folded from the lines of a shared store."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from recollect_server.domain.last_used import LastUsed
@@ -23,14 +22,6 @@ State = TypeVar("State", bound=HasChannel)
 _MAX_STATES = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class _At(Generic[State]):
-    """A state, and how much of its log is in it."""
-
-    end: Position
-    state: State
-
-
 class Replaying(Generic[State]):
     """States of the logs of one kind. One thread at a time may call it.
 
@@ -49,31 +40,33 @@ class Replaying(Generic[State]):
         self._store = store
         self._folded = folded
         self._indexed = indexed
-        self._states: LastUsed[str, _At[State]] = LastUsed(_MAX_STATES)
+        self._states: LastUsed[str, tuple[Position, State]] = LastUsed(_MAX_STATES)
+        """Each with how much of its log is in it."""
 
     def behind(self, change: OrderedChange) -> State | None:
         """Return the state behind a change or a later one; None if the log is gone. Raises
         StorageUnavailable.
         """
         name = change.log
-        at = self._states.get(name) if change.action is Action.APPEND else None
-        if at is None and change.action is Action.APPEND and change.start:
-            stored = self._indexed(name)
-            at = _At(*stored) if stored else None
-        if at is None or at.end.bytes < change.until:
+        before = self._states.get(name) if change.action is Action.APPEND else None
+        if before is None and change.action is Action.APPEND and change.start:
+            before = self._indexed(name)
+        end, state = before or (START, None)
+        if end.bytes < change.until:
             lines: Sequence[Line] = change.lines
-            if change.action is not Action.APPEND or change.start != (at.end.bytes if at else 0):
+            if change.action is not Action.APPEND or change.start != end.bytes:
                 # lines between may have been no change of this kind
-                at = at if at and at.end.bytes < change.start else None
-                lines = self._read(change, at.end if at else START)
-            state = at.state if at else None
+                end, state = (end, state) if end.bytes < change.start else (START, None)
+                lines = self._read(change, end)
             for line in lines:
                 state = self._folded(state, line, name)
-            if state is None:
+            if not lines:
                 return None
-            at = _At(Position(lines[-1].sequence, change.until), state)
-        self._states.keep(name, at)
-        return at.state
+            end = Position(lines[-1].sequence, change.until)
+        if state is None:
+            return None
+        self._states.keep(name, (end, state))
+        return state
 
     def forget(self, name: str) -> None:
         """Drop the state of a log that is deleted."""

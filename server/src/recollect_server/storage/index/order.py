@@ -67,8 +67,6 @@ class IndexOrder:
         """Return the position behind everything that is acknowledged."""
         return _mark(self._index, self._index.log.last_cursor())
 
-    settled = now
-
     def placed(self, start: Mark, cursor: int) -> tuple[Mark, dict[str, int]]:
         """Return the position of a snapshot of the index whose log ended at a cursor; nothing of it
         comes behind that.

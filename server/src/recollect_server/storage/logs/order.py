@@ -217,9 +217,6 @@ class Order(Protocol):
         that begins, by log. -1: the log was deleted.
         """
 
-    def settled(self) -> Mark:
-        """Return the position of the newest change below the horizon."""
-
     def follow(
         self, kind: Kind, take: Take, lost: Callable[[], None], ready: Callable[[], None]
     ) -> Following:
@@ -235,6 +232,9 @@ class Order(Protocol):
 
 class SharedOrder(Order, Protocol):
     """The order of a store that several processes share, who have drafts too."""
+
+    def settled(self) -> Mark:
+        """Return the position of the newest change below the horizon."""
 
     def of_line(self, log: str, sequence: int) -> Mark | None:
         """Return the position of the change that wrote a line; None if it is not known any more."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 import structlog
@@ -27,6 +27,7 @@ from recollect_server.storage.logs.order import (
     OrderedChange,
     OrderedChanges,
     Part,
+    SharedOrder,
     Take,
 )
 from recollect_server.storage.logs.store import LogUnavailable
@@ -111,21 +112,13 @@ class TransactionSnapshot:
         return (*(Key(it) for it in self.running if it < transaction), *map(Key, later))
 
 
-class Settled(Protocol):
-    """The part of an order that `Followed` uses (see `storage.logs.order.Order`)."""
-
-    def settled(self) -> Mark: ...
-    def snapshot(self) -> str: ...
-    def reaches(self, mark: Mark) -> bool: ...
-
-
 class Followed:
     """A kind of log of one space that is followed. The follower guards it."""
 
     def __init__(
         self,
         follower: "Follower",
-        order: Settled,
+        order: SharedOrder,
         space: str,
         kind: Kind,
         take: Take,
@@ -138,8 +131,10 @@ class Followed:
         self.mark = order.settled()
         self.horizon = 0
         """Everything below it was given."""
-        self.snapshot = order.snapshot()
-        """The moment at which the parts of drafts were read last."""
+        self.snapshot = _NOTHING
+        """The moment at which the parts of drafts were read last. Those that come again change
+        nothing.
+        """
         self._take = take
         self._lost = lost
 

@@ -177,10 +177,6 @@ class PostgresOrder:
         """Give the changes from now on from the thread of the follower."""
         return Followed(self._follower, self, self._space, kind, take, lost)
 
-    def snapshot(self) -> str:
-        """Return what is visible now, as PostgreSQL writes it."""
-        return str(self._rows(SNAPSHOT.decode())[0][0])
-
     def settled(self) -> Mark:
         """Return the position of the newest change below the horizon."""
         return self._newest("AND xid < pg_snapshot_xmin(pg_current_snapshot())")
