@@ -11,11 +11,12 @@ from recollect import Client
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect_server.domain.conversation import ConversationUnindexed
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.services.space.redaction import finish_interrupted
 from recollect_server.services.space.space import Space
 from recollect_server.services.space.state import Committed
 from recollect_server.services.space.unindexing import take_out_part
 from recollect_server.services.space.writes import Writes
-from recollect_server.storage.postgres.store import PostgresStore
+from recollect_server.services.upkeep import recovery
 
 from tests.administration.test_verification import verified
 from tests.channels.conftest import Post
@@ -180,9 +181,8 @@ def test_a_server_joins_while_others_change_what_is_being_redacted(
     one, two = replicas.one, replicas.two
     name, other = one.conversation_of("secretword", "hiddenword"), one.conversation_of("zebra")
     assert two.found("secretword") == [name]
-    take_back = PostgresStore.take_back
 
-    def be_overtaken(store: PostgresStore, log: str) -> bool:
+    def be_overtaken(*arguments: Any, is_rebuilt: bool) -> None:
         monkeypatch.undo()
         if meanwhile == "delete":
             one.delete(name)
@@ -190,11 +190,11 @@ def test_a_server_joins_while_others_change_what_is_being_redacted(
             end_without_the_second(postgres, replicas)
             one.append(name, user("lemon"))
             redact(one, name, sequence=3)
-        return take_back(store, log)
+        finish_interrupted(*arguments, is_rebuilt=is_rebuilt)
 
     with late_space(replicas).exclusive(conversation=name):
         redact(one, name, sequence=2)
-        monkeypatch.setattr(PostgresStore, "take_back", be_overtaken)
+        monkeypatch.setattr(recovery, "finish_interrupted", be_overtaken)
         server = start_server(store=replicas.url, data_dir=tmp_path / "three")
     with Post(server.target) as three, Client(server.target) as client:
         assert three.found("secretword") == []

@@ -263,7 +263,6 @@ def test_a_redacted_log_has_its_new_lines_and_is_readable_as_it_was_until_it_end
     store.swap(CONVERSATION, new, keep=True)
     for reader in (store, open_store()):
         assert list(reader.logs(Kind.CONVERSATION, Version.REPLACED)) == [(CONVERSATION, size)]
-        assert not reader.take_back(CONVERSATION)
         assert whole(reader) == b"".join(new)
         assert reader.length(CONVERSATION, Version.REPLACED) == size
         assert [*reader.raw(CONVERSATION, Version.REPLACED)] == [it[:-1] for it in before]

@@ -364,7 +364,9 @@ def finish_interrupted(
     """
     redaction_log.warning("finishing_interrupted_redaction", conversation=name)
     try:
-        if store.take_back(name):
+        store.length(name)  # raises LogNotFound
+        if store.sharing is None and _is_unchanged(store, name):
+            store.drop(name, Version.REPLACED)
             return []
     except LogNotFound:  # it was deleted meanwhile
         with suppress(LogNotFound):
@@ -373,6 +375,14 @@ def finish_interrupted(
             return []  # its delete is to be followed
         raise IndexUnavailable(f"it may have words of {name}, which is deleted") from None
     return follow_redaction(store, index, anchors, name, time, publish)
+
+
+def _is_unchanged(store: LogStore, name: str) -> bool:
+    """Return whether a crash came before the lines of a log were replaced: it begins with what it
+    was, of which a crash may have kept a part.
+    """
+    lines = store.raw(name)
+    return all(line == next(lines, None) for line in store.raw(name, Version.REPLACED))
 
 
 def follow_redaction(

@@ -231,20 +231,6 @@ class FolderStore:
             hit(gone_point)
         return removed
 
-    def take_back(self, log: str) -> bool:
-        """Remove what was kept of a file that begins with it: one that was exchanged has other
-        words there. What a crash kept from being copied whole is taken back, too.
-        """
-        path = self.path(log)
-        with _failing(log, "read"):
-            self._check()
-            if not _begins_with(path, _beside(path, REDACTING)):
-                return False
-            for suffix in (COPY, REDACTING):
-                _beside(path, suffix).unlink(missing_ok=True)
-            sync_folder(path.parent)
-        return True
-
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the whole lines behind a position, up to the byte `until`."""
         with _failing(log, "read"):
@@ -463,14 +449,6 @@ def _path(root: Path, log: str) -> Path:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix) if suffix else path
-
-
-def _begins_with(path: Path, beginning: Path) -> bool:
-    with path.open("rb") as file, beginning.open("rb") as other:
-        while part := other.read(1 << 20):
-            if file.read(len(part)) != part:
-                return False
-    return True
 
 
 def _keep(path: Path, name: Path) -> None:

@@ -367,11 +367,6 @@ class LogStore(Protocol):
     def drop(self, log: str, version: Version) -> dict[str, int]:
         """Remove the last byte of what `swap` kept. Return how many bytes, by what they were."""
 
-    def take_back(self, log: str) -> bool:
-        """Leave a log as it is where a crash kept `swap` from changing it. Return False where it
-        was changed. What it was is kept in either case until now.
-        """
-
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`. An unended tail is no line."""
 

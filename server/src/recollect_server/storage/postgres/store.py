@@ -148,11 +148,6 @@ class PostgresStore:
         hit("delete.file_gone" if is_delete else "redact.old_gone")
         return removed
 
-    def take_back(self, log: str) -> bool:
-        """Return False: what has begun has changed the log."""
-        self.length(log)  # raises LogNotFound
-        return False
-
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`, read a page at a time."""
         check = self._belonging(log, after.lines).check
