@@ -295,6 +295,10 @@ def finish_redaction(
     stored = index.indexed(name)
     if after is None or not isinstance(redacted, MessagesRedacted) or stored is None:
         raise IndexUnavailable(f"it does not have {name} as it was before a redaction")
+    if isinstance(after, Communication):
+        publish(
+            ExchangeRedacted(name)
+        )  # before a panel hears of the new line, and folds the others
     cursor = 0
     if stored.lines < event.sequence:
         if (stored.lines, stored.bytes) != (old[-1].sequence, old[-1].end):
@@ -306,8 +310,6 @@ def finish_redaction(
         anchors.drop_messages(name, redacted.sequences)
         anchors.changed()
         publish(Redacted(name, stored.number, redacted.sequences))
-    else:
-        publish(ExchangeRedacted(name))
     hit("redact.forgotten")
     store.drop(name, Version.REPLACED)
     empty_log(index, name)

@@ -69,8 +69,8 @@ class Redacted:
 
 @frozen
 class ExchangeRedacted:
-    """A message of a communication whose text is durably removed from its transcript and the index.
-    The communication's lock is held.
+    """A message of a communication whose text is durably removed from its transcript, and is about
+    to be removed from the index. The communication's lock is held.
     """
 
     communication_id: str
