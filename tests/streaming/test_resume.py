@@ -192,6 +192,21 @@ def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
     assert late.kinds() == whole.kinds()[2:]
 
 
+def test_one_that_falls_behind_long_messages_of_several_conversations_reads_on_from_the_log(
+    subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ring, "_RING_ENTRIES", 1)
+    monkeypatch.setattr(update_log, "_PART_BYTES", 100)  # fewer than one message has
+    whole = subscribe().ready()
+    names = [service.create().id for _ in range(3)]
+    for number in range(6):
+        service.turn(names[number % 3], f"{number}")
+    late = subscribe(cursor=whole.updates[1].cursor)
+    for one in (whole, late):
+        one.until_count("conversation_updated", 6)
+    assert late.kinds() == whole.kinds()[2:]
+
+
 def test_subscribers_that_come_and_go_while_many_write_miss_nothing(
     subscribe: Subscribe, service: Recorder
 ) -> None:
