@@ -78,7 +78,11 @@ class ConversationReading(Reading[Conversation]):
         rows = contents.rows(number)
         last = self.messages_read[-1][1].sequence if self.messages_read else 0
         is_unindexed = self.state is not None and self.state.unindexed
-        if contents.compares_words and is_unindexed and contents.index.removal.wordless_line(number) < last:
+        if (
+            contents.compares_words
+            and is_unindexed
+            and contents.index.removal.wordless_line(number) < last
+        ):
             yield "the index has words of a conversation that is unindexed"
         for line, message in self.messages_read:
             expected = row_of(number, line, message)

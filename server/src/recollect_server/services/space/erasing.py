@@ -13,8 +13,8 @@ from it next, and what the log was goes last.
 Up to step 1 nothing has happened. From there on the store lists what the log was (`Version.DELETED`
 and `Version.REPLACED`), and whoever finds it there takes the other steps: a call, the next start, a
 round of repairs, a process that follows what another one began, and who made a new index. To take
-them again is harmless. A redaction cuts the write-ahead log behind `drop`. Unindexing
-(`services.space.unindexing`) takes step 3 alone, and leaves the log.
+them again is harmless. Unindexing (`services.space.unindexing`) takes step 3 alone, and leaves
+the log.
 
 Words can be taken out of an index only by the text that they were added with. A store that
 processes share keeps that until each of them has taken it out, but for one that was taken for gone
@@ -296,9 +296,8 @@ def finish_redaction(
     if after is None or not isinstance(redacted, MessagesRedacted) or stored is None:
         raise IndexUnavailable(f"it does not have {name} as it was before a redaction")
     if isinstance(after, Communication):
-        publish(
-            ExchangeRedacted(name)
-        )  # before a panel hears of the new line, and folds the others
+        # before a panel hears of the new line, and folds the others
+        publish(ExchangeRedacted(name))
     cursor = 0
     if stored.lines < event.sequence:
         if (stored.lines, stored.bytes) != (old[-1].sequence, old[-1].end):
@@ -311,8 +310,9 @@ def finish_redaction(
         anchors.changed()
         publish(Redacted(name, stored.number, redacted.sequences))
     hit("redact.forgotten")
-    store.drop(name, Version.REPLACED)
+    # first: a loss of power could bring back an index that needs what the log was
     empty_log(index, name)
+    store.drop(name, Version.REPLACED)
     return after, cursor, event
 
 
