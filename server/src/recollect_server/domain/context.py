@@ -1,10 +1,11 @@
 """A context: what an agent's model sees before it answers, and how it was chosen."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from enum import IntEnum
+from operator import attrgetter
 
 from recollect_server.domain.anchors import Anchor
 from recollect_server.domain.budget import estimate_tokens, message_tokens
@@ -210,12 +211,22 @@ class Sources:
     stay the same while others are tried. Not safe to share between threads.
     """
 
-    def __init__(self, about: Mapping[str, About], own: str = "") -> None:
-        """`about` are the conversations, by id; `own` is the one that goes on."""
+    def __init__(
+        self,
+        about: Mapping[str, About],
+        own: str = "",
+        price: Callable[[Source], int] = attrgetter("tokens"),
+    ) -> None:
+        """`about` are the conversations, by id; `own` is the one that goes on. `price` returns the
+        tokens that a source takes beside its messages.
+        """
         self.about = about
         self.own = own
-        self._sources: dict[tuple[str, tuple[tuple[int, bool, bool], ...]], list[Source]] = {}
-        """By conversation and the lines of the messages, each with its marks."""
+        self._price = price
+        self._sources: dict[
+            tuple[str, tuple[tuple[int, bool, bool], ...]], tuple[list[Source], int]
+        ] = {}
+        """With their price, by conversation and the lines of the messages, each with its marks."""
         self._words: dict[tuple[tuple[str, int], bool], str] = {}
         """Words of the messages (`spoken`), by their place, and of summaries there."""
 
@@ -229,18 +240,19 @@ class Sources:
         sources = [
             source
             for name, messages in by_conversation.items()
-            for source in self.of_conversation(name, messages)
+            for source in self.of_conversation(name, messages)[0]
         ]
         return sorted(sources, key=lambda it: (it.times, it.conversation_id, it.turns))
 
-    def of_conversation(self, name: str, messages: Sequence[Candidate]) -> list[Source]:
-        """Return the sources of messages of one conversation, the oldest first."""
-        if not messages:
-            return []
+    def of_conversation(self, name: str, messages: Sequence[Candidate]) -> tuple[list[Source], int]:
+        """Return the sources of messages of one conversation, the oldest first, and the tokens that
+        they take beside the messages.
+        """
         marks = sorted((it.message.sequence, it.is_later, it.is_summary) for it in messages)
         key = (name, tuple(marks))
         if key not in self._sources:
-            self._sources[key] = self._places(name, messages)
+            sources = self._places(name, messages)
+            self._sources[key] = sources, sum(map(self._price, sources))
         return self._sources[key]
 
     def _places(self, name: str, messages: Sequence[Candidate]) -> list[Source]:

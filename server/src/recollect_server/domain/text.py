@@ -119,7 +119,7 @@ def one_line(text: str) -> str:
     """Return the text on one line, without control characters and invisible ones that turn it
     around.
     """
-    if not text.isascii():
+    if not (text.isascii() or text.isprintable()):
         text = "".join(it for it in text if it in _JOINERS or unicodedata.category(it) != "Cf")
     return " ".join(_LINE_BREAKING.sub(" ", text).split())
 

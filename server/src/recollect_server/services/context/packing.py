@@ -391,14 +391,14 @@ def pack_cold(
     shown: defaultdict[str, list[Candidate]] = defaultdict(list)
     """The messages that are packed of each conversation."""
     own, used, count, frames = sources.own, 0, 0, 0
+    too_many = f"{rules.limit} sources are recalled already"
 
     def with_turn(turn: Turn) -> tuple[int, int, int]:
         """Return its tokens, and how many sources and tokens of these there are with it."""
         name = turn[0].conversation_id
-        before = sources.of_conversation(name, shown[name])
-        after = sources.of_conversation(name, [*shown[name], *turn])
-        added = sum(map(form.source, after)) - sum(map(form.source, before))
-        return cost(turn), count + len(after) - len(before), frames + added
+        before, paid = sources.of_conversation(name, shown[name])
+        after, price = sources.of_conversation(name, [*shown[name], *turn])
+        return cost(turn), count + len(after) - len(before), frames + price - paid
 
     ranked = [*included, *sorted(turns, key=_preferred)]
     foremost = set(map(id, ranked[: len(included) + 1]))
@@ -407,6 +407,9 @@ def pack_cold(
         for turn in waiting if again else ranked:
             short: Turn = []
             name, is_first = turn[0].conversation_id, id(turn) in foremost
+            if not is_first and not shown[name] and count >= rules.limit:
+                dropped += _left_out(turn, too_many)  # whatever a further source would take
+                continue
             tokens, new_count, new_frames = with_turn(turn)
             room = most if is_first else budget
             if used + tokens + new_frames > room and (short := summarized(turn, form.recalled)):
@@ -420,7 +423,7 @@ def pack_cold(
             ):
                 waiting.append(turn)
             elif new_count > rules.limit and not is_first:
-                dropped += _left_out(turn, f"{rules.limit} sources are recalled already")
+                dropped += _left_out(turn, too_many)
             elif used + tokens + new_frames > room:
                 dropped += _left_out(
                     turn, f"{tokens} tokens and {max(0, budget - used - new_frames)} were left"

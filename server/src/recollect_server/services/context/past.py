@@ -147,7 +147,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         if granted < inquiry.budget
         else ""
     )
-    sources = Sources(about, inquiry.shown.conversation_id)
+    sources = Sources(about, inquiry.shown.conversation_id, task.form.source)
     return Past(turns, [], sources, candidates.degraded, note, granted)
 
 
@@ -158,7 +158,7 @@ def with_included(past: Past, space: Space, task: ContextTask, excerpt_tokens: i
         name: _about(it, task.weighing.words, own=task.conversation_id)
         for name, it in conversations.items()
     }
-    sources = Sources({**past.sources.about, **about}, task.conversation_id)
+    sources = Sources({**past.sources.about, **about}, task.conversation_id, task.form.source)
     return replace(past, included=turns, sources=sources)
 
 

@@ -132,7 +132,7 @@ class RecalledTurns:
         each may correct an earlier one. A question corrects nothing.
         """
         statements = [it for turn in turns for it in turn if it.message.role is Role.USER]
-        names = frozenset().union(*(words_of(it.message.sender) for it in statements))
+        names = frozenset().union(*map(words_of, {it.message.sender for it in statements}))
         stated = {it.place: words_stated(it.message.content) for it in statements}
         shared = {place: (words & self._rarities.keys()) - names for place, words in stated.items()}
 
@@ -195,40 +195,39 @@ class RecalledTurns:
 
     def _turns_of(self, conversation: _RecalledConversation, messages: list[Message]) -> list[Turn]:
         turns: defaultdict[int, Turn] = defaultdict(list)
-        words_of_users: dict[int, frozenset[str]] = {}  # by turn
+        asked: dict[int, str] = {}
+        """What is shown of the user's message of each turn."""
         for message in messages:
             turn = message.turn_number
             if turn not in conversation.scores:
                 continue
-            repeated = words_of_users.get(turn, frozenset()) & self._rarities.keys()
-            shown = self._shown(message, conversation, repeated)
+            shown = self._shown(message, conversation, asked.get(turn, ""))
             if message.role is Role.USER:
-                words_of_users[turn] = words_of(shown.content)
+                asked[turn] = shown.content
             turns[turn].append(self._candidate(message, shown, conversation))
         return [*turns.values()]
 
-    def _shown(
-        self, message: Message, conversation: _RecalledConversation, repeated: frozenset[str]
-    ) -> Message:
+    def _shown(self, message: Message, conversation: _RecalledConversation, asked: str) -> Message:
         """Return the message with excerpts of its content and of its tool calls' arguments, where
-        they are long. The words that are `repeated` count less.
+        they are long. Words that the user `asked` with count less.
         """
-        words = self._inquiry.task.weighing.words
+        tokens = self._length(message, conversation)
+        if estimate_tokens(message.content) <= tokens and not message.tool_calls:
+            return message
         # An answer begins by repeating the question: what else fits is worth more.
+        repeated = words_of(asked) & self._rarities.keys()
         rarities = self._rarities | {word: _REPEATED * self._rarities[word] for word in repeated}
-        return _excerpted(message, self._length(message, conversation), words, rarities)
+        return _excerpted(message, tokens, self._inquiry.task.weighing.words, rarities)
 
     def _length(self, message: Message, conversation: _RecalledConversation) -> int:
         """Return the tokens that are shown of a message, at the most."""
-        most = self._inquiry.excerpt_tokens
+        most, size = self._inquiry.excerpt_tokens, estimate_tokens(message.content)
         score = conversation.scores[message.turn_number]
         fits = message.sequence in conversation.matched
         tokens = excerpt_length(most, score, self._best, fits=fits)
         if message.role is Role.USER:
             tokens = max(tokens, int(_OF_USERS * most))
-        if estimate_tokens(message.content) * (1 - _CUT_OFF) <= tokens:
-            tokens = max(tokens, min(most, estimate_tokens(message.content)))
-        return tokens
+        return max(tokens, min(most, size)) if size * (1 - _CUT_OFF) <= tokens else tokens
 
     def _candidate(
         self, message: Message, shown: Message, conversation: _RecalledConversation
