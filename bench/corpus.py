@@ -24,7 +24,7 @@ from recollect_server.domain.conversation import Began
 from recollect_server.domain.languages import STOP_WORDS
 from recollect_server.domain.message import Message, Role
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.record import Entry, Stamp, encode
+from recollect_server.storage.logs.lines import Entry, Stamp, encode
 
 VOCABULARY = 200_000
 SHIFT = 2.7  # Mandelbrot's: flattens the head as real text does

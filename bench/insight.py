@@ -32,8 +32,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.storage.index.activity import Facet, Group
 from recollect_server.storage.index.file import NAME, SEAL
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.lines import Entry, Line
 from recollect_server.transport.insight_service import topics_to, usage_to
 
 from bench.append import APPEND, requests

@@ -34,7 +34,7 @@ from recollect_server.domain.languages import STOP_WORDS
 from recollect_server.domain.message import Message, Role
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.record import Entry, Stamp, encode
+from recollect_server.storage.logs.lines import Entry, Stamp, encode
 from recollect_server.storage.vectors.file import NAME as VECTORS
 
 from bench.corpus import Corpus, Made, conversation_id

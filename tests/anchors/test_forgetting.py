@@ -11,7 +11,7 @@ from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1.anchor_pb2 import Anchor
 from recollect_server.domain.conversation import AnchorForgotten
 from recollect_server.storage.logs.anchors import AnchorLedger
-from recollect_server.storage.logs.record import Entry, encode
+from recollect_server.storage.logs.lines import Entry, encode
 
 from tests.anchors.conftest import anchors, forget_anchor, found, set_anchor, values
 from tests.conftest import MovableClock, RunningServer, Start

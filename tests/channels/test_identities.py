@@ -15,7 +15,7 @@ from recollect_server.domain.addresses import (
     normal_message_ids,
     spellings,
 )
-from recollect_server.storage.logs.record import seal, unseal
+from recollect_server.storage.logs.lines import seal, unseal
 
 from tests.cases import each
 from tests.channels.conftest import ALEX, Post, Reach, home

@@ -18,8 +18,7 @@ from recollect_server.services.space.routes import Routes
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.writer import Writer
-from recollect_server.storage.logs.lines import encoded
-from recollect_server.storage.logs.record import Entry, encode
+from recollect_server.storage.logs.lines import Entry, encode, encoded
 from ulid import ULID
 
 from tests.at_rest import INDEX

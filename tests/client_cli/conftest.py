@@ -23,7 +23,7 @@ from recollect import Client, Conversation, Message
 from recollect.cli import group
 from recollect.cli.exits import INCOMPLETE
 from recollect_server.domain.conversation import Content
-from recollect_server.storage.logs.record import Entry, Stamp, encode
+from recollect_server.storage.logs.lines import Entry, Stamp, encode
 
 from tests.programs import CLIENT, Forked, ran
 

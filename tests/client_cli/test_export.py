@@ -43,9 +43,9 @@ from recollect_server.domain.conversation import (
     fold,
 )
 from recollect_server.domain.conversation import Conversation as Folded
-from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.message import Message as StoredMessage
 from recollect_server.domain.message import Role as StoredRole
+from recollect_server.storage.logs.entries import AnyContent
 
 from tests.at_rest import lines_of
 from tests.cases import each

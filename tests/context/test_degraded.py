@@ -5,7 +5,7 @@ missing is named.
 import shutil
 
 from recollect_server.domain.conversation import AnchorSet
-from recollect_server.storage.logs.record import Entry, encode
+from recollect_server.storage.logs.lines import Entry, encode
 
 from tests.anchors.conftest import set_anchor
 from tests.cases import each

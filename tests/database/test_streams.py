@@ -18,8 +18,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.streaming.watching import Interest
-from recollect_server.storage.logs.lines import encoded
-from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.lines import Entry, encoded
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start

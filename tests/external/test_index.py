@@ -4,7 +4,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import (
     Communication,
@@ -16,8 +15,8 @@ from recollect_server.domain.external import (
 from recollect_server.services.space.logs import entries_of
 from recollect_server.storage.index.external import ExternalIndex
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import encoded
-from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.entries import AnyContent
+from recollect_server.storage.logs.lines import Entry, encoded
 
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import Meet, Outside, Watch, answers, transcript

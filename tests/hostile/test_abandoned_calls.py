@@ -8,8 +8,8 @@ from pathlib import Path
 import grpc
 import pytest
 from recollect.v1 import recall_service_pb2 as api
-from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import CallerGone, DeadlineExceeded
+from recollect_server.domain.time import UNLIMITED, Deadline
 from recollect_server.storage.index.index import Index
 
 from tests.conftest import Start

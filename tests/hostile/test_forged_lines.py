@@ -14,7 +14,7 @@ from recollect.v1.message_pb2 import Message
 from recollect_server.domain.conversation import Began, TitleAssigned
 from recollect_server.domain.message import Message as Stored
 from recollect_server.domain.message import Role
-from recollect_server.storage.logs.record import Entry, Stamp, encode
+from recollect_server.storage.logs.lines import Entry, Stamp, encode
 
 from tests.channels.conftest import Post, post, reach
 from tests.conftest import RunningServer, Start

@@ -7,8 +7,8 @@ import time
 
 import apsw
 import pytest
-from recollect_server.domain.deadline import UNLIMITED
 from recollect_server.domain.snippets import CHUNK, LENGTH, PassageFinder
+from recollect_server.domain.time import UNLIMITED
 from recollect_server.storage.index.analysis import tokens
 
 from tests.conftest import Start

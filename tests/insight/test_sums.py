@@ -24,8 +24,7 @@ from recollect_server.domain.spans import HOURS_A_DAY, QUARTERS_A_DAY, QUARTERS_
 from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.activity import Group
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.lines import Entry, Line
 
 from tests.conftest import examples
 

@@ -19,7 +19,7 @@ from recollect_server.domain.principal import Principal
 from recollect_server.domain.tokens import new_id, new_secret, token_text
 from recollect_server.services.audit import Audit
 from recollect_server.storage.audit import NAME, AuditLog, read_audit
-from recollect_server.transport.call_log import ADMINISTRATIVE
+from recollect_server.transport.handling import ADMINISTRATIVE
 
 from tests.conftest import MovableClock, examples
 from tests.credentials.contract import METHODS

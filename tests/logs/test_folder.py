@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recollect_server.services.space.redaction import finish_interrupted
+from recollect_server.services.space.erasing import finish_interrupted
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from recollect_server.domain.store_url import without_password
+from recollect_server.domain.setting import without_password
 from recollect_server.domain.time import system_clock
 from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.storage.logs.kinds import Kind

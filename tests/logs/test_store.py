@@ -6,8 +6,7 @@ import pytest
 from recollect_server.domain.conversation import AnchorSet, Began
 from recollect_server.domain.message import Message, Role
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line, encoded
-from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.lines import Entry, Line, encoded
 from recollect_server.storage.logs.store import (
     ANCHORS,
     START,

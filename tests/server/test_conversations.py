@@ -16,7 +16,7 @@ from recollect.v1.message_pb2 import (
 )
 from recollect_server.domain.conversation import TitleAssigned
 from recollect_server.domain.ids import is_conversation_id
-from recollect_server.storage.logs.record import Entry, encode
+from recollect_server.storage.logs.lines import Entry, encode
 
 from tests.cases import each
 from tests.conftest import MovableClock, RunningServer, Start

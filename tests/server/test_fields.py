@@ -40,8 +40,7 @@ from recollect_server.domain.message import Message, Redaction, Role, ToolCall, 
 from recollect_server.storage.index import columns, external_rows
 from recollect_server.storage.index.columns import Columns, dump_json
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.record import Entry, decode, encode
+from recollect_server.storage.logs.lines import Entry, Line, decode, encode
 
 from tests.cases import each
 from tests.conftest import RunningServer

@@ -7,8 +7,7 @@ import pytest
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.space.overlay import Key, Overlay
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.lines import Line, encoded
-from recollect_server.storage.logs.record import Entry, Stamp
+from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded
 
 ONE, TWO = "conv-01J00000000000000000000001", "conv-01J00000000000000000000002"
 

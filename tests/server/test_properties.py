@@ -24,7 +24,6 @@ from recollect_server.domain.conversation import (
     fold,
     opening_of,
 )
-from recollect_server.domain.deadline import UNLIMITED
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.message import Attachment, Message, Role, ToolCall, Usage
 from recollect_server.domain.snippets import END, LENGTH, START, PassageFinder, plain
@@ -36,10 +35,10 @@ from recollect_server.domain.text import (
     segment,
     sentences,
 )
-from recollect_server.domain.time import from_text, to_text
+from recollect_server.domain.time import UNLIMITED, from_text, to_text
 from recollect_server.settings import Settings, WrongSettings
 from recollect_server.storage.index.analysis import tokens
-from recollect_server.storage.logs.record import Damaged, Entry, Stamp, decode, encode
+from recollect_server.storage.logs.lines import Damaged, Entry, Stamp, decode, encode
 
 from tests.conftest import examples
 

@@ -11,9 +11,9 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
-from recollect_server.domain.entry import Unknown
 from recollect_server.domain.message import Message
-from recollect_server.storage.logs.record import Damaged, decode
+from recollect_server.storage.logs.entries import Unknown
+from recollect_server.storage.logs.lines import Damaged, decode
 from recollect_server.storage.logs.repair import look_through
 
 from tests import with_token

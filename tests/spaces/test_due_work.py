@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from recollect import Client
 from recollect_server.jobs.due_work import DueKeeper, DueWork
-from recollect_server.services.spaces.lease import Lease
+from recollect_server.services.spaces.spaces import Lease
 from recollect_server.storage.due import DueMarkers
 
 from tests.conftest import MovableClock, RunningServer, Start

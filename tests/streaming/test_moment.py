@@ -12,13 +12,12 @@ import pytest
 from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.space.space import Space
-from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.updates import Added
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.lines import Entry, Line
 from recollect_server.storage.logs.order import Mark
-from recollect_server.storage.logs.record import Entry
 
 from tests.at_rest import opened
 from tests.streaming.conftest import Recorder, Subscriber

@@ -11,9 +11,8 @@ from recollect_server.storage.index import migrations
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.lines import Entry, Line
 from recollect_server.storage.logs.order import OrderedChange
-from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import LogNotFound, LogStore
 
 NAME = "conv-01J00000000000000000000001"

@@ -14,7 +14,7 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from recollect_server import app
-from recollect_server.transport.senders import Scheduled, Sender, Senders
+from recollect_server.transport.held import Scheduled, Sender, Senders
 from recollect_server.transport.server import ServerOptions
 from recollect_server.transport.streams import StreamLimits, Streams
 

@@ -58,8 +58,7 @@ from recollect_server.services.limits import Allowance, Allowances, Limiter
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.retention import RetentionGrace
 from recollect_server.services.space.locks import LockOrder
-from recollect_server.services.spaces.lease import Lease
-from recollect_server.services.spaces.spaces import Spaces
+from recollect_server.services.spaces.spaces import Lease, Spaces
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.recovery import (
     COMPARED_AT_ONCE,

@@ -32,8 +32,8 @@ from recollect_server.storage.audit import AuditLog
 from recollect_server.transport.admin_service import AdminHandlers
 from recollect_server.transport.admin_token_service import TokenHandlers
 from recollect_server.transport.checks import check
+from recollect_server.transport.convert import CursorSeal
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import CursorSeal
 from recollect_server.transport.rules import SizeLimits
 from recollect_server.transport.streams import Streams
 

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import annotated_types
 from pydantic.fields import FieldInfo
 
-from recollect_server.domain.setting import MASK, Setting, ValueType
-from recollect_server.domain.store_url import without_password
+from recollect_server.domain.setting import MASK, Setting, ValueType, without_password
 from recollect_server.settings import Settings, SettingSource
 from recollect_server.settings.environment import environment_name
 from recollect_server.settings.values import LowerBound, UpperBound, text_of

@@ -24,7 +24,7 @@ from recollect_server.domain.telemetry import Count, Step, Telemetry
 from recollect_server.services.notes.naming import Outcome
 from recollect_server.services.recall.candidates import KEYWORD_LEGS, VECTOR_LEGS
 from recollect_server.storage.logs.store import Purpose
-from recollect_server.transport.call_log import CODES
+from recollect_server.transport.handling import CODES
 from recollect_server.transport.server import SERVICES
 
 OTHER = "other"

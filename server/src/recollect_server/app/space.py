@@ -73,7 +73,7 @@ from recollect_server.storage.logs.ledger import identity_ledger, retention_ledg
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.vectors.file import NAME as VECTORS_NAME
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.pages import CursorSeal
+from recollect_server.transport.convert import CursorSeal
 from recollect_server.transport.streams import Streams
 from recollect_server.transport.updates import encode, encode_communication_update
 

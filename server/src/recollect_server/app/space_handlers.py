@@ -29,9 +29,9 @@ from recollect_server.transport.answers import Answers
 from recollect_server.transport.channel_service import ChannelHandlers
 from recollect_server.transport.checkpoint_service import CheckpointHandlers
 from recollect_server.transport.conversation_service import ConversationHandlers
+from recollect_server.transport.convert import CursorSeal
 from recollect_server.transport.external_communication_service import ExternalCommunicationHandlers
 from recollect_server.transport.insight_service import InsightHandlers
-from recollect_server.transport.pages import CursorSeal
 from recollect_server.transport.recall_service import RecallHandlers
 from recollect_server.transport.streams import Streams
 

@@ -2,7 +2,7 @@
 to it.
 
 Its log is a list of entries. Neither conversations nor communications know them, so that nothing of
-a thread is searched, embedded or listed with what was said (see `domain.entry`).
+a thread is searched, embedded or listed with what was said (see `storage.logs.entries`).
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 can happen to it.
 
 Its log is a list of entries like a conversation's, and `fold` applies one entry to the state before
-it. Neither knows the other's entries (see `domain.entry`).
+it. Neither knows the other's entries (see `storage.logs.entries`).
 
 Trust says what becomes of what a party writes, and whether it may be answered:
 

@@ -1,5 +1,9 @@
-"""A setting as it is described to people: its value, its source, and what may be done with it."""
+"""A setting as it is described to people: its value, its source, and what may be done with it.
 
+The URL of a database may hold a password: people see it without.
+"""
+
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -65,3 +69,12 @@ class SettingChange:
     setting: Setting
     in_force: bool
     """The server runs with the new value; False: from its next start on."""
+
+
+_PASSWORD = re.compile(r"^([^/]*//[^:/@?]*:|(?![^/]*//)[^/@?]*:).*@")
+_PARAMETER = re.compile(r"([?&][^=&]*pass[^=&]*=)[^&]*", re.IGNORECASE)
+
+
+def without_password(url: str) -> str:
+    """Return a URL with `***` for its password, whatever else is wrong with it."""
+    return _PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1***@", url))

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from recollect_server.domain.conversation import opening_of
-from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.languages import ENGLISH, guess_language, question_stop_words
 from recollect_server.domain.text import SENTENCE_END, UNSPACED_RUN, normal_form, places_of_form
+from recollect_server.domain.time import Deadline
 
 START, END = "\ue000", "\ue001"
 """Around a match. From the private use area: a text that has them loses them in its snippet."""

@@ -1,5 +1,8 @@
-"""Time: milliseconds since 1970 in UTC, and the text that stands for them in a transcript."""
+"""Time: milliseconds since 1970 in UTC, the text that stands for them in a transcript, and the
+deadline of a call.
+"""
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -8,6 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from recollect_server.domain.errors import CallerGone, DeadlineExceeded
 from recollect_server.domain.ids import is_space_name
 
 Clock = Callable[[], int]
@@ -139,3 +143,40 @@ def from_text(text: str) -> int:
     if not _EARLIEST <= milliseconds <= _LATEST:
         raise ValueError(f"{text!r} is outside the years 1 to 9999 in UTC")
     return milliseconds
+
+
+class Deadline:
+    """A limit of time that a caller can cut short. Safe to call from any thread.
+
+    Long computations call `check` at least every 100 ms.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        """Begin now and end after `seconds`."""
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """End the work now: nobody waits for its result."""
+        self._cancelled = True
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the work must end."""
+        return self._cancelled or time.monotonic() >= self._end
+
+    def check_caller(self) -> None:
+        """Raise CallerGone if nobody waits for the result."""
+        if self._cancelled:
+            raise CallerGone
+
+    def check(self) -> None:
+        """Raise CallerGone or DeadlineExceeded if the work is to end."""
+        self.check_caller()
+        if time.monotonic() >= self._end:
+            raise DeadlineExceeded(self._seconds)
+
+
+UNLIMITED = Deadline()
+"""The deadline of work that no caller waits for. Nobody cancels it."""

@@ -21,8 +21,8 @@ from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.jobs.loop import Loop, unforeseen
 from recollect_server.services.notes.naming import Outcome
 from recollect_server.services.notes.one_at_a_time import NotesTask
-from recollect_server.services.spaces.lease import Lease, OpenedSpace
-from recollect_server.services.spaces.spaces import Spaces
+from recollect_server.services.spaces.opened import OpenedSpace
+from recollect_server.services.spaces.spaces import Lease, Spaces
 from recollect_server.storage.index.notes import Waiting
 
 log = structlog.get_logger("recollect.abbreviator")

@@ -19,8 +19,7 @@ from recollect_server.domain.errors import RecollectError, StorageUnavailable, T
 from recollect_server.domain.ids import is_space_name
 from recollect_server.domain.time import Clock
 from recollect_server.jobs.loop import Loop
-from recollect_server.services.spaces.lease import Lease
-from recollect_server.services.spaces.spaces import Spaces
+from recollect_server.services.spaces.spaces import Lease, Spaces
 from recollect_server.storage.due import DueMarkers
 
 log = structlog.get_logger("recollect.spaces")

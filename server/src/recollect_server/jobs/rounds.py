@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from structlog.contextvars import bound_contextvars
 
 from recollect_server.jobs.loop import Loop, unforeseen
-from recollect_server.services.spaces.lease import OpenedSpace
+from recollect_server.services.spaces.opened import OpenedSpace
 from recollect_server.services.spaces.spaces import Spaces
 
 _TICK = 0.25  # seconds after which a space that was just opened has its first turn

@@ -18,11 +18,11 @@ from recollect_server.domain.errors import (
     InvalidField,
     RequestIdReused,
 )
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import RequestKey
 from recollect_server.services.turns import message_at
-from recollect_server.storage.logs.record import Entry, Stamp
+from recollect_server.storage.logs.lines import Entry, Stamp
 from recollect_server.storage.logs.store import LogConflict
 
 log = structlog.get_logger("recollect.anchors")

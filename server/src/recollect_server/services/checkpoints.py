@@ -16,17 +16,14 @@ from dataclasses import dataclass, field
 import structlog
 
 from recollect_server.domain.checkpoint import RecordPut, RecordsRemoved, ThreadBegan, log_of
-from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import LogMisplaced, RequestIdReused, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.logs import entries_of
+from recollect_server.services.space.logs import RequestKey, entries_of
 from recollect_server.services.space.requests import key_of
-from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.belonging import misplacement
+from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line, Place, encoded
-from recollect_server.storage.logs.record import Entry, Stamp
+from recollect_server.storage.logs.lines import Entry, Line, Place, Stamp, encoded, misplacement
 from recollect_server.storage.logs.store import (
     START,
     LogConflict,

@@ -21,7 +21,6 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Principal, Scope
 from recollect_server.domain.time import Clock, from_text, to_text
 from recollect_server.domain.tokens import Grant, Token
-from recollect_server.storage.logs.fields import moment, text, texts
 from recollect_server.storage.logs.tokens import NO_FILE, TokenLines
 
 log = structlog.get_logger("recollect.tokens")
@@ -230,39 +229,60 @@ def _distrusted(token: Token) -> Token:
 
 def _apply(tokens: dict[str, Token], line: dict[str, Any]) -> None:
     """Apply one event. Raises KeyError, TypeError, ValueError for one that is not known."""
-    token_id = text(line, "id")
-    match text(line, "type"), text(line, "event"):
+    token_id = _text(line, "id")
+    match _text(line, "type"), _text(line, "event"):
         case "token", "created":
             token = _token_of(token_id, line)
             tokens[token_id] = token
             if token.replaces in tokens and "replacedEnds" in line:
                 old = tokens[token.replaces]
-                tokens[old.id] = old.ending_at(moment(line, "replacedEnds"))
+                tokens[old.id] = old.ending_at(_moment(line, "replacedEnds"))
         case "token", "revoked":
-            tokens[token_id] = replace(tokens[token_id], revoked=from_text(text(line, "time")))
+            tokens[token_id] = replace(tokens[token_id], revoked=from_text(_text(line, "time")))
         case _, event:
             raise ValueError(f"{event} is no event of this version")
 
 
 def _token_of(token_id: str, line: dict[str, Any]) -> Token:
-    kind = text(line, "kind")
+    kind = _text(line, "kind")
     # of a newer version's scopes, those that this one has
-    named = frozenset(map(Scope, set(texts(line.get("scopes", ()))) & ALL_SCOPES)) | {Scope.ANY}
+    named = frozenset(map(Scope, set(_texts(line.get("scopes", ()))) & ALL_SCOPES)) | {Scope.ANY}
     limits = line.get("limits", {})
     if not isinstance(limits, dict) or any(type(it) not in (int, float) for it in limits.values()):
         raise TypeError("limits are not numbers")
-    digest = bytes.fromhex(text(line, "sha256"))
+    digest = bytes.fromhex(_text(line, "sha256"))
     if len(digest) != len(_NOBODY):
         raise ValueError("sha256 is not a SHA-256")
     grant = Grant(
         kind,
         KINDS.get(kind, named),
-        texts(line["spaces"]),
-        moment(line, "expires"),
-        text(line, "note", ""),
-        text(line, "conversationId", ""),
-        text(line, "channel", ""),
+        _texts(line["spaces"]),
+        _moment(line, "expires"),
+        _text(line, "note", ""),
+        _text(line, "conversationId", ""),
+        _text(line, "channel", ""),
         limits,
     )
-    created = from_text(text(line, "time"))
-    return Token(token_id, grant, created, digest, replaces=text(line, "replaces", ""))
+    created = from_text(_text(line, "time"))
+    return Token(token_id, grant, created, digest, replaces=_text(line, "replaces", ""))
+
+
+def _text(fields: dict[str, Any], name: str, default: str | None = None) -> str:
+    """Return a text, which is required unless there is a default. Raises KeyError, TypeError."""
+    value = fields[name] if default is None else fields.get(name, default)
+    if type(value) is not str:
+        raise TypeError(f"{name} is not a text")
+    return value
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    """Return a list of texts. Raises TypeError."""
+    if any(type(value) is not str for value in values):
+        raise TypeError("an entry of a list is not a text")
+    return tuple(values)
+
+
+def _moment(fields: dict[str, Any], name: str) -> int:
+    """Return an optional time, 0 if it is missing. Raises TypeError, ValueError."""
+    value = fields.get(name)
+    return 0 if value is None else from_text(value)

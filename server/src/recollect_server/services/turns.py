@@ -21,8 +21,8 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.message import Message, Role, reading_order
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place, newest_within
 from recollect_server.storage.logs.lines import Line, contents_of, messages_of

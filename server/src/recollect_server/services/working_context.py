@@ -12,8 +12,8 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message, reading_order
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState
 from recollect_server.services.turns import (
     KeptMessages,
     Turns,

@@ -30,7 +30,7 @@ from recollect_server.domain import endpoints
 from recollect_server.domain.backups import KeepRule, parse_keep
 from recollect_server.domain.ids import SPACE_NAME, SPACE_RULE
 from recollect_server.domain.retention import RetentionRule, parse_rules
-from recollect_server.domain.store_url import without_password
+from recollect_server.domain.setting import without_password
 from recollect_server.domain.time import TimeZones, parse_zones
 from recollect_server.settings.environment import (
     PREFIX,

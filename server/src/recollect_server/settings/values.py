@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema, core_schema
 from recollect_server.domain import endpoints
 from recollect_server.domain.backups import parse_keep
 from recollect_server.domain.retention import parse_rules
-from recollect_server.domain.store_url import without_password
+from recollect_server.domain.setting import without_password
 from recollect_server.domain.time import parse_zones
 
 FOLDER = "folder"

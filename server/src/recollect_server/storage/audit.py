@@ -18,7 +18,7 @@ from typing import Any
 
 from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import open_transcript, sync_folder
-from recollect_server.storage.logs.record import Damaged, seal, unseal
+from recollect_server.storage.logs.lines import Damaged, seal, unseal
 
 NAME = "audit.jsonl"
 _PATIENCE_SECONDS = 1.0  # of waiting for the lock: a write takes some 20 us

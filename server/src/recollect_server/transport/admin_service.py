@@ -25,9 +25,8 @@ from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.transport.admin_token_service import TokenHandlers
-from recollect_server.transport.convert import optional_timestamp, timestamp
+from recollect_server.transport.convert import CursorSeal, optional_timestamp, page_size, timestamp
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import CursorSeal, page_size
 
 _MAX_PROBLEMS = 100
 _USUAL_PREVIEWED, _MOST_PREVIEWED = 100, 1000

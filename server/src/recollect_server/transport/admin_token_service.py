@@ -11,9 +11,14 @@ from recollect_server.domain.time import DAY, Clock, to_text
 from recollect_server.domain.tokens import Grant, Token, scopes_of
 from recollect_server.services.tokens import Tokens
 from recollect_server.transport.access_service import SCOPES, scope_numbers
-from recollect_server.transport.convert import optional_milliseconds, optional_timestamp, timestamp
+from recollect_server.transport.convert import (
+    CursorSeal,
+    optional_milliseconds,
+    optional_timestamp,
+    page_size,
+    timestamp,
+)
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import CursorSeal, page_size
 
 
 class TokenHandlers:

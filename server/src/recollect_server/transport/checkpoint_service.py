@@ -5,8 +5,8 @@ from recollect.v1 import checkpoint_service_pb2 as api
 
 from recollect_server.services.checkpoints import Checkpoints, Put
 from recollect_server.transport.answers import Answers
+from recollect_server.transport.convert import CursorSeal, page_size
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import CursorSeal, page_size
 
 _MAX_KEYS = 10_000
 _USUAL_RECORDS = 50

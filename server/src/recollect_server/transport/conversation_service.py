@@ -22,12 +22,14 @@ from recollect_server.services.streaming.watching import Interest
 from recollect_server.services.working_context import LoadResult, WorkingContext
 from recollect_server.transport.answers import Answers
 from recollect_server.transport.convert import (
+    CursorSeal,
     conversation_to,
     fill_conversation,
     fill_message,
     message_from,
     message_to,
     optional_milliseconds,
+    page_size,
     party_from,
     removed_from,
     timestamp,
@@ -35,7 +37,6 @@ from recollect_server.transport.convert import (
     writer_of,
 )
 from recollect_server.transport.handling import Call, Send
-from recollect_server.transport.pages import CursorSeal, page_size
 from recollect_server.transport.streams import Streams
 
 _MAX_BATCH = 1000

@@ -16,16 +16,17 @@ from recollect_server.transport.answers import Answers
 from recollect_server.transport.convert import (
     DIRECTIONS,
     TRUSTS,
+    CursorSeal,
     communication_to,
     escalation_to,
     external_message_to,
     optional_milliseconds,
+    page_size,
     removed_from,
     snippet_fields,
     timestamp,
 )
 from recollect_server.transport.handling import Call, Send, deadline_of
-from recollect_server.transport.pages import CursorSeal, page_size
 from recollect_server.transport.streams import Streams
 
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100

@@ -23,9 +23,9 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2 as pb
 
 from recollect_server.domain.errors import NothingNamed
-from recollect_server.transport.call_log import CallLog
 from recollect_server.transport.handling import (
     Call,
+    CallLog,
     Send,
     admit_anybody,
     streaming,

@@ -14,9 +14,14 @@ from recollect_server.domain.time import TimeZones
 from recollect_server.services.insight import ActivityReport, Insight, Range
 from recollect_server.storage.index.activity import Facet, FacetCount, Group, HourCount
 from recollect_server.transport.answers import Answers
-from recollect_server.transport.convert import fill_conversation, optional_milliseconds, timestamp
+from recollect_server.transport.convert import (
+    CursorSeal,
+    fill_conversation,
+    optional_milliseconds,
+    page_size,
+    timestamp,
+)
 from recollect_server.transport.handling import Call
-from recollect_server.transport.pages import CursorSeal, page_size
 
 _USUAL_GROUPS, _MAX_GROUPS = 10, 50
 _MAX_BUSIEST = 100

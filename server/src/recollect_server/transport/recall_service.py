@@ -23,17 +23,18 @@ from recollect_server.transport.answers import Answers
 from recollect_server.transport.convert import (
     ROLE_NUMBERS,
     TRUST_NUMBERS,
+    CursorSeal,
     conversation_to,
     external_message_to,
     fill_message,
     optional_milliseconds,
     optional_timestamp,
+    page_size,
     snippet_fields,
     split_to,
     timestamp,
 )
 from recollect_server.transport.handling import Call, deadline_of
-from recollect_server.transport.pages import CursorSeal, page_size
 
 _USUAL_LIMIT, _MAX_LIMIT = 10, 100
 _RECALLING = 0.8

@@ -19,12 +19,12 @@ from google.rpc import status_pb2
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 from grpc_reflection.v1alpha.reflection import ReflectionServicer
 
-from recollect_server.transport.call_log import CallLog
 from recollect_server.transport.errors import malformed
 from recollect_server.transport.handling import (
     NO_RULES,
     Admit,
     Call,
+    CallLog,
     Rules,
     Send,
     streaming,

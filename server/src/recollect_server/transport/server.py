@@ -28,11 +28,11 @@ from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.transport import health, reflection
 from recollect_server.transport.access_service import AccessHandlers
-from recollect_server.transport.call_log import CallLog
 from recollect_server.transport.certificates import TlsFiles
 from recollect_server.transport.gate import Ended, Gate
 from recollect_server.transport.handling import (
     NO_RULES,
+    CallLog,
     Rules,
     in_space,
     in_space_for_long,

@@ -3,7 +3,7 @@ end.
 
 No stream has a thread. One thread takes the changes of everything that is watched, of all open
 spaces, and puts the streams that they concern in line for the senders; a sender asks the stream's
-watcher what comes next and sends it. What would break grpcio is avoided in `held` and `senders`.
+watcher what comes next and sends it. What would break grpcio is avoided in `held`.
 """
 
 import threading

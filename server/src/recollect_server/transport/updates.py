@@ -8,6 +8,7 @@ from recollect.v1 import update_pb2 as pb
 from recollect_server.domain import update as domain
 from recollect_server.domain.conversation import Split
 from recollect_server.transport.convert import (
+    CursorSeal,
     communication_to,
     conversation_to,
     escalation_to,
@@ -18,7 +19,6 @@ from recollect_server.transport.convert import (
     timestamp,
     turn_memory_to,
 )
-from recollect_server.transport.pages import CursorSeal
 
 # in one element of a stream with several updates: callers take 4 MiB where they say nothing
 _MOST_BYTES = 1 << 20

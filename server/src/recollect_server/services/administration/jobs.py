@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from recollect_server.services.administration.spaces import SpaceAdministration
-from recollect_server.services.spaces.lease import OpenedSpace
+from recollect_server.services.spaces.opened import OpenedSpace
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.upkeep.statistics import Statistics
 

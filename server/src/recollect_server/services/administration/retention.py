@@ -8,7 +8,7 @@ from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
 from recollect_server.services.administration.spaces import SpaceStores
 from recollect_server.services.retention import Retention, receipts
-from recollect_server.services.spaces.lease import OpenedSpace
+from recollect_server.services.spaces.opened import OpenedSpace
 from recollect_server.services.spaces.spaces import Spaces
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from recollect_server.domain.errors import InvalidField, SpaceNotFound, StorageUnavailable
 from recollect_server.domain.time import Clock
-from recollect_server.services.spaces.lease import OpenedSpace
+from recollect_server.services.spaces.opened import OpenedSpace
 from recollect_server.services.spaces.spaces import Spaces
 from recollect_server.services.upkeep.statistics import Statistics, statistics_of
 from recollect_server.storage.due import DueMarkers

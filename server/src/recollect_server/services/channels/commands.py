@@ -40,9 +40,10 @@ from recollect_server.domain.text import counted
 from recollect_server.domain.time import to_text
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.removals import Removals
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.deletion import DELETE_ANCHORS
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.turns import turns_of
 from recollect_server.storage.logs.store import NO_CLAIM, Claim
 

@@ -14,9 +14,9 @@ from recollect_server.domain.addresses import OWNERS_ALONE, normal_address, spel
 from recollect_server.domain.errors import IdentityNotFound, RequestIdReused
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.identity import Identity, IdentityChange, People
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.logs.ledger import Ledger
 from recollect_server.storage.logs.store import LogConflict, LogNotFound
 

@@ -62,10 +62,11 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.rate_limit import RateLimiter
 from recollect_server.services.conversations import check_writable
 from recollect_server.services.external import external
+from recollect_server.services.space.conversation_logs import Committed, placed
 from recollect_server.services.space.locks import Lock
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import Committed, RequestKey, placed
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import contents_of, messages_of
 from recollect_server.storage.logs.received import (

@@ -17,7 +17,6 @@ from recollect_server.domain.context import (
     Source,
 )
 from recollect_server.domain.conversation import NO_SPLIT
-from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import (
     DataUnavailable,
     DeadlineExceeded,
@@ -27,6 +26,7 @@ from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.routing import group_of
 from recollect_server.domain.telemetry import Count
+from recollect_server.domain.time import UNLIMITED, Deadline
 from recollect_server.services.anchors import Anchors
 from recollect_server.services.context import own, past
 from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
@@ -38,8 +38,8 @@ from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.relevance import words_of
 from recollect_server.services.external.external import External
 from recollect_server.services.recall.meaning import Meaning
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
 
 _ANCHOR_TOKENS, _ANCHOR_SHARE = 600, 5

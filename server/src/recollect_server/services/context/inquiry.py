@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.rendering.form import Form
+from recollect_server.domain.time import UNLIMITED, Deadline
 from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.parts import CallersParts

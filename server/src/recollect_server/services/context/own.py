@@ -13,8 +13,8 @@ from recollect_server.domain.rendering.form import Form
 from recollect_server.services.context.packing import HOT_TURNS, Preference
 from recollect_server.services.context.recent_turns import RecentTurns
 from recollect_server.services.context.relevance import evenly, overlap, relevance_of
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState
 from recollect_server.services.turns import Turns, turns_among, turns_of
 
 _SHORT_TURN, _LEAST_TURNS = 20, 10

@@ -37,9 +37,9 @@ from recollect_server.services.context.packing import (
 )
 from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.recent_turns import RecentTurns
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.events import Appended, Reloaded, Resting
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState
 from recollect_server.services.turns import Turns, turn_marks, turn_summaries, turns_among
 
 

@@ -30,8 +30,8 @@ from recollect_server.services.recall.dates import asks_of_dates, read_dates
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.proposals import Request
 from recollect_server.services.recall.retrieval import gather
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState
 from recollect_server.services.tiers import Tiers
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import TurnName

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 
 from recollect_server.domain.addresses import spellings
 from recollect_server.domain.conversation import opening_of
-from recollect_server.domain.deadline import UNLIMITED, Deadline
 from recollect_server.domain.errors import (
     CommunicationNotFound,
     EscalationClosed,
@@ -41,12 +40,12 @@ from recollect_server.domain.ids import is_conversation_id, is_escalation_id, ne
 from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
-from recollect_server.domain.time import arrival
+from recollect_server.domain.time import UNLIMITED, Deadline, arrival
 from recollect_server.services.external.store import CommunicationStore, Written
 from recollect_server.services.space.bulk_removal import BulkReceipt, BulkRemoval
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import LacksLines
 from recollect_server.services.space.requests import key_of
-from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import Place, newest_within

@@ -20,9 +20,8 @@ from recollect_server.domain.external import Communication, ExternalContent, Ext
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
 from recollect_server.services.space.events import ChangedElsewhere
-from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere
+from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere, RequestKey
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import Place

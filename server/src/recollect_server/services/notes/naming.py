@@ -30,8 +30,8 @@ from recollect_server.domain.notes import FoundAnchor, Notes, notes_due, title_d
 from recollect_server.domain.topics import MAX_LABELS, MAX_OFFLINE_TOPICS, shared
 from recollect_server.inference.language_model import CannotWrite, LanguageModel
 from recollect_server.services.anchors import Anchors
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.notes import Waiting
 from recollect_server.storage.logs.store import LogNotFound, LogUnavailable

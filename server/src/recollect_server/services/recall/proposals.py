@@ -11,11 +11,11 @@ from datetime import UTC, tzinfo
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.filters import SearchScope
 from recollect_server.domain.ids import SEQUENCE_BITS
 from recollect_server.domain.telemetry import Step, Telemetry
 from recollect_server.domain.text import is_gibberish, normal_form
+from recollect_server.domain.time import Deadline
 from recollect_server.services.recall.candidates import LEAST, VECTOR_LEGS
 from recollect_server.services.recall.dates import (
     Mention,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.languages import says_little
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
+from recollect_server.domain.time import Deadline
 from recollect_server.services.recall.calibration import (
     calibrated,
     of_small_talk,

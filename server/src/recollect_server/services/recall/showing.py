@@ -7,11 +7,11 @@ from collections import defaultdict
 import structlog
 
 from recollect_server.domain.conversation import Conversation, opening_of
-from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.ids import message_id
 from recollect_server.domain.message import Message
 from recollect_server.domain.snippets import CHUNK, LENGTH, PassageFinder, passage_at, plain
+from recollect_server.domain.time import Deadline
 from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.recall.meaning import Scans
 from recollect_server.services.recall.word_matches import known_codes, met_words

@@ -2,8 +2,8 @@
 
 `space` has the verbs of the other services and puts the parts together. `logs` appends to logs of
 any kind and keeps the index up to them; `conversation_logs` and `communication_logs` say what is
-particular to each kind. Of conversations, `writes` appends, `states` loads and keeps their ends
-(`state`), `pending` holds what a transcript refused, `requests` answers a repeated one, `routes`
+particular to each kind. Of conversations, `writes` appends, `states` loads and keeps their ends,
+`pending` holds what a transcript refused, `requests` answers a repeated one, `routes`
 says where messages of channels go, `deletion` removes. `projection` is the index with what it lacks
 (`overlay`), `upkeep` repairs it. `locks` is the order of the writers, `events` what subscribers
 receive. All of `services` may use this package; it imports nothing else of `services`.

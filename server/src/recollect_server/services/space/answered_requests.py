@@ -15,9 +15,9 @@ from recollect_server.domain.errors import (
     RequestIdReused,
     StorageUnavailable,
 )
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.requests import Requests, check_same
-from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.redaction import ANY_HASH

@@ -15,8 +15,8 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.ids import is_communication_id
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.space import Space
-from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.removal import Removed
 

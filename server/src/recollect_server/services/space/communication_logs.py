@@ -25,8 +25,7 @@ from recollect_server.storage.index.external_rows import (
 )
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.record import LOST_CHANNEL
+from recollect_server.storage.logs.lines import LOST_CHANNEL, Line
 from recollect_server.storage.logs.store import lines_at
 
 

@@ -33,14 +33,12 @@ from recollect_server.services.space.erasing import (
     lines_as_indexed,
 )
 from recollect_server.services.space.events import Deleted
-from recollect_server.services.space.logs import RedactedElsewhere
+from recollect_server.services.space.logs import RedactedElsewhere, RequestKey
 from recollect_server.services.space.parts import Parts
-from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import contents_of
-from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.lines import Entry, contents_of
 from recollect_server.storage.logs.store import LogNotFound, Version, is_taken
 
 log = structlog.get_logger("recollect.deletion")

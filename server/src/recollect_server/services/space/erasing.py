@@ -32,7 +32,6 @@ import orjson
 import structlog
 
 from recollect_server.domain.conversation import Conversation, MessagesRedacted
-from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import Communication
 from recollect_server.domain.frozen import frozen
@@ -42,8 +41,12 @@ from recollect_server.services.space.answered_requests import request_of_delete,
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import ExchangeRedacted, Redacted
-from recollect_server.services.space.logs import Logs, RedactedElsewhere, check_redaction
-from recollect_server.services.space.state import RequestKey
+from recollect_server.services.space.logs import (
+    Logs,
+    RedactedElsewhere,
+    RequestKey,
+    check_redaction,
+)
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import Stored
@@ -51,9 +54,9 @@ from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Erased, Removed, WordRemoval, Words
 from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
-from recollect_server.storage.logs.belonging import lines_of
+from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.ledger import forgotten_ledger
-from recollect_server.storage.logs.lines import Line, contents_of
+from recollect_server.storage.logs.lines import Line, contents_of, lines_of
 from recollect_server.storage.logs.received import (
     deliveries,
     forget_deliveries,

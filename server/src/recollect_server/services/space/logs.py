@@ -16,17 +16,15 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import structlog
 
 from recollect_server.domain.conversation import MessagesRedacted
-from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.errors import IndexUnavailable, RecollectError, RequestIdReused
+from recollect_server.domain.frozen import frozen
 from recollect_server.domain.text import counted
-from recollect_server.services.space.state import RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
-from recollect_server.storage.logs.belonging import misplacement
+from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line, encoded
-from recollect_server.storage.logs.record import Entry, Stamp
+from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded, misplacement
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,
@@ -47,6 +45,14 @@ StateOut = TypeVar("StateOut", covariant=True)
 
 _CHUNK_LINES = 2000
 _MAX_KEPT = 256 << 10  # bytes of a log that is decoded once, to be recovered and indexed
+
+
+@frozen
+class RequestKey:
+    """A caller's request id with the hash of its payload."""
+
+    id: str
+    hash: str
 
 
 class IndexAhead(IndexUnavailable):

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from recollect_server.domain.message import Message
+from recollect_server.services.space.conversation_logs import ConversationState
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.overlay import Overlay
-from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.storage.index.columns import KnownRequest
 
 log = structlog.get_logger("recollect.pending")

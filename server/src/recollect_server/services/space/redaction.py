@@ -26,18 +26,25 @@ from recollect_server.domain.external import Communication, ExternalMessage
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
 from recollect_server.domain.message import Message, Redaction
+from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.erasing import finish_redaction, follow_redaction, logs_of
 from recollect_server.services.space.events import Appended
-from recollect_server.services.space.logs import check_unanswered, entries_of
+from recollect_server.services.space.logs import RequestKey, check_unanswered, entries_of
 from recollect_server.services.space.parts import Parts
-from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.external_rows import StoredCommunication
-from recollect_server.storage.logs.belonging import lines_of, over
 from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import Line, contents_of, encoded, line_of, messages_of
+from recollect_server.storage.logs.lines import (
+    Line,
+    contents_of,
+    encoded,
+    line_of,
+    lines_of,
+    messages_of,
+    over,
+)
 from recollect_server.storage.logs.redaction import erased
 from recollect_server.storage.logs.store import (
     LogConflict,

@@ -25,9 +25,9 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.message import Message
-from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationState
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.projection import Projection
-from recollect_server.services.space.state import ConversationState, RequestKey
 from recollect_server.services.space.states import States
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.anchors import AnchorLedger

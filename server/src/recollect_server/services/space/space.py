@@ -23,6 +23,7 @@ from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Message
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.time import Clock
+from recollect_server.services.space.conversation_logs import Committed, ConversationState
 from recollect_server.services.space.deletion import Deletions
 from recollect_server.services.space.events import (
     Appended,
@@ -35,11 +36,10 @@ from recollect_server.services.space.events import (
 )
 from recollect_server.services.space.following import Following
 from recollect_server.services.space.locks import LockOrder
-from recollect_server.services.space.logs import check_unanswered
+from recollect_server.services.space.logs import RequestKey, check_unanswered
 from recollect_server.services.space.parts import build_parts
 from recollect_server.services.space.redaction import Redactions
 from recollect_server.services.space.shared_work import SharedWork
-from recollect_server.services.space.state import Committed, ConversationState, RequestKey
 from recollect_server.services.space.unindexing import Unindexing
 from recollect_server.services.space.upkeep import Upkeep
 from recollect_server.storage.failpoints import hit

@@ -14,15 +14,13 @@ from recollect_server.domain.ids import is_conversation_id
 from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.comparison import Comparison
-from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationState
 from recollect_server.services.space.events import CaughtUp, CursorsLost, Reloaded
 from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere, check_redaction
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
-from recollect_server.services.space.state import ConversationState
 from recollect_server.storage.index.conversations import Stored
-from recollect_server.storage.logs.belonging import lines_of
-from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.lines import Line, lines_of
 from recollect_server.storage.logs.store import LogNotFound, Version
 
 _MAX_STATES = 20_000  # some 1 KiB each

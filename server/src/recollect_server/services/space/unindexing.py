@@ -29,8 +29,7 @@ from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place, searchable_text
 from recollect_server.storage.index.removal import Words
-from recollect_server.storage.logs.belonging import over
-from recollect_server.storage.logs.lines import line_of, messages_of
+from recollect_server.storage.logs.lines import line_of, messages_of, over
 from recollect_server.storage.logs.store import LogNotFound, LogStore, lines_at
 
 # Seconds between two parts: a lock that is taken again at once leaves no turn to a thread that

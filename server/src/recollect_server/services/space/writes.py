@@ -26,18 +26,17 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.conversation_logs import ConversationLogs
+from recollect_server.services.space.conversation_logs import (
+    Committed,
+    ConversationLogs,
+    ConversationState,
+    placed_again,
+)
 from recollect_server.services.space.events import Appended
-from recollect_server.services.space.logs import entries_of
+from recollect_server.services.space.logs import RequestKey, entries_of
 from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.routes import Routes
-from recollect_server.services.space.state import (
-    Committed,
-    ConversationState,
-    RequestKey,
-    placed_again,
-)
 from recollect_server.services.space.states import States
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import Line, contents_of, encoded

@@ -1,1 +1,1 @@
-"""The open spaces of a server: `spaces` opens and closes them, a `lease` is a use of one."""
+"""The open spaces of a server: `spaces` opens and closes them, `opened` is what one is to it."""

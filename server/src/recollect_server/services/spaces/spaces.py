@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -24,7 +25,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
     TooManySpaces,
 )
-from recollect_server.services.spaces.lease import Lease, S
+from recollect_server.services.spaces.opened import S
 
 log = structlog.get_logger("recollect.spaces")
 
@@ -40,6 +41,34 @@ _DRAIN = 5.0  # seconds that a stop takes for the indexes of spaces at rest; the
 
 
 R = TypeVar("R")
+
+
+class Lease(Generic[S]):
+    """Use of an open space: it is not closed before `end`."""
+
+    __slots__ = ("_end", "space")
+
+    def __init__(self, space: S, end: Callable[[], None]) -> None:
+        """`end` is called once, at the end."""
+        self.space = space
+        self._end: Callable[[], None] | None = end
+
+    def end(self) -> None:
+        """End the use. It waits for nothing, and a second time does nothing."""
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def __enter__(self) -> S:
+        return self.space
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end()
 
 
 class _Activity:

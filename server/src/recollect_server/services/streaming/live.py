@@ -44,11 +44,10 @@ from recollect_server.services.streaming.log import UpdateLog, Watcher
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.streaming.watching import About, Encode, Interest, Snapshot
 from recollect_server.services.working_context import LoadLimits
-from recollect_server.storage.index.incoming import updates_of
+from recollect_server.storage.index.index import updates_of
 from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.lines import Entry, Line
 from recollect_server.storage.logs.order import Following, OrderedChange, OrderedChanges, Part
-from recollect_server.storage.logs.record import Entry
 from recollect_server.storage.logs.store import Position
 
 

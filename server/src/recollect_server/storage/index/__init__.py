@@ -4,8 +4,7 @@ Callers import `index` (one `Index` for each space) and the types of its queries
 `checking` reads all of it for `verify`. Inside:
 
 - `columns` declares the columns of the tables, each once: rows, the trigger that takes in an append
-  and the comparison with the transcripts derive from it; `migrations` is the history of the tables,
-  `incoming` what an append adds;
+  and the comparison with the transcripts derive from it; `migrations` is the history of the tables;
 - `file` is the file and the connections to it; `writer` is the only one that changes it, behind a
   queue; `database` adds the readers and the file's condition, and is what the parts share;
 - the parts of an `Index`, each beside its tables: `conversations`, `messages`, `requests`, `search`

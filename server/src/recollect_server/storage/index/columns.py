@@ -280,7 +280,7 @@ UPDATES = Columns(
 
 
 def take_in_trigger() -> str:
-    """Return the trigger by which the document of an append comes in (see `incoming`)."""
+    """Return the trigger by which the document of an append comes in (see `index.document_of`)."""
     names = ("number", *CONVERSATIONS.names)
     number = "NEW.document ->> '$.conversation[0]'"
     cursor = "(NEW.document ->> '$.cursor')"

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import apsw
 
-from recollect_server.domain.deadline import Deadline
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.time import Deadline
 from recollect_server.storage.database import FAILURES
 from recollect_server.storage.index.file import NAME, Readers
 from recollect_server.storage.index.writer import Writer

@@ -31,10 +31,10 @@ from recollect_server.storage.index.external_rows import (
     take_in,
     updates_of,
 )
-from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.messages import Place
 from recollect_server.storage.index.removal import CommunicationRemoval, Erased
 from recollect_server.storage.index.requests import SeenNames
+from recollect_server.storage.index.updates import Added
 from recollect_server.storage.index.words import Term
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import former_key_of_delivery

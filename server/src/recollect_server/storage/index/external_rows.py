@@ -28,7 +28,7 @@ from recollect_server.storage.index.columns import (
     dump_json,
     load_texts,
 )
-from recollect_server.storage.index.incoming import Update
+from recollect_server.storage.index.updates import Update
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import apsw
 import orjson
 
-from recollect_server.domain.deadline import UNLIMITED, Deadline
+from recollect_server.domain.time import UNLIMITED, Deadline
 from recollect_server.storage.database import FAILURES, connected
 from recollect_server.storage.logs.files import open_transcript, read_file, sync_folder
 

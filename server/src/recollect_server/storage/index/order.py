@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from recollect_server.domain.conversation import Conversation, MessagesRedacted
 from recollect_server.domain.external import Communication
 from recollect_server.storage.index.columns import UpdateRow
-from recollect_server.storage.index.incoming import Added
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place
+from recollect_server.storage.index.updates import Added
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import (

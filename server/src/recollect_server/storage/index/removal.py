@@ -32,7 +32,6 @@ import orjson
 
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.entry import AnyContent
 from recollect_server.domain.external import ExternalMessage
 from recollect_server.domain.ids import (
     MAX_LINES,
@@ -49,6 +48,7 @@ from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable, searchable_text
+from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line, line_of, spoken
 from recollect_server.storage.logs.redaction import ANY_HASH

@@ -6,12 +6,31 @@ what a deleted log had.
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import apsw
 import orjson
 
+from recollect_server.domain.conversation import Conversation
+from recollect_server.domain.external import Communication
 from recollect_server.storage.index.columns import UPDATES, UpdateRow
 from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.lines import Line
+
+Update = list[int]  # not a tuple: the last line of a batch is set as it grows
+"""A row of the update log: time, first line, last line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Additions for watchers: the log's state after them, the lines, and the rows of the update
+    log.
+    """
+
+    state: Conversation | Communication
+    lines: list[Line]
+    updates: list[Update]
+
 
 CRASH_GAP = 1 << 20
 """More cursors than can have been given out for changes that a crash lost."""

@@ -9,21 +9,21 @@ seen as torn.
 
 A line that ends in nothing like a checksum is in the plain form, which people and other programs
 write, with the same fields: it is taken at its word. What a few flipped bits leave of a checksum is
-still like one (`record.has_checksum`), so a damaged line of ours is never taken for a plain one. A
+still like one (`lines.has_checksum`), so a damaged line of ours is never taken for a plain one. A
 plain line that cannot be read stays where it is, at the end of a file too: only what a write of
 ours may have left is cut off (`repair`). A message in the plain form needs its `timestamp`, and may
 leave out its `turnNumber`; the first line may leave out all but its type.
 
 `"at"` before the checksum is the line's number and the CRC-32 of its log's name, as `7.1a2b3c4d`:
-`belonging` takes a line of another log, or one that stands twice, for damaged.
+`lines.Belonging` takes a line of another log, or one that stands twice, for damaged.
 
 A third party's transcript, `ext-….jsonl` in the folder beside, and the ledgers (`anchors.jsonl` and
 others) have the same lines.
 
 `store` is the contract of a log store, which is all that the layers above know; `folder` keeps it
 on files, with `files`, `writer`, `reader` and `repair`, which no other package imports but for
-tools that are about files. `entries` declares what a line of each type says, by `codec`; `record`
-turns an entry into a line and back, `lines` knows a line's place. `ledger` is a log that no
+tools that are about files. `entries` declares what a line of each type says, by `codec`; `lines`
+turns an entry into a line and back, and knows the line's place and log. `ledger` is a log that no
 conversation has; `received` what is kept there of deliveries, `anchors` the one ledger that is
 replaced where something is to be forgotten.
 

@@ -12,8 +12,7 @@ from contextlib import suppress
 import structlog
 
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
-from recollect_server.storage.logs.lines import Line, encoded
-from recollect_server.storage.logs.record import Entry
+from recollect_server.storage.logs.lines import Entry, Line, encoded
 from recollect_server.storage.logs.store import (
     ANCHORS,
     NO_CLAIM,

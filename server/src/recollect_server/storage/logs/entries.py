@@ -1,11 +1,15 @@
-"""Entries of logs as the members of their lines: each field of each type is declared here, once.
+"""Entries of logs, which is what a line can say, as the members of their lines: each field of each
+type is declared here, once, in the order of the members in a line.
 
-The order of the fields is that of the members in a line.
+Those of conversations, of external communications and of threads have nothing in common, so that
+nothing of a third party can come into a conversation, not even by a file in the wrong folder: each
+kind of log passes over the entries of the others.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
-from recollect_server.domain.checkpoint import RecordPut, RecordsRemoved, ThreadBegan
+from recollect_server.domain.checkpoint import RecordPut, RecordsRemoved, ThreadBegan, ThreadContent
 from recollect_server.domain.conversation import (
     Abbreviated,
     AnchorForgotten,
@@ -13,6 +17,7 @@ from recollect_server.domain.conversation import (
     Began,
     CommandRun,
     Compressed,
+    Content,
     Continued,
     ConversationUnindexed,
     MessagesRedacted,
@@ -24,13 +29,13 @@ from recollect_server.domain.conversation import (
     TitleAssigned,
     TurnMemory,
 )
-from recollect_server.domain.entry import AnyContent, Unknown
 from recollect_server.domain.external import (
     CommunicationBegan,
     Direction,
     EmailHeaders,
     EscalationOpened,
     EscalationResolved,
+    ExternalContent,
     ExternalMessage,
     Provenance,
     Trust,
@@ -57,6 +62,15 @@ from recollect_server.storage.logs.codec import (
     number,
     one_of,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A whole, undamaged line that this version does not know: kept, and passed over."""
+
+
+AnyContent = Content | ExternalContent | ThreadContent | Unknown
+
 
 _TURN = number((1 << 31) - 1)
 _TIMESTAMP = Field("timestamp", TIME, "time")

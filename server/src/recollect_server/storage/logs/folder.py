@@ -16,7 +16,6 @@ from recollect_server.domain.ids import (
     is_thread_log,
 )
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.belonging import Belonging
 from recollect_server.storage.logs.files import (
     COPY,
     DELETING,
@@ -29,7 +28,7 @@ from recollect_server.storage.logs.files import (
     sync_folder,
 )
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line, Place, line_of
+from recollect_server.storage.logs.lines import Belonging, Line, Place, line_of
 from recollect_server.storage.logs.order import SharedOrder
 from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
 from recollect_server.storage.logs.repair import look_through, repair_tail

@@ -17,7 +17,7 @@ import structlog
 from recollect_server.domain.identity import Identity, IdentityChange
 from recollect_server.domain.retention import RetentionReceipt, Retired
 from recollect_server.storage.logs.codec import NUMBER, TEXT, TEXTS, TIME, Codec, Field
-from recollect_server.storage.logs.record import Damaged, seal, unseal
+from recollect_server.storage.logs.lines import Damaged, seal, unseal
 from recollect_server.storage.logs.store import (
     FORGOTTEN,
     IDENTITIES,

@@ -23,8 +23,7 @@ from recollect_server.domain.conversation import (
 from recollect_server.domain.external import WHAT_TO_ANSWER, EscalationOpened, ExternalMessage
 from recollect_server.domain.message import REDACTED, Message, Redaction
 from recollect_server.storage.logs.entries import ERASED, NO_NOTE, note_of
-from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.record import MARK, has_checksum, seal, unseal
+from recollect_server.storage.logs.lines import MARK, Line, has_checksum, seal, unseal
 
 ANY_HASH = "-"
 """Hash of a request whose payload is not known any more: it was redacted. A repeat is answered

@@ -18,9 +18,8 @@ from pathlib import Path
 
 from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import open_transcript, opened, sync_folder
-from recollect_server.storage.logs.lines import Line, line_of
+from recollect_server.storage.logs.lines import Line, has_checksum, is_object, line_of
 from recollect_server.storage.logs.reader import scan
-from recollect_server.storage.logs.record import has_checksum, is_object
 from recollect_server.storage.logs.store import TornTail
 
 _CHECKSUM_AND_NEWLINE = 19  # bytes at a line's end

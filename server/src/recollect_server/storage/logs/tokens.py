@@ -18,7 +18,7 @@ import structlog
 
 from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import make_folder, open_transcript, sync_folder
-from recollect_server.storage.logs.record import Damaged, seal, unseal
+from recollect_server.storage.logs.lines import Damaged, seal, unseal
 from recollect_server.storage.logs.store import LogUnavailable
 
 log = structlog.get_logger("recollect.tokens")

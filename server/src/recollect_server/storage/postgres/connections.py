@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from recollect_server.domain.store_url import without_password
+from recollect_server.domain.setting import without_password
 
 Connection = psycopg.Connection[Any]
 

@@ -16,7 +16,7 @@ import psycopg
 import structlog
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from recollect_server.domain.store_url import without_password
+from recollect_server.domain.setting import without_password
 from recollect_server.storage.postgres.connections import (
     Connection,
     DatabaseBusy,

@@ -17,9 +17,8 @@ from typing import Any
 import psycopg
 import structlog
 
-from recollect_server.storage.logs.belonging import over
 from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import line_of
+from recollect_server.storage.logs.lines import line_of, over
 from recollect_server.storage.logs.order import (
     END,
     Key,

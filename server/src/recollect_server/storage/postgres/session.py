@@ -5,7 +5,7 @@ from typing import TypeAlias, TypeVar
 
 import psycopg
 
-from recollect_server.domain.store_url import without_password
+from recollect_server.domain.setting import without_password
 from recollect_server.storage.postgres.connections import (
     Connection,
     DatabaseUnavailable,

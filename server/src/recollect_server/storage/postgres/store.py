@@ -19,10 +19,9 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.belonging import Belonging
 from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line, Place, line_of
+from recollect_server.storage.logs.lines import Belonging, Line, Place, line_of
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
     START,

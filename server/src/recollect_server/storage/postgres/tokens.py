@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.record import seal
+from recollect_server.storage.logs.lines import seal
 from recollect_server.storage.logs.tokens import TOKENS, Mark, fields_of
 from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.session import Work

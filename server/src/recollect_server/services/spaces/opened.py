@@ -1,8 +1,7 @@
-"""Uses of open spaces."""
+"""The protocol of an open space: how `Spaces` and those who use it call it."""
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from recollect_server.services.limits import Quota
 
@@ -48,31 +47,3 @@ class OpenedSpace(Protocol):
 
 
 S = TypeVar("S", bound=OpenedSpace)
-
-
-class Lease(Generic[S]):
-    """Use of an open space: it is not closed before `end`."""
-
-    __slots__ = ("_end", "space")
-
-    def __init__(self, space: S, end: Callable[[], None]) -> None:
-        """`end` is called once, at the end."""
-        self.space = space
-        self._end: Callable[[], None] | None = end
-
-    def end(self) -> None:
-        """End the use. It waits for nothing, and a second time does nothing."""
-        end, self._end = self._end, None
-        if end is not None:
-            end()
-
-    def __enter__(self) -> S:
-        return self.space
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.end()
