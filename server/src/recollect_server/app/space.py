@@ -168,7 +168,7 @@ class OpenSpace:
         try:
             return self._space.carry_out(work, *of, appends=appends)
         finally:
-            if self._space.index.is_resting:
+            if self._space.is_resting:
                 self._note_backlog()
 
     def follow(self) -> None:
@@ -180,8 +180,7 @@ class OpenSpace:
     @property
     def is_resting(self) -> bool:
         """Return whether its files are closed until it is used, and jobs leave it alone."""
-        index = self._space.index
-        return index.is_resting and not index.writer.damage  # that is for a job
+        return self._space.is_resting and not self._space.index.writer.damage  # that is for a job
 
     @property
     def takes_appends(self) -> bool:
@@ -240,7 +239,7 @@ class OpenSpace:
 
     @property
     def _has_backlog(self) -> bool:
-        return self._space.index.is_resting and self._space.index.waiting()[0] > 0
+        return self._space.is_resting and self._space.index.waiting()[0] > 0
 
     def _watch(self) -> None:
         self._is_watched = True
@@ -495,7 +494,7 @@ class OpenSpace:
 
     def _flush_all(self) -> None:
         """Write what jobs keep in memory. Of a space at rest it is written."""
-        if not self._space.index.is_resting:
+        if not self._space.is_resting:
             for flush in self._flushes:
                 flush()
 
@@ -503,7 +502,7 @@ class OpenSpace:
         """Look, while everything is open, when work will be due once it is closed, and whether
         anything was ever written.
         """
-        if self._space.index.is_resting:
+        if self._space.is_resting:
             if self._has_backlog:
                 self._due_at = self._shared.clock()
             return

@@ -257,7 +257,7 @@ class Conversations:
         payload: dict[str, Any] = {
             "id": conversation_id,
             "draft": draft_id,
-            "messages": [message_fields(m) for m in messages],
+            "messages": list(map(message_fields, messages)),
         }
         if in_reply_to_turn is not None:
             payload["in_reply_to_turn"] = in_reply_to_turn

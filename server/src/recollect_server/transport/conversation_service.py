@@ -114,7 +114,7 @@ class ConversationHandlers:
         )
         appended = self._conversations.append(
             request.conversation_id,
-            [message_from(message) for message in request.messages],
+            list(map(message_from, request.messages)),
             request_id=request.request_id,
             expected_turn=request.expected_turn if request.HasField("expected_turn") else None,
             draft_id=request.draft_id,

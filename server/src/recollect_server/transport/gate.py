@@ -101,7 +101,9 @@ class Gate:
                 spaces.append(value)
         if method.server_streaming:
             self._count_stream(context)
-        self._note_call()
+        self._called = time.monotonic()
+        if self._rests:
+            self._resume()
         peer = context.peer()
         name = method.full_name
         if (scopes := self._needed.get(name)) is None:
@@ -160,7 +162,9 @@ class Gate:
         """Return why a caller may not read about the server as a whole, by its token; empty if it
         may.
         """
-        self._note_call()
+        self._called = time.monotonic()
+        if self._rests:
+            self._resume()
         try:
             token = self._authenticate([authorization] if authorization else [], peer)
         except (Unauthenticated, LimitExceeded) as error:
@@ -243,14 +247,13 @@ class Gate:
             return
         self._awake.wait()
 
-    def _note_call(self) -> None:
-        self._called = time.monotonic()
-        if self._rests:
-            with self._resuming:
-                if self._rests:
-                    self._tokens.refresh()
-                    self._rests = False
-                    self._awake.set()
+    def _resume(self) -> None:
+        """Look at the ledger before the first call after a rest, and follow it again."""
+        with self._resuming:
+            if self._rests:
+                self._tokens.refresh()
+                self._rests = False
+                self._awake.set()
 
     def _authenticate(self, authorizations: list[str | bytes], peer: str) -> Token:
         if not authorizations:

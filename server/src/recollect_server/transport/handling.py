@@ -456,12 +456,16 @@ def in_space(method: MethodDescriptor, spaces: Spaces[Any]) -> Handler:
 
     def run(request: Any, call: Call) -> ProtoMessage | None:
         space_name = call.principal.space
-        with spaces.use(space_name, reads=reads, appends=appends, partly=partly) as space:
+        lease = spaces.use(space_name, reads=reads, appends=appends, partly=partly)
+        try:
+            space = lease.space
             if stores:
                 space.quota.admit(size=call.size)
             handler: Handler = getattr(space.handlers[service], name)
             answer: ProtoMessage | None = space.carry_out(handler, request, call, appends=appends)
             return answer
+        finally:
+            lease.end()
 
     return run
 

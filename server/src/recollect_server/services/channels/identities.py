@@ -7,6 +7,7 @@ also where no owner is known yet. On the web and on a command line nobody else c
 
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -26,6 +27,14 @@ _Answer = tuple[Identity, ...]
 _ADDED, _REMOVED, _LINKED, _UNLINKED = "added", "removed", "linked", "unlinked"
 
 
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A request that changed identities."""
+
+    hash: str
+    answer: _Answer
+
+
 class Identities:
     """The identities of a space. Safe to call from any thread."""
 
@@ -34,9 +43,10 @@ class Identities:
         self._space = space
         self._ledger = ledger
         self._guard = threading.Lock()  # one change at a time: each is written before it counts
+        self._answered: dict[str, _Answered] = {}
         ledger.recover()
         self._read()
-        space.requests.ask(self._request)
+        space.requests.ask(self._answered.get)
 
     def changed(self, name: str) -> None:
         """Read the ledger anew if another process wrote to it; empty: to any log. Raises
@@ -48,7 +58,7 @@ class Identities:
 
     def _read(self) -> None:
         self._people = People()
-        self._answered: dict[str, tuple[str, _Answer]] = {}
+        self._answered.clear()
         changes, self._size = self._ledger.read()
         for change in changes:
             try:
@@ -57,7 +67,7 @@ class Identities:
                 log.warning("line_not_known", ledger=self._ledger.name, reason=str(error))
                 continue
             if change.request_id:
-                self._answered[change.request_id] = (change.request_hash, answer)
+                self._answered[change.request_id] = _Answered(change.request_hash, answer)
 
     def is_owner(self, channel: str, address: str) -> bool:
         """Return whether an address on a channel is the owner's. The address is normalised."""
@@ -149,20 +159,16 @@ class Identities:
                 raise
             answer = self._apply(change)
             if request:
-                self._answered[request.id] = (request.hash, answer)
+                self._answered[request.id] = _Answered(request.hash, answer)
             return answer
-
-    def _request(self, request_id: str) -> RequestKey | None:
-        answered = self._answered.get(request_id)
-        return RequestKey(request_id, answered[0]) if answered else None
 
     def _known(self, request: RequestKey) -> _Answer | None:
         previous = self._answered.get(request.id)
-        if (previous and previous[0] != request.hash) or (
+        if (previous and previous.hash != request.hash) or (
             not previous and self._space.answered_requests.is_used(request.id)
         ):
             raise RequestIdReused(request.id)
-        return previous[1] if previous else None
+        return previous.answer if previous else None
 
     def _apply(self, change: IdentityChange) -> _Answer:
         """Apply a change. Return the answer that its caller got."""

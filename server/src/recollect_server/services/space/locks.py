@@ -19,7 +19,7 @@ guard a few fields of one object each, and nothing is called under them that tak
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import IntEnum
 from types import TracebackType
 
@@ -29,6 +29,7 @@ _STRIPES = 1024
 
 Lock = AbstractContextManager[object]
 """A lock, or several that are taken together."""
+_NO_LOCK: Lock = nullcontext()
 
 
 class Rank(IntEnum):
@@ -168,14 +169,15 @@ class Locks:
             self.conversations,
         ) = (StripedLocks(rank, order) for rank in Rank)
 
-    def to_write(self, conversation: str, request: str) -> Lock:
-        """Return the locks of a conversation and of a request (empty: none). The wait is
-        measured.
+    def to_write(self, conversation: str, request: str) -> tuple[Lock, Lock]:
+        """Return the locks of a request (empty: none) and of a conversation, for a `with` that
+        takes them in this order. The wait is measured.
         """
-        lock = self.conversations.hold(conversation)
-        if request:
-            lock = _Several([self.requests.hold(request), lock])
-        return lock if self._telemetry is UNMEASURED else _Measured(lock, self._telemetry)
+        first = self.requests.hold(request) if request else _NO_LOCK
+        second = self.conversations.hold(conversation)
+        if self._telemetry is UNMEASURED:
+            return first, second
+        return _Measured(_Several([first, second]), self._telemetry), _NO_LOCK
 
     def exclusive(
         self,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from recollect_server.domain.conversation import Capacity
+from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import Telemetry
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.answered_requests import AnsweredRequests
@@ -92,6 +94,7 @@ def build_parts(
     lock_order: LockOrder | None,
     telemetry: Telemetry,
     may_index: bool,
+    capacity: Live[Capacity],
 ) -> Parts:
     """Build the parts of a space over its logs and their index (see `Space`)."""
     transcripts, anchors = ConversationLogs(store), AnchorLedger(store)
@@ -111,7 +114,9 @@ def build_parts(
         routes,
         requests,
         AnsweredRequests(store, projection, requests),
-        Writes(transcripts, projection, pending, states, routes, clock, publish, telemetry),
+        Writes(
+            transcripts, projection, pending, states, routes, clock, publish, capacity, telemetry
+        ),
         Doubts(),
         Locks(lock_order, telemetry),
         clock,

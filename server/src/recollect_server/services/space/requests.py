@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import structlog
@@ -215,6 +215,13 @@ def check_same(request: RequestKey, earlier: KnownRequest) -> None:
         raise RequestIdReused(request.id)
 
 
+class Hashed(Protocol):
+    """A request that was carried out, by the hash of its payload."""
+
+    @property
+    def hash(self) -> str: ...
+
+
 class Requests:
     """The requests of a space that were carried out before. Safe to call from any thread."""
 
@@ -231,9 +238,9 @@ class Requests:
         self._anchors = anchors
         self.recent = RecentRequests(transcripts.store, states.get)
         self.replays = Replays(transcripts)
-        self._elsewhere: list[Callable[[str], RequestKey | None]] = []
+        self._elsewhere: list[Callable[[str], Hashed | None]] = []
 
-    def ask(self, elsewhere: Callable[[str], RequestKey | None]) -> None:
+    def ask(self, elsewhere: Callable[[str], Hashed | None]) -> None:
         """Ask this function too for the request of an id: one that is kept in no log that the index
         has. It returns at once.
         """
@@ -280,7 +287,7 @@ class Requests:
             return KnownRequest(request_id, anchor.stamp.request_hash, "")
         for elsewhere in self._elsewhere:
             if request := elsewhere(request_id):
-                return KnownRequest(request.id, request.hash, "")
+                return KnownRequest(request_id, request.hash, "")
         # the index may have refused its lines only now, before it answered
         if earlier := overlay.request(request_id):
             return earlier

@@ -113,6 +113,7 @@ class Space:
             lock_order=lock_order,
             telemetry=telemetry,
             may_index=reading is None,
+            capacity=self._capacity,
         )
         self.anchors, self.transcripts = parts.anchors, parts.transcripts
         self.communications = parts.communications
@@ -124,6 +125,7 @@ class Space:
         self.routes = parts.routes
         self.requests, self.answered_requests = parts.requests, parts.answered
         self._writes = parts.writes
+        self.append = self._writes.append
         self.deletions = Deletions(parts)
         self.redactions = Redactions(parts)
         self.unindexing = Unindexing(parts)
@@ -165,7 +167,8 @@ class Space:
         Pending messages are written first or, where that still fails, stand before the end. Raises
         ConversationNotFound, StorageUnavailable.
         """
-        with self._locks.to_write(conversation_id, request):
+        of_request, of_conversation = self._locks.to_write(conversation_id, request)
+        with of_request, of_conversation:
             yield self._writes.end(conversation_id)
 
     def subscribe(self, kind: type[E], handler: Callable[[E], None]) -> None:
@@ -358,25 +361,6 @@ class Space:
             raise ConversationExists(conversation_id)
         self.deletions.free(conversation_id)
 
-    def append(
-        self,
-        state: ConversationState,
-        contents: Sequence[Content],
-        request: RequestKey | None = None,
-        *,
-        draft_id: str = "",
-    ) -> Committed:
-        """Append lines behind the state that `writing` gave, all or none, durable on return.
-
-        Messages bring their sequence, which must be what follows. Raises ConversationFull;
-        StorageUnavailable: then messages are pending and may be written later, and an event is not
-        written. An index that fails does not fail this: the lines are indexed later.
-        """
-        conversation = state.conversation
-        if limit := self._capacity.now.exceeded(conversation.message_count, state.size, contents):
-            raise ConversationFull(conversation.id, limit)
-        return self._writes.append(state, contents, request, draft_id)
-
     def record(
         self,
         conversation_id: str,
@@ -432,6 +416,11 @@ class Space:
             self._states.compare(conversation_id)
 
     # At rest ----------------------------------------------------------------------------------
+
+    @property
+    def is_resting(self) -> bool:
+        """Return whether the file of the index is closed until it is used."""
+        return self._projection.index.writer.is_resting
 
     @property
     def may_rest(self) -> bool:

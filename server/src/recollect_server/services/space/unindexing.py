@@ -64,7 +64,7 @@ class Unindexing:
                 raise ConversationPinned(conversation_id)
             if state.conversation.unindexed or not confirm(state.conversation):
                 raise NotConfirmed
-            self._writes.append(state, [domain.ConversationUnindexed(self._clock())], None, "")
+            self._writes.append(state, [domain.ConversationUnindexed(self._clock())])
             hit("unindex.recorded")
         self._settle(conversation_id)
 

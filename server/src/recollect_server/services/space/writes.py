@@ -13,8 +13,9 @@ from functools import partial
 import structlog
 
 from recollect_server.domain.addresses import EMAIL
-from recollect_server.domain.conversation import Content
+from recollect_server.domain.conversation import Capacity, Content
 from recollect_server.domain.errors import (
+    ConversationFull,
     ConversationNotFound,
     IndexUnavailable,
     InvalidField,
@@ -22,6 +23,7 @@ from recollect_server.domain.errors import (
     StorageUnavailable,
 )
 from recollect_server.domain.ids import MAX_LINES
+from recollect_server.domain.live import Live
 from recollect_server.domain.message import Message
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.telemetry import UNMEASURED, Step, Telemetry
@@ -67,8 +69,10 @@ class Writes:
         routes: Routes,
         clock: Clock,
         publish: Callable[[object], None],
+        capacity: Live[Capacity],
         telemetry: Telemetry = UNMEASURED,
     ) -> None:
+        self._capacity = capacity
         self._telemetry = telemetry
         self._transcripts = transcripts
         self._projection = projection
@@ -92,15 +96,24 @@ class Writes:
         self,
         state: ConversationState,
         contents: Sequence[Content],
-        request: RequestKey | None,
-        draft_id: str,
+        request: RequestKey | None = None,
+        *,
+        draft_id: str = "",
     ) -> Committed:
-        """Append lines behind a state (see `Space.append`)."""
+        """Append lines behind the state that `Space.writing` gave, all or none, durable on return.
+
+        Messages bring their sequence, which must be what follows. Raises ConversationFull;
+        StorageUnavailable: then messages are pending and may be written later, and an event is not
+        written. An index that fails does not fail this: the lines are indexed later.
+        """
+        conversation_id = state.conversation.id
+        count = state.conversation.message_count
+        if limit := self._capacity.now.exceeded(count, state.size, contents):
+            raise ConversationFull(conversation_id, limit)
         if state.lines + len(contents) > MAX_LINES:
             raise InvalidField.of(
                 "conversation_id", f"the conversation is full: {MAX_LINES} lines. Begin a new one"
             )
-        conversation_id = state.conversation.id
         stuck = self._pending.of(conversation_id)
         if stuck and stuck.batches:
             raise self._hold(

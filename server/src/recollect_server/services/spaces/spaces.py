@@ -80,17 +80,11 @@ class _Activity:
         self._is_resting = False  # whether somebody who is to be woken rests
         self._wakes: list[Callable[[], None]] = []
 
-    def begin_call(self) -> float:
-        """Note a call that begins, and return the time."""
-        self._calls += 1
-        return self.note()
-
-    def end_call(self) -> None:
-        self._calls -= 1
-        self._used = time.monotonic()
-
-    def note(self) -> float:
-        """Note something that gives background work to do, wake it, and return the time."""
+    def note(self, calls: int = 0) -> float:
+        """Note something that gives background work to do, wake it, and return the time. `calls`
+        begin with it, or end if it is below 0.
+        """
+        self._calls += calls
         self._used = time.monotonic()
         if self._is_resting:
             self._is_resting = False
@@ -199,7 +193,8 @@ class Spaces(Generic[S]):
         with self._lock:
             place = self._places.get(name)
             space = place.space if place is not None else None
-            if place is not None and space is not None and self._may_use(name):
+            is_given_out = not self._stopping and name not in self._barred
+            if place is not None and space is not None and is_given_out:
                 self._places.move_to_end(name)
                 lease = self._lease(place, space, is_hold=holds)
         if place is None and reads and not self._exists(name):
@@ -226,7 +221,9 @@ class Spaces(Generic[S]):
         """Return a lease of an open space, for background work; None if it is closed now."""
         with self._lock:
             place = self._places.get(space.name)
-            if place is None or place.space is not space or not self._may_use(space.name):
+            if place is None or place.space is not space:
+                return None
+            if self._stopping or space.name in self._barred:
                 return None
             return self._lease(place, space, is_hold=False, is_use=False)
 
@@ -407,10 +404,6 @@ class Spaces(Generic[S]):
             place.space = space
             self._changed.notify_all()
 
-    def _may_use(self, name: str) -> bool:
-        """Return whether leases of a space are given out. Hold the lock."""
-        return not self._stopping and name not in self._barred
-
     def _wait(self, condition: Callable[[], object]) -> None:
         """Wait until leases end and the condition holds. Hold the lock."""
         self._waiting += 1
@@ -424,7 +417,7 @@ class Spaces(Generic[S]):
         place.leases += 1
         place.holds += is_hold
         if is_use:
-            place.used = self._activity.note() if is_hold else self._activity.begin_call()
+            place.used = self._activity.note(0 if is_hold else 1)
         return Lease(space, partial(self._end, place, is_hold=is_hold, is_use=is_use))
 
     def _unused(self, recent: float = 0.0) -> _Slot[S] | None:
@@ -575,6 +568,6 @@ class Spaces(Generic[S]):
             place.leases -= 1
             place.holds -= is_hold
             if is_use and not is_hold:
-                self._activity.end_call()
+                self._activity.note(-1)
             if not place.leases and self._waiting:
                 self._changed.notify_all()

@@ -306,11 +306,6 @@ class Index(Database):
             raise OSError(errno.ESTALE, reason)
         seal(self.folder)
 
-    @property
-    def is_resting(self) -> bool:
-        """Return whether the file is closed until it is used."""
-        return self.writer.is_resting
-
     def waiting(self) -> tuple[int, int]:
         """Return the number of additions that wait to be taken in, and their size in bytes."""
         return self.writer.waiting()
@@ -322,7 +317,7 @@ class Index(Database):
         if not self._closed.is_set():
             self._closed.set()
             super().close()
-            if sound and not self.is_resting:  # then it is sealed
+            if sound and not self.writer.is_resting:  # then it is sealed
                 with suppress(OSError):
                     self._seal()
 

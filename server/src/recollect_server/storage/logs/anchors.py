@@ -45,7 +45,9 @@ class AnchorLedger:
         """Grows with every change of an anchor, here or in a transcript (see `changed`)."""
         self._store = store
         self._lines: list[Line] = []
-        self._requests: dict[str, Line] = {}
+        self._requests: dict[str, Entry] = {}
+        self.request = self._requests.get
+        """Returns the line that a request wrote."""
         self._read()
 
     @property
@@ -53,11 +55,6 @@ class AnchorLedger:
         """Return what its lines say, in order."""
         with self.lock:
             return [line.entry for line in self._lines if line.entry]
-
-    def request(self, request_id: str) -> Entry | None:
-        """Return the line that a request wrote."""
-        line = self._requests.get(request_id)
-        return line.entry if line else None
 
     def forgotten(self) -> dict[str, int]:
         """Return up to when what was found for a key does not count, by key."""
@@ -190,7 +187,8 @@ class AnchorLedger:
                     "torn_tail_cut", ledger=ANCHORS, bytes=torn.bytes_cut, reason=torn.reason
                 )
             lines += self._store.read(ANCHORS)
-        self._lines, self._requests = [], {}
+        self._lines = []
+        self._requests.clear()
         for line in lines:
             if line.entry is None:
                 log.warning("damaged_line", ledger=ANCHORS, line=line.sequence, reason=line.damage)
@@ -200,7 +198,7 @@ class AnchorLedger:
     def _take(self, line: Line) -> None:
         self._lines.append(line)
         if line.entry and line.entry.stamp.request_id:
-            self._requests[line.entry.stamp.request_id] = line
+            self._requests[line.entry.stamp.request_id] = line.entry
 
 
 def forgotten_keys(store: LogStore) -> dict[str, int]:

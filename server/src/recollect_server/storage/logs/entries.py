@@ -6,6 +6,7 @@ nothing of a third party can come into a conversation, not even by a file in the
 kind of log passes over the entries of the others.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -364,14 +365,16 @@ _ALL: tuple[Codec[Any], ...] = (
 KINDS = frozenset(codec.head.get("event", codec.head["type"]) for codec in _ALL)
 """Kinds of lines, by the name of the event or of the type; a new one raises `FORMAT`."""
 
-_CODECS: dict[type, Codec[Any]] = {codec.kind: codec for codec in _ALL}
+
+def _refuse(_: Unknown) -> dict[str, Any]:
+    raise ValueError("a line that this version does not know cannot be written by it")
 
 
-def fields_of(content: AnyContent) -> dict[str, Any]:
-    """Return the members of an entry's line. Raises ValueError for one that cannot be written."""
-    if isinstance(content, Unknown):
-        raise ValueError("a line that this version does not know cannot be written by it")
-    return _CODECS[type(content)].fields(content)
+MEMBERS: dict[type, Callable[[Any], dict[str, Any]]] = {codec.kind: codec.fields for codec in _ALL}
+"""Functions that return the members of an entry's line, by its type. They raise ValueError for one
+that cannot be written.
+"""
+MEMBERS[Unknown] = _refuse
 
 
 def content_of(fields: dict[str, Any], line: int) -> AnyContent:

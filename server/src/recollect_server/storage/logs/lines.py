@@ -9,6 +9,7 @@ speaks, which names the log. Lines in the plain form, which people write, belong
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, get_args
 from zlib import crc32
 
@@ -27,7 +28,7 @@ from recollect_server.domain.ids import (
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.time import to_text
 from recollect_server.storage.logs.codec import TEXT, number
-from recollect_server.storage.logs.entries import ERASED, AnyContent, Unknown, content_of, fields_of
+from recollect_server.storage.logs.entries import ERASED, MEMBERS, AnyContent, Unknown, content_of
 
 _SUFFIX = len(b',"crc":"00000000"}')
 _HEX = frozenset(b"0123456789abcdef")
@@ -76,6 +77,7 @@ class Entry:
     """
 
 
+@lru_cache(4096)  # an append writes to a log that was written to before
 def tag_of(log: str) -> str:
     """Return what the mark of each line of a log has behind the line's number."""
     return f".{crc32(log.encode()):08x}"
@@ -85,7 +87,7 @@ def encode(entry: Entry, mark: str = "") -> bytes:
     """Return an entry's line with its mark, its checksum and its newline. Raises ValueError for
     text that is not Unicode (lone surrogates).
     """
-    fields = fields_of(entry.content)
+    fields = MEMBERS[type(entry.content)](entry.content)
     stamp = entry.stamp
     if stamp.request_id:
         fields["requestId"] = stamp.request_id
