@@ -195,27 +195,29 @@ class RecalledTurns:
 
     def _turns_of(self, conversation: _RecalledConversation, messages: list[Message]) -> list[Turn]:
         turns: defaultdict[int, Turn] = defaultdict(list)
-        asked: dict[int, str] = {}
-        """What is shown of the user's message of each turn."""
+        questions: dict[int, str] = {}
+        """The user's message of each turn, as it is shown."""
         for message in messages:
             turn = message.turn_number
             if turn not in conversation.scores:
                 continue
-            shown = self._shown(message, conversation, asked.get(turn, ""))
+            shown = self._shown(message, conversation, questions.get(turn, ""))
             if message.role is Role.USER:
-                asked[turn] = shown.content
+                questions[turn] = shown.content
             turns[turn].append(self._candidate(message, shown, conversation))
         return [*turns.values()]
 
-    def _shown(self, message: Message, conversation: _RecalledConversation, asked: str) -> Message:
+    def _shown(
+        self, message: Message, conversation: _RecalledConversation, question: str
+    ) -> Message:
         """Return the message with excerpts of its content and of its tool calls' arguments, where
-        they are long. Words that the user `asked` with count less.
+        they are long. Words of the user's `question` count less.
         """
         tokens = self._length(message, conversation)
         if estimate_tokens(message.content) <= tokens and not message.tool_calls:
             return message
         # An answer begins by repeating the question: what else fits is worth more.
-        repeated = words_of(asked) & self._rarities.keys()
+        repeated = words_of(question) & self._rarities.keys()
         rarities = self._rarities | {word: _REPEATED * self._rarities[word] for word in repeated}
         return _excerpted(message, tokens, self._inquiry.task.weighing.words, rarities)
 
