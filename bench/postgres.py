@@ -176,10 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Figure]:
                     before = processor_seconds(process)
                     seconds, was_degraded = first_search(target)
                     searches[name].append((seconds, processor_seconds(process) - before))
-                said = "degraded before" if was_degraded else "no answer before"
+                state = "degraded before" if was_degraded else "no answer before"
                 print(
                     f"first search of a cold space of {chosen.cold} messages over {name}:"
-                    f" {seconds:.1f} s, {searches[name][-1][1]:.1f} of the server's processor, {said}"
+                    f" {seconds:.1f} s, {searches[name][-1][1]:.1f} of the server's processor, {state}"
                 )
         base, seconds = (statistics.median(it for it, _ in runs) for runs in searches.values())
         ratio = statistics.median(

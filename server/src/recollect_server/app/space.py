@@ -66,7 +66,7 @@ from recollect_server.services.upkeep.recovery import (
     no_progress,
     recover,
 )
-from recollect_server.services.upkeep.verification import Findings, Verification
+from recollect_server.services.upkeep.verification import Findings, Verifier
 from recollect_server.settings import Settings
 from recollect_server.storage.index.file import NAME as INDEX_NAME
 from recollect_server.storage.logs.ledger import identity_ledger, retention_ledger
@@ -452,11 +452,11 @@ class OpenSpace:
         return ReadingSpace(self.name, self._reading, index, space, handlers)
 
     def verify(self, findings: Findings, check: Callable[[], None]) -> None:
-        """Compare its logs with its index and vectors (see `Verification`)."""
+        """Compare its logs with its index and vectors (see `Verifier`)."""
         space = self._space
         if reason := space.doubt:
             findings.add("", [f"index: it may lack something: {reason}"])
-        Verification(space.upkeep.comparison(check), findings).run()
+        Verifier(space.upkeep.comparison(check), findings).run()
 
     def reports(self) -> list[JobReport]:
         return self._jobs.reports()

@@ -29,7 +29,7 @@ from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import ExchangeRedacted
 from recollect_server.services.streaming.log import UpdateLog, Watcher
 from recollect_server.services.streaming.watching import Encode, Interest, Snapshot
-from recollect_server.storage.index.external_rows import is_told
+from recollect_server.storage.index.external_rows import is_shown
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import OrderedChange
@@ -99,7 +99,7 @@ class LiveCommunications(UpdateLog[_State]):
         self, change: OrderedChange, state: _State
     ) -> Iterator[tuple[int, int, KindOfUpdate]]:
         for line in change.lines:
-            if line.entry is not None and is_told(line, state.trust_at(line.sequence)):
+            if line.entry is not None and is_shown(line, state.trust_at(line.sequence)):
                 yield line.sequence, change.time, _kind_of(line.entry.content, state)
 
     def _folded(self, before: _State | None, line: Line, name: str) -> _State | None:

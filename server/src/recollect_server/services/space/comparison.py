@@ -1,6 +1,6 @@
 """Comparison of logs with what the index has of them, line by line and word by word.
 
-One engine for whoever compares: a start after a kill, the job behind it, the verification of a
+One engine for all who compare: a start after a kill, the job behind it, the verification of a
 space that is served, and that of a folder without a server. Nothing is changed, and no writer
 waits: a log's lock is held for a look at its length alone. The contents of the index are those of
 one moment, and a log is read up to where the index was then. Whatever a call changes in between
@@ -58,7 +58,7 @@ class Compared:
     damage: list[str]
     """Problems of the log by itself, and what the index does not have yet."""
     differences: list[str]
-    """What the index has otherwise than the log."""
+    """Differences of the index from the log."""
 
     @property
     def problems(self) -> list[str]:
@@ -324,8 +324,8 @@ class Comparison:
         ]
         self._follow()
         there = len(set(forgotten_deliveries(forgotten_ledger(self.store))))
-        if (known := contents.forgotten_deliveries()) != there:
-            problems.append(f"it knows {known} of {there} forgotten messages")
+        if (count := contents.forgotten_deliveries()) != there:
+            problems.append(f"it knows {count} of {there} forgotten messages")
         return problems
 
 

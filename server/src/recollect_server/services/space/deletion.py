@@ -55,7 +55,7 @@ class NotConfirmed(Exception):
 
 
 @dataclass(slots=True)
-class _Begun:
+class _Delete:
     """A delete that has begun, here or in another process, and has not ended: whatever interrupts
     its last steps, they are taken again.
     """
@@ -86,7 +86,7 @@ class Deletions:
         self._clock = parts.clock
         self._publish = parts.publish
         self._doubts = parts.doubts
-        self._begun: dict[str, _Begun] = {}
+        self._deletes: dict[str, _Delete] = {}
         """Changed under the conversation's lock, but by who takes the steps of one."""
 
     def delete(
@@ -133,20 +133,20 @@ class Deletions:
                         raise
                     number = self._taken(conversation_id).number
                 self._forget(conversation_id)
-                begun = self._taken(conversation_id)
-                begun.number, begun.request = number, request or begun.request
-                begun.ended = threading.Event()
+                delete = self._taken(conversation_id)
+                delete.number, delete.request = number, request or delete.request
+                delete.ended = threading.Event()
             # Without the locks, which other conversations share: the rest may take seconds.
-            if (receipt := self._complete(conversation_id, begun)) is not None:
+            if (receipt := self._complete(conversation_id, delete)) is not None:
                 return receipt
 
     def _under_way(self, conversation_id: str) -> threading.Event | None:
         """Return the end of the steps of a delete that somebody takes now."""
-        begun = self._begun.get(conversation_id)
-        return begun.ended if begun else None
+        delete = self._deletes.get(conversation_id)
+        return delete.ended if delete else None
 
-    def _taken(self, conversation_id: str) -> _Begun:
-        return self._begun.setdefault(conversation_id, _Begun())
+    def _taken(self, conversation_id: str) -> _Delete:
+        return self._deletes.setdefault(conversation_id, _Delete())
 
     def _forget(self, conversation_id: str) -> None:
         """Drop what is remembered of a deleted conversation. Hold its lock."""
@@ -164,12 +164,12 @@ class Deletions:
                 return
             projection = self._projection
             self._forget(conversation_id)
-            begun = self._taken(conversation_id)
-            begun.number = None
+            delete = self._taken(conversation_id)
+            delete.number = None
             stored = projection.index.indexed(conversation_id)
             if stored is not None:
-                begun.number = stored.number
-                self._keep_as_indexed(begun, stored)
+                delete.number = stored.number
+                self._keep_as_indexed(delete, stored)
                 if is_communication_id(conversation_id):
                     self._forget_received(conversation_id)
                 removal = projection.index.removal_of(conversation_id)
@@ -189,7 +189,7 @@ class Deletions:
         """Let nobody find what is deleted and was not removed here, because the store refused a
         step. Raises DataUnavailable. Hold no lock.
         """
-        for conversation_id in list(self._begun):
+        for conversation_id in list(self._deletes):
             is_under_way = self._under_way(conversation_id) is not None
             if not is_under_way and self._projection.index.indexed(conversation_id) is not None:
                 self.follow(conversation_id)
@@ -197,11 +197,11 @@ class Deletions:
     @property
     def is_any_left(self) -> bool:
         """True if a delete was interrupted, or followed, and is not finished."""
-        return any(begun.ended is None for begun in list(self._begun.values()))
+        return any(delete.ended is None for delete in list(self._deletes.values()))
 
     def is_left(self, conversation_id: str) -> bool:
         """Return whether the index may have something of a deleted conversation."""
-        return conversation_id in self._begun
+        return conversation_id in self._deletes
 
     def free(self, conversation_id: str) -> None:
         """Let an id that no log has begin anew: a repeat of the request that deleted what had it
@@ -215,23 +215,23 @@ class Deletions:
         """Let a conversation be there again whose delete was lost with a part of the store. The
         index must not be used any more where something of it is left.
         """
-        self._begun.pop(conversation_id, None)
+        self._deletes.pop(conversation_id, None)
 
     def finish_interrupted(self, only: Collection[str] | None = None) -> bool:
         """Finish the deletes that the store or the index interrupted, or another process began; of
         all conversations or of `only` these. Return False if one of them still refuses. Hold no
         lock.
         """
-        for conversation_id in list(self._begun):
+        for conversation_id in list(self._deletes):
             if only is not None and conversation_id not in only:
                 continue
             with self._locks.conversations.hold(conversation_id):
-                begun = self._begun.get(conversation_id)
-                if begun is None or begun.ended:
+                delete = self._deletes.get(conversation_id)
+                if delete is None or delete.ended:
                     continue
-                begun.ended = threading.Event()
+                delete.ended = threading.Event()
             try:
-                self._complete(conversation_id, begun)
+                self._complete(conversation_id, delete)
             except DataUnavailable as error:
                 log.warning("delete_not_finished", conversation=conversation_id, reason=str(error))
                 return False
@@ -301,7 +301,7 @@ class Deletions:
         """
         if is_communication_id(name):
             stored = self._projection.index.external.find(name)
-            if stored is None or name in self._begun:
+            if stored is None or name in self._deletes:
                 raise CommunicationNotFound(name)
             if confirm is not None and not (
                 self._is_known(name, stored) and confirm(stored.communication)
@@ -336,11 +336,11 @@ class Deletions:
         with file.lock:
             there = {entry.content for entry in file.entries}
             own = self._anchors_set(conversation_id)
-            found = self._found(conversation_id, number)
-            if not own and not found:
+            extracted = self._found(conversation_id, number)
+            if not own and not extracted:
                 return
             if disposition != KEEP_ANCHORS:
-                raise AnchorsPresent(len(own) + len(found))
+                raise AnchorsPresent(len(own) + len(extracted))
 
             def alone(anchor: AnchorSet) -> AnchorSet:
                 return (
@@ -350,7 +350,7 @@ class Deletions:
                 )
 
             # those that are there were kept by a call that was cut short
-            file.rewrite(alone, [Entry(anchor) for anchor in found if anchor not in there])
+            file.rewrite(alone, [Entry(anchor) for anchor in extracted if anchor not in there])
 
     def _anchors_set(self, conversation_id: str) -> list[AnchorSet]:
         """Return the anchors that callers set from a conversation."""
@@ -398,23 +398,23 @@ class Deletions:
         empty = Receipt(conversation_id, {}, self._clock())
         return Receipt.of(self._requests.end_delete(empty.known_as(request)))
 
-    def _keep_as_indexed(self, begun: _Begun, stored: Stored | StoredCommunication) -> None:
+    def _keep_as_indexed(self, delete: _Delete, stored: Stored | StoredCommunication) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
         row, which says how many, goes first. Where nobody has them, the index is made anew.
         """
         index = self._projection.index
         with suppress(RedactedElsewhere):
             old = lines_as_indexed(self._store, index, stored.state.id, stored, is_deleted=True)
-            begun.as_indexed = old or begun.as_indexed
+            delete.as_indexed = old or delete.as_indexed
 
-    def _complete(self, conversation_id: str, begun: _Begun) -> Receipt | None:
+    def _complete(self, conversation_id: str, delete: _Delete) -> Receipt | None:
         """Take the steps behind the first one. Return None if others finished meanwhile. Hold no
         lock, and have it under way.
         """
         receipt: Receipt | None = None
         try:
             try:
-                receipt = self._finish(conversation_id, begun)
+                receipt = self._finish(conversation_id, delete)
             except LogNotFound:
                 # It was finished with a new index, or by others, who took this process for gone, or
                 # its begin was lost with a part of the store.
@@ -423,26 +423,26 @@ class Deletions:
                     index.condemn(
                         f"it has words of {conversation_id}, which another server deleted"
                     )
-            self._begun.pop(conversation_id, None)
+            self._deletes.pop(conversation_id, None)
             return receipt
         finally:
-            ended, begun.ended = begun.ended, None
+            ended, delete.ended = delete.ended, None
             assert ended is not None
             ended.set()
 
-    def _finish(self, conversation_id: str, begun: _Begun) -> Receipt:
+    def _finish(self, conversation_id: str, delete: _Delete) -> Receipt:
         time = self._clock()
         own_anchors = self._anchors.drop_source(conversation_id)
-        event = Deleted(conversation_id, begun.number, {})
+        event = Deleted(conversation_id, delete.number, {})
         if not is_communication_id(conversation_id):
             self._publish(event)
         index = self._projection.index
         if (stored := index.indexed(conversation_id)) is not None:
-            self._keep_as_indexed(begun, stored)
+            self._keep_as_indexed(delete, stored)
         receipt = finish_delete(
-            *(self._store, index, conversation_id, time, begun.request),
+            *(self._store, index, conversation_id, time, delete.request),
             elsewhere=event.removed | ({"anchors": own_anchors} if own_anchors else {}),
-            old=begun.as_indexed,
+            old=delete.as_indexed,
         )
         self._anchors.changed()
         return receipt

@@ -11,7 +11,7 @@ from it next, and what the log was goes last.
 | 6. the receipt | that of the request is kept | the new line is it |
 
 Up to step 1 nothing has happened. From there on the store lists what the log was (`Version.DELETED`
-and `Version.REPLACED`), and whoever finds it there takes the other steps: a call, the next start, a
+and `Version.REPLACED`), and all who find it there take the other steps: a call, the next start, a
 round of repairs, a process that follows what another one began, and who made a new index. To take
 them again is harmless. Unindexing (`services.space.unindexing`) takes step 3 alone, and leaves
 the log.

@@ -58,7 +58,7 @@ class NewUpdates:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a watcher begins with, encoded, and the place in the log that it is of."""
+    """The beginning of a watch, encoded, and its place in the log."""
 
     position: Mark
     parts: tuple[bytes, ...]

@@ -1,7 +1,7 @@
 """Verification of a space: its logs are compared with its index and its vectors, and all that is
 damaged is named. Changes nothing.
 
-`Verification` does so while the space is served, without that a writer waits (see
+`Verifier` does so while the space is served, without that a writer waits (see
 `services.space.comparison`), and `verify` has it look at a folder without a server.
 """
 
@@ -81,7 +81,7 @@ class Findings:
         return [f"{log}: {problem}" if log else problem for log, problem in self.problems]
 
 
-class Verification:
+class Verifier:
     """The verification of one space. Use it in one thread."""
 
     def __init__(
@@ -215,7 +215,7 @@ class Verification:
         return problems + self._store.strays()
 
     def _shown(self, ledger: str) -> str:
-        """Return the name of a ledger as whoever looks for it knows it."""
+        """Return the name of a ledger as people look for it."""
         return self._store.path(ledger).name if isinstance(self._store, FolderStore) else ledger
 
 
@@ -228,7 +228,7 @@ def verify(store: FolderStore, progress: Progress) -> Findings:
     index = _open(store, findings)
     try:
         comparison = Comparison(store, index, read=store.problems)
-        Verification(comparison, findings, progress).run()
+        Verifier(comparison, findings, progress).run()
     except IndexUnavailable as error:
         findings.add("", [f"index: {error}"])
     finally:

@@ -210,7 +210,7 @@ class State:
     """State of an index file by itself."""
 
     problem: str
-    """What is wrong with it, and what becomes of it; empty: nothing."""
+    """The problem that it has, and what becomes of it; empty: none."""
     progress: dict[str, int] = field(default_factory=dict)
     """Bytes of each transcript that are indexed, of third parties too."""
     messages: int = 0
@@ -292,8 +292,8 @@ def _looked_at(folder: Path, question: Callable[[apsw.Connection], T]) -> tuple[
     try:
         with looking(path) as connection:
             answer = question(connection)
-            wanted = "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
-            reason = connection.execute(wanted).get
+            query = "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
+            reason = connection.execute(query).get
     except FAILURES as error:
         return f"unusable ({error}): the next start makes it anew", None
     if not reason and path.with_name(NAME + DAMAGED).exists():

@@ -101,7 +101,7 @@ ESCALATIONS = Columns(
 )
 
 
-_TOLD = (ExternalMessage, TrustSet, EscalationOpened, EscalationResolved, MessagesRedacted)
+_SHOWN = (ExternalMessage, TrustSet, EscalationOpened, EscalationResolved, MessagesRedacted)
 
 _TAKE_IN = (
     f"INSERT {COMMUNICATIONS.insert} ON CONFLICT(id) DO UPDATE SET"
@@ -206,12 +206,12 @@ def updates_of(before: Communication | None, lines: list[Line], time: int) -> li
     for line in lines:
         if line.entry is not None:
             before = fold(before, line.entry.content)
-            if before is not None and is_told(line, before.trust):
+            if before is not None and is_shown(line, before.trust):
                 changes.append([time, line.sequence, line.sequence])
     return changes
 
 
-def is_told(line: Line, trust: Trust) -> bool:
+def is_shown(line: Line, trust: Trust) -> bool:
     """Return whether panels get an update of a line, with which there was this trust: none of what
     a blocked party wrote.
     """
@@ -219,4 +219,4 @@ def is_told(line: Line, trust: Trust) -> bool:
         case ExternalMessage(direction=Direction.INBOUND):
             return trust is not Trust.BLOCKED
         case content:
-            return isinstance(content, _TOLD)
+            return isinstance(content, _SHOWN)

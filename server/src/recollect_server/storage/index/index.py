@@ -322,7 +322,7 @@ class Index(Database):
                     self._seal()
 
 
-_TOLD = (
+_LOGGED = (
     MetaUpdated,
     Began,
     TitleAssigned,
@@ -436,7 +436,7 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
                 else:
                     updates.append([time, line.sequence, line.sequence])
                 are_messages = True
-            case content if isinstance(content, _TOLD):
+            case content if isinstance(content, _LOGGED):
                 updates.append([time, line.sequence, line.sequence])
                 are_messages = False
             case _:

@@ -90,7 +90,7 @@ class Erased:
     """Contents of the index that a redaction takes out."""
 
     changed: Collection[tuple[AnyContent, Line]]
-    """What each line said that says something else now, and the line as it is."""
+    """Each line that says something else now: its content before, and the line as it is."""
     requests: Collection[str]
     """Requests whose payload is not known any more."""
     mail: Collection[int] = ()
@@ -404,8 +404,8 @@ class Removal(WordRemoval):
 
     def text_of(self, raw: bytes, sequence: int) -> str | None:
         """Return the text of a message as it was indexed, by its line; None of a damaged line."""
-        said = spoken(raw, sequence)
-        return None if said is None else searchable(*said)
+        text = spoken(raw, sequence)
+        return None if text is None else searchable(*text)
 
     def searchable(self, message: Message) -> str:
         """Return the text of a message as it is indexed."""
