@@ -1,7 +1,7 @@
 """A connection of a command that runs beside the servers of a database, and changes no log."""
 
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import psycopg
 
@@ -20,6 +20,13 @@ from recollect_server.storage.postgres.schema import migrate
 T = TypeVar("T")
 Work: TypeAlias = Callable[[Connection, bool], T]
 """Work on a connection, with whether it may have been done already."""
+
+
+class Runs(Protocol):
+    """Protocol of what runs work on a connection."""
+
+    def run(self, work: Work[T]) -> T:
+        """Return the result of work. Raises DatabaseUnavailable."""
 
 
 class Session:

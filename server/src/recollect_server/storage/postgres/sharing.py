@@ -19,6 +19,7 @@ from recollect_server.storage.logs.store import (
 )
 from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
 from recollect_server.storage.postgres.database import PostgresDatabase
+from recollect_server.storage.postgres.session import Runs
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""
@@ -245,13 +246,16 @@ def _note_key(log: str) -> bytes:
 
 
 def fetched(
-    database: PostgresDatabase, log: str, action: str, statement: str, *values: object
+    database: Runs, log: str, action: str, statement: str, *values: object
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement. Raises LogUnavailable, with the log and the action."""
+    """Return the rows of a statement, none of one that gives none. Raises LogUnavailable, with the
+    log and the action.
+    """
 
     def work(connection: Connection, _: bool) -> list[tuple[Any, ...]]:
         with connection.cursor(binary=True) as cursor:
-            return cursor.execute(statement.encode(), values).fetchall()
+            cursor.execute(statement.encode(), values)
+            return [] if cursor.description is None else cursor.fetchall()
 
     with failing(log, action):
         return database.run(work)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import read_file
@@ -25,10 +25,8 @@ from recollect_server.storage.logs.store import (
 )
 from recollect_server.storage.postgres.connections import Connection
 from recollect_server.storage.postgres.database import PostgresDatabase
-from recollect_server.storage.postgres.sharing import failing
+from recollect_server.storage.postgres.sharing import failing, fetched
 from recollect_server.storage.postgres.store import PostgresStore
-
-T = TypeVar("T")
 
 _AT_ONCE = 8  # logs that are deleted
 _PAGE = 1000
@@ -58,13 +56,7 @@ class PostgresSpaces:
 
     def names(self) -> list[str]:
         """Return the names of all spaces, in order."""
-        made = self._run(
-            "listed",
-            lambda connection: {
-                str(name)
-                for (name,) in connection.execute("SELECT space FROM recollect.made_spaces")
-            },
-        )
+        made = {name for (name,) in self._rows("listed", "SELECT space FROM recollect.made_spaces")}
         # Rows of a deleted log stay while another replica has words of it.
         deleted_names = {it.name for it in self.receipts()} - made
         names = {
@@ -81,14 +73,8 @@ class PostgresSpaces:
     def make(self, name: str) -> bool:
         """Let a space be there without a log; return whether it was not there."""
         is_new = not self.has(name)
-
-        def work(connection: Connection) -> None:
-            connection.execute(
-                "INSERT INTO recollect.made_spaces (space) VALUES (%s) ON CONFLICT DO NOTHING",
-                [name],
-            )
-
-        self._run("written", work)
+        insert = "INSERT INTO recollect.made_spaces (space) VALUES (%s) ON CONFLICT DO NOTHING"
+        self._rows("written", insert, name)
         return is_new
 
     def remove(self, name: str, now: int) -> SpaceReceipt:
@@ -96,18 +82,15 @@ class PostgresSpaces:
         OSError.
         """
         hit("space.begun")
-
-        def begin(connection: Connection) -> None:
-            connection.execute(
-                f"INSERT INTO recollect.deleted_spaces ({_RECEIPT})"
-                " SELECT %s, %s, count(*) FILTER (WHERE kind = 'conversations'),"
-                " count(*) FILTER (WHERE kind = 'external'),"
-                " coalesce(sum(bytes) FILTER (WHERE kind IN ('conversations', 'external')), 0)"
-                " FROM recollect.logs WHERE space = %s AND NOT deleting ON CONFLICT DO NOTHING",
-                [name, now, name],
-            )
-
-        self._run("deleted", begin)
+        self._rows(
+            "deleted",
+            f"INSERT INTO recollect.deleted_spaces ({_RECEIPT})"
+            " SELECT %s, %s, count(*) FILTER (WHERE kind = 'conversations'),"
+            " count(*) FILTER (WHERE kind = 'external'),"
+            " coalesce(sum(bytes) FILTER (WHERE kind IN ('conversations', 'external')), 0)"
+            " FROM recollect.logs WHERE space = %s AND NOT deleting ON CONFLICT DO NOTHING",
+            *(name, now, name),
+        )
         hit("space.receipt_written")
         return self._finish(name)
 
@@ -115,17 +98,14 @@ class PostgresSpaces:
         """Remove what this replica has of spaces that others deleted. `close` closes a space, and
         calls a function while nobody can open it. Raises OSError, and what `close` raises.
         """
-
-        def work(connection: Connection) -> list[tuple[int, str, bool, bool]]:
-            rows = connection.execute(
-                "SELECT id, name, ended, emptied FROM recollect.deleted_spaces"
-                " WHERE id > %s OR NOT emptied ORDER BY id",
-                [self._base],
-            )
-            return [(int(number), str(name), *map(bool, states)) for number, name, *states in rows]  # type: ignore[misc]
-
+        rows = self._rows(
+            "read",
+            "SELECT id, name, ended, emptied FROM recollect.deleted_spaces"
+            " WHERE id > %s OR NOT emptied ORDER BY id",
+            self._base,
+        )
         is_whole = True
-        for number, name, is_ended, is_emptied in self._run("read", work):
+        for number, name, is_ended, is_emptied in rows:
             is_whole = is_whole and is_ended
             if is_ended and number > self._base and number not in self._done:
                 close(name, lambda name=name: self._remove_folder(name))  # type: ignore[misc]
@@ -141,21 +121,16 @@ class PostgresSpaces:
         """End the deletes that were interrupted, and remove local folders of spaces that other
         servers deleted. Raises OSError.
         """
-        ended = [self._finish(name) for name in self._unfinished()]
+        unfinished = "SELECT name FROM recollect.deleted_spaces WHERE NOT ended"
+        ended = [self._finish(name) for (name,) in self._rows("read", unfinished)]
         # What is indexed anew at its next use has nothing of what was deleted while this was away.
         self.follow(lambda _, remove: remove())
         return ended
 
     def receipts(self) -> list[SpaceReceipt]:
         """Return the receipts of all deleted spaces, oldest first."""
-
-        def work(connection: Connection) -> list[SpaceReceipt]:
-            rows = connection.execute(
-                f"SELECT {_RECEIPT} FROM recollect.deleted_spaces ORDER BY id"
-            )
-            return [SpaceReceipt(str(name), *map(int, numbers)) for name, *numbers in rows]
-
-        return self._run("read", work)
+        rows = self._rows("read", f"SELECT {_RECEIPT} FROM recollect.deleted_spaces ORDER BY id")
+        return [SpaceReceipt(name, *map(int, numbers)) for name, *numbers in rows]
 
     def _finish(self, name: str) -> SpaceReceipt:
         store = PostgresStore(self._database, name, self._data_dir / name)
@@ -173,7 +148,7 @@ class PostgresSpaces:
 
         self._remove_folder(name)
 
-        def end(connection: Connection) -> tuple[int, SpaceReceipt]:
+        def end(connection: Connection, _: bool) -> tuple[int, SpaceReceipt]:
             with connection.transaction():
                 connection.execute("DELETE FROM recollect.made_spaces WHERE space = %s", [name])
                 for table in _OTHER_TABLES:
@@ -191,7 +166,8 @@ class PostgresSpaces:
             assert row is not None
             return int(row[0]), SpaceReceipt(str(row[1]), *map(int, row[2:]))
 
-        number, receipt = self._run("deleted", end)
+        with failing(Kind.CONVERSATION, "deleted"):
+            number, receipt = self._database.run(end)
         self._done.add(number)
         hit("space.removed")
         self._empty(number, name)
@@ -206,12 +182,8 @@ class PostgresSpaces:
                 store.drop(log, Version.DELETED)
             done = logs[-1]
         if not self._logs(name, "", "AND deleting"):
-            self._run(
-                "deleted",
-                lambda connection: connection.execute(
-                    "UPDATE recollect.deleted_spaces SET emptied = true WHERE id = %s", [number]
-                ),
-            )
+            emptied = "UPDATE recollect.deleted_spaces SET emptied = true WHERE id = %s"
+            self._rows("deleted", emptied, number)
 
     def _remove_folder(self, name: str) -> None:
         """Remove the derived files of a space, and follow it no more."""
@@ -220,31 +192,17 @@ class PostgresSpaces:
             shutil.rmtree(store.root)
         with suppress(OSError):  # of another store, there is more in it
             store.root.parent.rmdir()
-        self._run(
-            "left",
-            lambda connection: connection.execute(
-                "DELETE FROM recollect.followers WHERE space = %s AND replica = %s",
-                [name, self._database.number],
-            ),
-        )
+        leave = "DELETE FROM recollect.followers WHERE space = %s AND replica = %s"
+        self._rows("left", leave, name, self._database.number)
 
     def _logs(self, name: str, after: str, condition: str = "") -> list[str]:
-        def work(connection: Connection) -> list[str]:
-            rows = connection.execute(
-                f"SELECT log FROM recollect.logs WHERE space = %s AND log > %s {condition}"
-                f" ORDER BY log LIMIT {_PAGE}".encode(),
-                [name, after],
-            )
-            return [str(log) for (log,) in rows]
-
-        return self._run("listed", work)
-
-    def _unfinished(self) -> list[str]:
-        def work(connection: Connection) -> list[str]:
-            rows = connection.execute("SELECT name FROM recollect.deleted_spaces WHERE NOT ended")
-            return [str(name) for (name,) in rows]
-
-        return self._run("read", work)
+        rows = self._rows(
+            "listed",
+            f"SELECT log FROM recollect.logs WHERE space = %s AND log > %s {condition}"
+            f" ORDER BY log LIMIT {_PAGE}",
+            *(name, after),
+        )
+        return [log for (log,) in rows]
 
     def _has(self, name: str) -> bool:
         return self._is("logs WHERE space = %s AND NOT deleting", name)
@@ -254,45 +212,30 @@ class PostgresSpaces:
         return self._is("made_spaces WHERE space = %s", name)
 
     def _is(self, rows: str, name: str) -> bool:
-        def work(connection: Connection) -> bool:
-            row = connection.execute(f"SELECT 1 FROM recollect.{rows} LIMIT 1".encode(), [name])
-            return row.fetchone() is not None
+        return bool(self._rows("read", f"SELECT 1 FROM recollect.{rows} LIMIT 1", name))
 
-        return self._run("read", work)
-
-    def _run(self, action: str, work: Callable[[Connection], T]) -> T:
-        with failing(Kind.CONVERSATION, action):
-            return self._database.run(lambda connection, _: work(connection))
+    def _rows(self, action: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        return fetched(self._database, Kind.CONVERSATION, action, statement, *values)
 
 
 def spaces_of(database: PostgresDatabase) -> list[str]:
     """Return the names of all spaces that have a log, in order. Raises LogUnavailable."""
-
-    def work(connection: Connection, _: bool) -> list[str]:
-        # From each name to the next one in the index: one step for each space, not for each log.
-        rows = connection.execute(
-            "WITH RECURSIVE names AS ("
-            " (SELECT space FROM recollect.logs ORDER BY space LIMIT 1) UNION ALL"
-            " SELECT (SELECT l.space FROM recollect.logs l WHERE l.space > names.space"
-            " ORDER BY l.space LIMIT 1) FROM names WHERE names.space IS NOT NULL)"
-            " SELECT space FROM names WHERE space IS NOT NULL"
-        )
-        return [str(name) for (name,) in rows]
-
-    with failing(Kind.CONVERSATION, "listed"):
-        return database.run(work)
+    # From each name to the next one in the index: one step for each space, not for each log.
+    rows = fetched(
+        *(database, Kind.CONVERSATION, "listed"),
+        "WITH RECURSIVE names AS ("
+        " (SELECT space FROM recollect.logs ORDER BY space LIMIT 1) UNION ALL"
+        " SELECT (SELECT l.space FROM recollect.logs l WHERE l.space > names.space"
+        " ORDER BY l.space LIMIT 1) FROM names WHERE names.space IS NOT NULL)"
+        " SELECT space FROM names WHERE space IS NOT NULL",
+    )
+    return [name for (name,) in rows]
 
 
 def awaited_spaces(database: PostgresDatabase) -> list[str]:
     """Return the spaces where others wait for this replica to remove what they deleted. Raises
     LogUnavailable.
     """
-
-    def work(connection: Connection, _: bool) -> list[str]:
-        rows = connection.execute(
-            "SELECT DISTINCT space FROM recollect.traces WHERE replica = %s", [database.number]
-        )
-        return [str(name) for (name,) in rows]
-
-    with failing(Kind.CONVERSATION, "listed"):
-        return database.run(work)
+    awaited = "SELECT DISTINCT space FROM recollect.traces WHERE replica = %s"
+    rows = fetched(database, Kind.CONVERSATION, "listed", awaited, database.number)
+    return [name for (name,) in rows]

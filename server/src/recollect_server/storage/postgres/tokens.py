@@ -3,24 +3,15 @@ the database reads.
 """
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.lines import seal
 from recollect_server.storage.logs.tokens import TOKENS, Mark, fields_of
 from recollect_server.storage.postgres.connections import Connection
-from recollect_server.storage.postgres.session import Work
-from recollect_server.storage.postgres.sharing import failing
-
-T = TypeVar("T")
-
-
-class Runs(Protocol):
-    """Protocol of what runs work on a connection."""
-
-    def run(self, work: Work[T]) -> T:
-        """Return the result of work. Raises DatabaseUnavailable."""
+from recollect_server.storage.postgres.session import Runs
+from recollect_server.storage.postgres.sharing import failing, fetched
 
 
 class PostgresTokenLedger:
@@ -34,16 +25,10 @@ class PostgresTokenLedger:
 
     def mark(self) -> Mark:
         """Return the state of the table: another one after every change. Raises LogUnavailable."""
-
-        def work(connection: Connection, _: bool) -> Mark:
-            # The count too: of two lines that are added at once, the later one may be seen first.
-            row = connection.execute(
-                "SELECT count(*), coalesce(max(line), 0) FROM recollect.tokens"
-            ).fetchone()
-            assert row is not None
-            return int(row[0]), int(row[1]), 0
-
-        return self._run("read", work)
+        # The count too: of two lines that are added at once, the later one may be seen first.
+        newest = "SELECT count(*), coalesce(max(line), 0) FROM recollect.tokens"
+        ((count, last),) = fetched(self._database, TOKENS, "read", newest)
+        return count, last, 0
 
     def lines(self) -> list[dict[str, Any] | None]:
         """Return what the lines say, oldest first, None for a damaged one. Raises
@@ -53,27 +38,19 @@ class PostgresTokenLedger:
 
     def append(self, fields: dict[str, Any]) -> None:
         """Add a line, durable when it returns. Raises LogUnavailable."""
-        name, body = uuid4(), seal(fields).removesuffix(b"\n")
-
-        def work(connection: Connection, _: bool) -> None:
-            connection.execute(
-                "INSERT INTO recollect.tokens (append_id, body) VALUES (%s, %s)"
-                " ON CONFLICT (append_id) DO NOTHING",
-                [name, body],
-            )
-
         hit("tokens.begun")
-        self._run("written", work)
+        fetched(
+            *(self._database, TOKENS, "written"),
+            "INSERT INTO recollect.tokens (append_id, body) VALUES (%s, %s)"
+            " ON CONFLICT (append_id) DO NOTHING",
+            *(uuid4(), seal(fields).removesuffix(b"\n")),
+        )
         hit("tokens.synced")
 
     def raw(self) -> list[bytes]:
         """Return the lines without their newlines. Raises LogUnavailable."""
-
-        def work(connection: Connection, _: bool) -> list[bytes]:
-            rows = connection.execute("SELECT body FROM recollect.tokens ORDER BY line")
-            return [bytes(body) for (body,) in rows]
-
-        return self._run("read", work)
+        bodies = "SELECT body FROM recollect.tokens ORDER BY line"
+        return [bytes(body) for (body,) in fetched(self._database, TOKENS, "read", bodies)]
 
     def fill(self, lines: Iterable[bytes], *, is_anew: bool = False) -> bool:
         """Add lines, without their newlines, unless there are some: then `is_anew` replaces them.
@@ -95,8 +72,5 @@ class PostgresTokenLedger:
                     )
             return bool(bodies)
 
-        return self._run("written", work)
-
-    def _run(self, action: str, work: Work[T]) -> T:
-        with failing(TOKENS, action):
+        with failing(TOKENS, "written"):
             return self._database.run(work)
