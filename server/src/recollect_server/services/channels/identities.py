@@ -57,9 +57,9 @@ class Identities:
                 self._read()
 
     def _read(self) -> None:
+        changes, self._size = self._ledger.read()  # first: it may take long, or fail
         self._people = People()
         self._answered.clear()
-        changes, self._size = self._ledger.read()
         for change in changes:
             try:
                 answer = self._apply(change)

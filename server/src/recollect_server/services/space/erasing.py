@@ -371,7 +371,7 @@ def finish_interrupted(
     try:
         store.length(name)  # raises LogNotFound
         if store.sharing is None and _is_unchanged(store, name):
-            store.drop(name, Version.REPLACED)
+            store.drop(name, Version.REPLACED, undone=True)
             return []
     except LogNotFound:  # it was deleted meanwhile
         with suppress(LogNotFound):

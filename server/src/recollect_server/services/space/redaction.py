@@ -306,6 +306,11 @@ class Redactions:
         there = [line_of(raw[it - 1], it, 0) for it in sorted(content.sequences) if it <= len(raw)]
         contents = contents_of([*over(name, raw).lines(there)])
         messages = [it for it in contents if isinstance(it, Message | ExternalMessage)]
+        if not messages:  # damaged since
+            numbers = ", ".join(map(str, sorted(content.sequences)))
+            raise InvalidField.of(
+                "sequence", f"is {numbers}, a line that is damaged: only a delete removes it"
+            )
         return RedactionDone(state, messages, content.time, cursor, duplicate)
 
 

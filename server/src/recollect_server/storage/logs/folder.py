@@ -208,15 +208,15 @@ class FolderStore:
         if keep:
             hit("redact.durable")
 
-    def drop(self, log: str, version: Version) -> dict[str, int]:
-        """Remove what the file was, and what was cut off it before."""
+    def drop(self, log: str, version: Version, *, undone: bool = False) -> dict[str, int]:
+        """Remove what the file was, and what was cut off it before, unless `undone`."""
         path = self.path(log)
         old, torn = _beside(path, _SUFFIXES[version]), _beside(path, TORN)
         removed_point, gone_point = _DROPPED[version]
         with _failing(log, "deleted"):
             self._check()
             removed = {"transcript": old.stat().st_size}
-            if torn.exists():
+            if torn.exists() and not undone:
                 removed["torn_tail"] = torn.stat().st_size
                 torn.unlink()
                 hit("delete.torn_removed")

@@ -364,8 +364,10 @@ class LogStore(Protocol):
         left out, which are free from here on. Raises LogConflict, LogTaken.
         """
 
-    def drop(self, log: str, version: Version) -> dict[str, int]:
-        """Remove the last byte of what `swap` kept. Return how many bytes, by what they were."""
+    def drop(self, log: str, version: Version, *, undone: bool = False) -> dict[str, int]:
+        """Remove the last byte of what `swap` kept. Return how many bytes, by what they were.
+        `undone`: the log is as it was, and what was once cut off it stays.
+        """
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`. An unended tail is no line."""

@@ -137,7 +137,7 @@ class PostgresStore:
             _check("missing" if status == "begun" else status, log, "deleted")
         hit("delete.durable")
 
-    def drop(self, log: str, version: Version) -> dict[str, int]:
+    def drop(self, log: str, version: Version, *, undone: bool = False) -> dict[str, int]:  # noqa: ARG002 - no swap is half done
         """Remove the rows of what a log was, once no other replica has words of it."""
         removed: dict[str, int] = {}
         with suppress(LogNotFound):  # another replica was the last that had some
