@@ -2,6 +2,7 @@
 so.
 """
 
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -139,6 +140,34 @@ def test_a_cursor_that_the_log_no_longer_reaches_begins_again(
 
     until(begins_again)
     assert watch(late, running).ready().kinds() == ["message Message 9"]
+
+
+def test_many_changes_of_conversations_cost_a_panel_that_missed_few_not_its_place(
+    start_server: Start, meet: Meet, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.space, "UpdatePruner", partial(UpdatePruner, seconds=0.05))
+    running = start_server(max_updates=3)
+    outside = meet(running)
+    outside.write("One")
+    panel = watch(server=running).ready()
+    panel.close()
+    outside.write("Two")
+    service = Service(running.target)
+    with closing(service.channel):
+        name = service.conversation_of("Hello")
+        one = Subscriber(running.target).ready()
+        one.close()
+        for number in range(5):
+            service.append(name, user(f"Message {number}"))
+
+    def is_pruned() -> bool:
+        with closing(Subscriber(running.target, cursor=one.cursor).ready()) as again:
+            return bool(again.updates[0].reset)
+
+    until(is_pruned)
+    again = watch(panel.cursor, running).ready()
+    assert again.kinds() == ["message Two"]
+    assert not again.updates[0].reset
 
 
 @pytest.mark.parametrize("cursor", ["garbage", "x0123456789ab", "x0123456789ab-", "0123456789ab-1"])

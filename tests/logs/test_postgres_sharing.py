@@ -134,8 +134,8 @@ def test_who_stands_before_changes_that_were_pruned_is_told_so(
     add(store, CONVERSATION, end, message(5))
     assert sharing.prune_changes(max_age=3600, most=1) == 1
     assert not sharing.changes(moment).is_whole
-    assert not store.order.reaches(start)
-    assert store.order.reaches(first)
+    assert not store.order.reaches(start, Kind.CONVERSATION)
+    assert store.order.reaches(first, Kind.CONVERSATION)
     assert len(store.order.after(first.key, Kind.CONVERSATION, 10, 1 << 20).rows) == 1
     now = sharing.moment()
     assert sharing.prune_changes(max_age=0, most=10) == 1
@@ -151,10 +151,10 @@ def test_the_newest_position_holds_where_every_change_is_pruned(
     assert store.sharing.prune_changes(max_age=0, most=10) == 1
     for mark in (store.order.now(), store.order.settled()):
         assert mark.key == newest.key
-        assert store.order.reaches(mark)
+        assert store.order.reaches(mark, Kind.CONVERSATION)
     before = store.order.now()
     add(store, CONVERSATION, end, message(5))
-    assert store.order.reaches(before)
+    assert store.order.reaches(before, Kind.CONVERSATION)
     changes = store.order.after(before.key, Kind.CONVERSATION, 10, 1 << 20)
     assert [it.start for it in changes.rows] == [end.bytes]
 

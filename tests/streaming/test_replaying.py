@@ -1,9 +1,11 @@
-"""States of logs at a change, and the table of updates of an index from before they were in one."""
+"""States of logs at a change, and the updates of an index from before they were in one table."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import apsw
+import pytest
 from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.streaming.replaying import Replaying
@@ -46,43 +48,94 @@ def test_a_log_that_is_gone_has_no_state_though_it_had_one_just_before() -> None
     assert states.behind(change(3, text)) is None  # it lacks the lines between
 
 
+EPOCH = "0123456789ab"
+Opened = Callable[[str], Index]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Opened:
+    """Open an index that has these rows, and has a table of updates for each kind of log."""
+    steps = migrations.MIGRATIONS[: migrations.MIGRATIONS.index(migrations._one_update_log)]
+
+    def make(rows: str) -> Index:
+        before = apsw.Connection(str(tmp_path / "conversations.db"))
+        before.execute(migrations._TABLES)
+        before.execute("INSERT INTO identity VALUES('epoch', ?)", (EPOCH,))
+        for step in steps:
+            step(before)
+        before.pragma("user_version", migrations.OLDEST + len(steps))
+        before.execute(rows)
+        before.close()
+        index = Index(tmp_path)
+        request.addfinalizer(index.close)
+        assert index.log.epoch == EPOCH
+        return index
+
+    return make
+
+
+def rows_of(index: Index, kind: Kind) -> list[UpdateRow]:
+    return index.log.changes(0, kind, 10, 1 << 20).rows
+
+
+def reached(index: Index, kind: Kind) -> list[int]:
+    """Return the first cursors that the log reaches back to."""
+    return [it for it in range(10) if index.log.reaches_back_to(it, kind)]
+
+
 def test_cursors_of_communications_outlive_the_move_of_their_updates_to_the_one_log(
-    tmp_path: Path,
+    opened: Opened,
 ) -> None:
-    path = tmp_path / "conversations.db"
-    before = apsw.Connection(str(path))
-    before.execute(migrations._TABLES)
-    before.execute("INSERT INTO identity VALUES('epoch', '0123456789ab')")
-    steps = [it for it in migrations.MIGRATIONS if it is not migrations._one_update_log]
-    for step in steps:
-        step(before)
-    before.pragma("user_version", migrations.OLDEST + len(steps))
-    before.execute(
+    index = opened(
         """
-        INSERT INTO updates VALUES(3, 1, 'created', 10, 1, 1, ''), (9, 2, 'deleted', 40, 0, 0, ?);
+        INSERT INTO updates VALUES(3, 1, 'created', 10, 1, 1, ''),
+            (9, 2, 'deleted', 40, 0, 0, 'conv-1 web');
         INSERT INTO external_updates VALUES(5, 1, 'message', 20, 2, ''),
             (12, 1, 'escalated', 50, 3, 'esc-1'), (14, 2, 'deleted', 60, 0, 'ext-2');
         INSERT INTO identity VALUES('updates_pruned', '2'), ('external_updates_pruned', '4'),
             ('cursors_lost', '[[6,8]]'), ('external_cursors_lost', '[[6,8]]');
         UPDATE sqlite_sequence SET seq = 20 WHERE name = 'external_updates';
-        """,
-        (f"{NAME} web",),
+        """
     )
-    before.close()
-    index = Index(tmp_path)
     assert index.log.last_cursor() == 20
-    assert [index.log.reaches_back_to(it) for it in (3, 4, 7, 8)] == [False, True, False, True]
-    rows: dict[Kind, Any] = {
-        kind: index.log.changes(0, kind, 10, 1 << 20).rows
-        for kind in (Kind.CONVERSATION, Kind.COMMUNICATION)
-    }
-    assert rows[Kind.CONVERSATION] == [
+    assert reached(index, Kind.CONVERSATION) == [2, 3, 4, 5, 6, 8, 9]
+    assert reached(index, Kind.COMMUNICATION) == [4, 5, 6, 8, 9]
+    assert rows_of(index, Kind.CONVERSATION) == [
         UpdateRow(3, 1, Kind.CONVERSATION, 10, 1, 1),
-        UpdateRow(9, 2, Kind.CONVERSATION, 40, 0, 0, f"{NAME} web"),
+        UpdateRow(9, 2, Kind.CONVERSATION, 40, 0, 0, "conv-1 web"),
     ]
-    assert rows[Kind.COMMUNICATION] == [
+    assert rows_of(index, Kind.COMMUNICATION) == [
         UpdateRow(5, 1, Kind.COMMUNICATION, 20, 2, 2),
         UpdateRow(12, 1, Kind.COMMUNICATION, 50, 3, 3),
         UpdateRow(14, 2, Kind.COMMUNICATION, 60, 0, 0, "ext-2 "),
     ]
-    index.close()
+
+
+@pytest.mark.parametrize("rows", ["", "INSERT INTO updates VALUES(1, 1, 'created', 10, 1, 1, '')"])
+def test_an_index_without_any_communication_gets_the_one_log(rows: str, opened: Opened) -> None:
+    index = opened(rows)
+    assert index.log.last_cursor() == len(rows_of(index, Kind.CONVERSATION)) == bool(rows)
+    assert rows_of(index, Kind.COMMUNICATION) == []
+    for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
+        assert reached(index, kind) == list(range(10))
+
+
+def test_each_kind_of_log_is_pruned_by_itself(opened: Opened) -> None:
+    index = opened(
+        """
+        INSERT INTO updates
+            SELECT value, 1, 'messages', value, 1, 1, '' FROM json_each('[4,5,6,7,8,9]');
+        INSERT INTO external_updates VALUES(1, 1, 'message', 1, 2, ''), (3, 1, 'message', 3, 3, '');
+        """
+    )
+    for kind, through in ((Kind.CONVERSATION, 7), (Kind.COMMUNICATION, 0)):
+        assert index.log.prunable(kind, before=0, most=2) == through
+    for kind, through in ((Kind.CONVERSATION, 4), (Kind.COMMUNICATION, 9)):
+        assert index.log.prunable(kind, before=5, most=10) == through
+    assert index.log.prune(Kind.CONVERSATION, 7, 10) == 4
+    assert reached(index, Kind.CONVERSATION) == [7, 8, 9]
+    assert reached(index, Kind.COMMUNICATION) == list(range(10))
+    assert [row.cursor for row in rows_of(index, Kind.COMMUNICATION)] == [1, 3]
+    assert index.log.prune(Kind.COMMUNICATION, 3, 1) == 1
+    assert reached(index, Kind.COMMUNICATION) == list(range(1, 10))
+    assert [row.cursor for row in rows_of(index, Kind.CONVERSATION)] == [8, 9]

@@ -18,7 +18,7 @@ from recollect_server.services.streaming import ring
 from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.watching import NewUpdates
 from recollect_server.storage.index.file import NAME, remove_files
-from recollect_server.storage.logs.kinds import Action
+from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.transport import streams
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -395,7 +395,8 @@ def test_the_log_is_pruned_now_and_then(
     service = record(server)
     cursor = service.turn(service.create().id, "One").cursor
     service.conversation_of("Two", "Three")
-    until(lambda: not spaces[-1].index.log.reaches_back_to(int(cursor.split("-")[1])))
+    number = int(cursor.split("-")[1])
+    until(lambda: not spaces[-1].index.log.reaches_back_to(number, Kind.CONVERSATION))
     assert subscribe(server.target, cursor=cursor).ready().updates[0].reset
 
 

@@ -20,6 +20,7 @@ from recollect_server.services.recall.embedding import Embedding
 from recollect_server.services.recall.models import EmbeddingModels
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
+from recollect_server.storage.index.updates import PRUNED
 
 log = structlog.get_logger("recollect.jobs")
 
@@ -165,12 +166,17 @@ class UpdatePruner(Job):
         return self._seconds
 
     def prune(self, limit: int = _SLICE) -> int:
-        """Delete updates that are too old or too many, at most `limit`. Return their number."""
+        """Delete updates that are too old or too many, at most `limit` of each kind of log. Return
+        their number.
+        """
         index = self._space.index
         bounds = self._bounds.now
         before = self._space.clock() - milliseconds(bounds.retention)
-        through = index.log.prunable(before, bounds.most)
-        return index.log.prune(through, limit) if through else 0
+        pruned = 0
+        for kind in PRUNED:
+            if through := index.log.prunable(kind, before, bounds.most):
+                pruned += index.log.prune(kind, through, limit)
+        return pruned
 
     def due_at(self) -> int | None:
         """Return when the oldest update will be too old, in milliseconds; None if there is none."""

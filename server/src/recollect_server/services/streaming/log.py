@@ -365,7 +365,7 @@ class UpdateLog(ABC, Generic[State]):
         return changes
 
     def _check(self, position: Mark) -> None:
-        if not self.order.reaches(position):
+        if not self.order.reaches(position, self.kind):
             raise Renewed
 
     def _entries(
@@ -427,7 +427,7 @@ class UpdateLog(ABC, Generic[State]):
         mark = Mark.of(cursor.removeprefix(self.prefix)) if is_own else None
         if mark is None:
             raise InvalidField.of("cursor", f"is not a cursor that this {self.giver} gave out")
-        if not self.order.reaches(mark):
+        if not self.order.reaches(mark, self.kind):
             return None  # it is too old, or of another store or index
         self._settle()  # else it would count as having missed nothing
         return mark

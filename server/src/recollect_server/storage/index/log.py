@@ -95,10 +95,10 @@ class IndexLog:
         with self._database.reading() as connection:
             self._read_epoch(connection)
 
-    def reaches_back_to(self, cursor: int) -> bool:
-        """Return whether everything behind a cursor is still here."""
+    def reaches_back_to(self, cursor: int, kind: Kind) -> bool:
+        """Return whether every change of a kind of log behind a cursor is still here."""
         with self._database.reading(settled=False) as connection:
-            return updates.reaches_back_to(connection, cursor)
+            return updates.reaches_back_to(connection, cursor, kind)
 
     def cursor_text(self, cursor: int) -> str:
         """Return a position in the log in the form that callers see, bound to this index."""
@@ -117,7 +117,7 @@ class IndexLog:
         """
         with self._database.reading() as connection:
             end = max(cursor, updates.last(connection))
-            if not updates.reaches_back_to(connection, cursor):
+            if not updates.reaches_back_to(connection, cursor, Kind.CONVERSATION):
                 return None, end
             return updates.conversations_between(connection, cursor, end), end
 
@@ -187,21 +187,25 @@ class IndexLog:
                 more,
             )
 
-    def prunable(self, before: int, most: int) -> int:
-        """Return the cursor up to which the log may be pruned: rows older than a time, or beyond
-        the newest `most`; 0: none.
+    def prunable(self, kind: Kind, before: int, most: int) -> int:
+        """Return the cursor up to which the changes of a kind of log may be pruned: those older
+        than a time, or beyond the newest `most`; 0: none.
         """
         with self._database.reading() as connection:
-            return updates.prunable(connection, before, most)
+            return updates.prunable(connection, kind, before, most)
 
     def oldest(self) -> int:
         """Return the time of the oldest change, in milliseconds; 0 without any."""
         with self._database.reading() as connection:
             return updates.oldest(connection)
 
-    def prune(self, through: int, limit: int) -> int:
-        """Remove at most `limit` of the oldest changes up to a cursor, and return their number."""
-        return self._database.write(lambda connection, _: updates.prune(connection, through, limit))
+    def prune(self, kind: Kind, through: int, limit: int) -> int:
+        """Remove at most `limit` of the oldest changes of a kind of log up to a cursor, and return
+        their number.
+        """
+        return self._database.write(
+            lambda connection, _: updates.prune(connection, kind, through, limit)
+        )
 
 
 def _within(

@@ -311,10 +311,10 @@ def _one_update_log(connection: apsw.Connection) -> None:
             SELECT cursor, number, '{Kind.COMMUNICATION}', time, sequence, sequence,
                 iif(kind = 'deleted', escalation_id || ' ', '')
             FROM external_updates;
-        INSERT OR REPLACE INTO identity
-            SELECT 'updates_pruned', max(CAST(value AS INTEGER)) FROM identity
-            WHERE name IN ('updates_pruned', 'external_updates_pruned') HAVING count(*) > 0;
-        DELETE FROM identity WHERE name IN ('external_updates_pruned', 'external_cursors_lost');
+        DELETE FROM identity WHERE name = 'external_cursors_lost';
+        -- These are few among many: whoever reads them need not read all.
+        CREATE INDEX updates_of_communications ON updates(cursor)
+            WHERE kind = '{Kind.COMMUNICATION}';
         DELETE FROM sqlite_sequence WHERE name = 'updates';
         INSERT INTO sqlite_sequence VALUES('updates', {last});
         DROP TABLE external_updates;

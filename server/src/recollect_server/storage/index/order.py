@@ -73,13 +73,13 @@ class IndexOrder:
         """
         return Mark.numbered(start.epoch, cursor), {}
 
-    def reaches(self, mark: Mark) -> bool:
-        """Return whether everything behind a mark is still here, and what is before it was never
-        lost: an older copy of the index may have been put back.
+    def reaches(self, mark: Mark, kind: Kind) -> bool:
+        """Return whether every change of a kind of log behind a mark is still here, and what is
+        before it was never lost: an older copy of the index may have been put back.
         """
         index, number = self._index, mark.key.transaction
         is_own = mark.epoch == index.log.epoch and number <= index.writer.given_out()
-        return is_own and index.log.reaches_back_to(number)
+        return is_own and index.log.reaches_back_to(number, kind)
 
     def after(
         self,

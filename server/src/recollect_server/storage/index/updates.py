@@ -35,6 +35,14 @@ class Added:
 CRASH_GAP = 1 << 20
 """More cursors than can have been given out for changes that a crash lost."""
 
+PRUNED = {
+    Kind.CONVERSATION: "updates_pruned",
+    Kind.COMMUNICATION: "external_updates_pruned",
+}
+"""By kind of log, the name in `identity` of the cursor up to which its rows are pruned: many of one
+kind take no place in the log from those of another.
+"""
+
 _MAX_LOST = 100
 _row_of = UPDATES.reader()
 
@@ -42,8 +50,9 @@ _row_of = UPDATES.reader()
 def after(connection: apsw.Connection, cursor: int, kind: Kind, limit: int) -> list[UpdateRow]:
     """Return the oldest changes of a kind of log behind a cursor."""
     rows = connection.execute(
-        f"SELECT {UPDATES.list} FROM updates WHERE cursor > ? AND kind = ? ORDER BY cursor LIMIT ?",
-        (cursor, kind, limit),
+        f"SELECT {UPDATES.list} FROM updates WHERE cursor > ? AND {_is(kind)}"
+        " ORDER BY cursor LIMIT ?",
+        (cursor, limit),
     )
     return [_row_of(row) for row in rows]
 
@@ -64,9 +73,10 @@ def last(connection: apsw.Connection) -> int:
     )
 
 
-def reaches_back_to(connection: apsw.Connection, cursor: int) -> bool:
-    """Return whether everything behind a cursor is still here."""
-    pruned = connection.execute("SELECT value FROM identity WHERE name = 'updates_pruned'").get
+def reaches_back_to(connection: apsw.Connection, cursor: int, kind: Kind) -> bool:
+    """Return whether every change of a kind of log behind a cursor is still here."""
+    query = "SELECT value FROM identity WHERE name = ?"
+    pruned = connection.execute(query, (PRUNED[kind],)).get
     return cursor >= int(pruned or 0) and not any(
         begin < cursor < end for begin, end in _lost(connection)
     )
@@ -104,26 +114,23 @@ def note_lost(connection: apsw.Connection, pairs: Collection[tuple[int, int]]) -
     _note(connection, "cursors_lost", orjson.dumps(lost).decode())
 
 
-def prunable(connection: apsw.Connection, before: int, most: int) -> int:
-    """Return the cursor of the newest row that may be pruned: older than a time, or beyond the
-    newest `most` rows; 0: none.
+def prunable(connection: apsw.Connection, kind: Kind, before: int, most: int) -> int:
+    """Return the cursor of the newest row of a kind of log that may be pruned: older than a time,
+    or beyond the newest `most` rows of that kind; 0: none.
     """
+    rows = f"updates WHERE {_is(kind)}"
     oldest_kept = connection.execute(
-        "SELECT cursor FROM updates WHERE time >= ? ORDER BY cursor LIMIT 1", (before,)
+        f"SELECT cursor FROM {rows} AND time >= ? ORDER BY cursor LIMIT 1", (before,)
     ).get
     by_age = last(connection) if oldest_kept is None else oldest_kept - 1
-    too_many = int(connection.execute("SELECT count(*) FROM updates").get) - most
     by_number = 0
-    if too_many > 0:
-        by_number = connection.execute(
-            "SELECT cursor FROM updates ORDER BY cursor LIMIT 1 OFFSET ?", (too_many - 1,)
-        ).get
+    # the rows of all kinds are counted at once, those of one kind are read for it
+    if int(connection.execute("SELECT count(*) FROM updates").get) > most:
+        query = f"SELECT cursor FROM {rows} ORDER BY cursor DESC LIMIT 1 OFFSET ?"
+        by_number = connection.execute(query, (most,)).get or 0
     through = max(by_age, by_number)
-    return (
-        through
-        if connection.execute("SELECT 1 FROM updates WHERE cursor <= ? LIMIT 1", (through,)).get
-        else 0
-    )
+    query = f"SELECT 1 FROM {rows} AND cursor <= ? LIMIT 1"
+    return through if connection.execute(query, (through,)).get else 0
 
 
 def oldest(connection: apsw.Connection) -> int:
@@ -131,14 +138,24 @@ def oldest(connection: apsw.Connection) -> int:
     return int(connection.execute("SELECT time FROM updates ORDER BY cursor LIMIT 1").get or 0)
 
 
-def prune(connection: apsw.Connection, through: int, limit: int) -> int:
-    """Remove at most `limit` of the oldest rows up to a cursor, and return their number."""
-    query = "SELECT cursor FROM updates WHERE cursor <= ? ORDER BY cursor LIMIT ?"
+def prune(connection: apsw.Connection, kind: Kind, through: int, limit: int) -> int:
+    """Remove at most `limit` of the oldest rows of a kind of log up to a cursor, and return their
+    number.
+    """
+    own = f"updates WHERE {_is(kind)} AND cursor <= ?"
+    query = f"SELECT cursor FROM {own} ORDER BY cursor LIMIT ?"
     rows = connection.execute(query, (through, limit)).fetchall()
     if rows:
-        connection.execute("DELETE FROM updates WHERE cursor <= ?", (rows[-1][0],))
-        _note(connection, "updates_pruned", str(rows[-1][0]))
+        connection.execute(f"DELETE FROM {own}", (rows[-1][0],))
+        _note(connection, PRUNED[kind], str(rows[-1][0]))
     return len(rows)
+
+
+def _is(kind: Kind) -> str:
+    """Return the condition for the rows of a kind of log: only one with the value itself finds the
+    few of communications by their index.
+    """
+    return f"kind = '{kind}'"
 
 
 def _lost(connection: apsw.Connection) -> list[tuple[int, int]]:

@@ -195,9 +195,9 @@ class Order(Protocol):
     def now(self) -> Mark:
         """Return the position behind everything that is visible now."""
 
-    def reaches(self, mark: Mark) -> bool:
-        """Return whether everything behind a mark is still here, and what is before it was never
-        lost.
+    def reaches(self, mark: Mark, kind: Kind) -> bool:
+        """Return whether every change of a kind of log behind a mark is still here, and what is
+        before it was never lost.
         """
 
     def timeline(self) -> int:

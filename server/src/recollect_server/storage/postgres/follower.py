@@ -167,7 +167,7 @@ class Followed:
         # One that was killed may give the numbers below these to others. It has lost all parts of
         # before; those that come again change nothing.
         self.horizon, self.snapshot = 0, _NOTHING
-        if self._order.reaches(self.mark):
+        if self._order.reaches(self.mark, self.kind):
             self.mark = replace(self.mark, timeline=timeline)
         else:
             log.warning("changes_lost", space=self.space)

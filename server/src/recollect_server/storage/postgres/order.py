@@ -55,7 +55,11 @@ class PostgresOrder:
             self._follower.epoch, timeline, Key(xid, END, END), tag, snapshot.missing_before(xid)
         )
 
-    def reaches(self, mark: Mark) -> bool:
+    def reaches(
+        self,
+        mark: Mark,
+        kind: Kind,  # noqa: ARG002 - all kinds are pruned together
+    ) -> bool:
         """Return whether everything behind a mark is still here, and what is before it was never
         lost.
         """
