@@ -111,6 +111,27 @@ def test_cursors_of_communications_outlive_the_move_of_their_updates_to_the_one_
     ]
 
 
+@pytest.mark.parametrize(("pruned", "reach"), [(0, 3), (2, 3), (4, 4)])
+def test_cursors_that_both_kinds_gave_out_end_for_communications_alone(
+    pruned: int, reach: int, opened: Opened
+) -> None:
+    index = opened(
+        f"""
+        INSERT INTO updates VALUES(1, 1, 'created', 10, 1, 1, ''), (3, 1, 'messages', 30, 2, 2, '');
+        INSERT INTO external_updates VALUES(3, 1, 'message', 20, 2, ''),
+            (5, 1, 'message', 40, 3, '');
+        INSERT INTO identity SELECT 'external_updates_pruned', '{pruned}' WHERE {pruned};
+        INSERT INTO identity VALUES('cursors_lost', '[[6,8]]'),
+            ('external_cursors_lost', '[[6,8],[7,9]]');
+        """
+    )
+    assert index.log.last_cursor() == 5
+    assert reached(index, Kind.CONVERSATION) == [0, 1, 2, 3, 4, 5, 6, 9]
+    assert reached(index, Kind.COMMUNICATION) == [*range(reach, 7), 9]
+    assert [row.cursor for row in rows_of(index, Kind.CONVERSATION)] == [1, 3]
+    assert [row.cursor for row in rows_of(index, Kind.COMMUNICATION)] == [5]
+
+
 @pytest.mark.parametrize("rows", ["", "INSERT INTO updates VALUES(1, 1, 'created', 10, 1, 1, '')"])
 def test_an_index_without_any_communication_gets_the_one_log(rows: str, opened: Opened) -> None:
     index = opened(rows)

@@ -301,16 +301,28 @@ def _group_names(connection: apsw.Connection) -> None:
 
 def _one_update_log(connection: apsw.Connection) -> None:
     """Move the updates of communications into the log of all updates, which says of each row which
-    kind of log it is about. Their cursors were given out by one counter.
+    kind of log it is about.
+
+    The oldest may have the cursors of conversations' updates: there was a counter for each kind.
+    Those of communications up to the last such cursor go, and count as pruned.
     """
     query = "SELECT max(seq) FROM sqlite_sequence WHERE name IN ('updates', 'external_updates')"
     last = int(connection.execute(query).get or 0)
+    query = "SELECT max(cursor) FROM updates JOIN external_updates USING (cursor)"
+    shared = int(connection.execute(query).get or 0)
     connection.execute(f"""
         UPDATE updates SET kind = '{Kind.CONVERSATION}';
         INSERT INTO updates
             SELECT cursor, number, '{Kind.COMMUNICATION}', time, sequence, sequence,
                 iif(kind = 'deleted', escalation_id || ' ', '')
-            FROM external_updates;
+            FROM external_updates WHERE cursor > {shared};
+        INSERT INTO identity SELECT 'external_updates_pruned', '{shared}' WHERE {shared} > 0
+            ON CONFLICT DO UPDATE SET value = max(CAST(value AS INTEGER), {shared});
+        INSERT OR REPLACE INTO identity
+            SELECT 'cursors_lost', json_group_array(json(pair)) FROM (
+                SELECT DISTINCT pairs.value AS pair FROM identity, json_each(identity.value) AS pairs
+                WHERE name IN ('cursors_lost', 'external_cursors_lost') ORDER BY pair ->> 0)
+            HAVING count(*) > 0;
         DELETE FROM identity WHERE name = 'external_cursors_lost';
         -- These are few among many: whoever reads them need not read all.
         CREATE INDEX updates_of_communications ON updates(cursor)
