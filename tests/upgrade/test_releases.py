@@ -129,6 +129,42 @@ def test_a_folder_of_an_earlier_release_gives_every_answer_and_its_streams_go_on
     assert run("verify", "--data-dir", data_dir).stdout.endswith(" 0 problems\n")
 
 
+@pytest.mark.parametrize("release", [name for name in RELEASES if name not in WITH_NEW_INDEX])
+def test_every_cursor_that_an_earlier_release_gave_out_goes_on(
+    release: str, start_server: Start, clock: MovableClock, tmp_path: Path
+) -> None:
+    written = json.loads((FIXTURES / release / "answers.json").read_text())
+    clock.now = written["time"] + 1000
+    data_dir = unpacked(release, tmp_path)
+    path = data_dir / "default" / "conversations" / "conversations.db"
+    with closing(apsw.Connection(str(path))) as index:
+        epoch = index.execute("SELECT value FROM identity WHERE name = 'epoch'").get
+        # no update says a title whose words were redacted
+        query = """
+            SELECT cursor FROM updates WHERE NOT (kind = 'title'
+                AND number IN (SELECT number FROM updates WHERE kind = 'redacted')) ORDER BY cursor
+        """
+        own = [f"{epoch}-{row[0]}" for row in index.execute(query)]
+        query = "SELECT cursor FROM external_updates ORDER BY cursor"
+        outside = [f"x{epoch}-{row[0]}" for row in index.execute(query)]
+    server = start_server(data_dir=data_dir)
+    with closing(calls_of(server, written)) as call:
+        for name, cursors in (
+            ("ConversationService.StreamUpdates", own),
+            ("ExternalCommunicationService.StreamCommunicationUpdates", outside),
+        ):
+            assert len(cursors) > 3
+            for at, cursor in enumerate(cursors[:-1], start=1):
+                missed = cursors[at:]
+                with closing(call.stream(name, cursor=cursor)) as stream:
+                    updates: list[Json] = []
+                    while not updates or updates[-1]["cursor"] != missed[-1]:
+                        response = next(stream)
+                        updates += [response["update"], *response.get("following", [])]
+                assert not any(it.get("reset") for it in updates)
+                assert [it["cursor"] for it in updates] == missed
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_logs_alone_of_an_earlier_release_give_every_answer(
     release: str, start_server: Start, clock: MovableClock, tmp_path: Path
