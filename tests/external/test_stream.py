@@ -1,17 +1,26 @@
 """The stream of a panel: a snapshot, then everything in order."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from recollect.v1 import external_communication_service_pb2 as api
 from recollect.v1.external_communication_service_pb2_grpc import ExternalCommunicationServiceStub
+from recollect_server.domain.update import Update
 from recollect_server.services.external.external import External
+from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
+from recollect_server.services.streaming.log import Watcher
+from recollect_server.services.streaming.watching import NewUpdates
+from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.store import LogUnavailable
 
-from tests.at_rest import opened
+from tests.at_rest import Opened, opened
 from tests.conftest import RunningServer, Start
 from tests.external.conftest import BLOCKED, KNOWN, Meet, Outside, Watch
 from tests.server.conftest import at_once
@@ -189,3 +198,100 @@ def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_th
     # one that is larger alone is not held back
     assert changes(0, max_bytes=1).rows == whole.rows[:1]
     here.close()
+
+
+class Reads:
+    """The reads of transcripts, which fail for those in `lost`."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.lost: set[str] = set()
+
+    def __call__(self, logs: FolderStore, log: str, *place: Any) -> Iterator[Line]:
+        self.names.append(log)
+        if log in self.lost:
+            raise LogUnavailable(log, "read", "Input/output error")
+        return self._read(logs, log, *place)
+
+    _read = staticmethod(FolderStore.read)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    reads = Reads()
+    monkeypatch.setattr(FolderStore, "read", lambda *given: reads(*given))
+    return reads
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Opened]:
+    here = opened(tmp_path, sync=False)
+    yield here
+    here.close()
+
+
+def live_of(here: Opened) -> LiveCommunications:
+    def encode(update: Update) -> bytes:
+        return f"{type(update.kind).__name__} {update.log}".encode()
+
+    return LiveCommunications(CommunicationStore(here.space), encode)
+
+
+def taken(panel: Watcher) -> list[str]:
+    """Return everything that waits for a panel. Raises DataUnavailable."""
+    updates: list[str] = []
+    more = True
+    while more:
+        batch, more = panel.take(200)
+        updates += [it.decode() for it in batch.updates]
+    return updates
+
+
+def advanced(live: LiveCommunications) -> NewUpdates:
+    """Wait until the index has taken in what was written, and let panels read it."""
+    new: list[NewUpdates] = []
+
+    def has_more() -> bool:
+        new.append(live.advance())
+        return bool(new[-1].about)
+
+    until(has_more)
+    return new[-1]
+
+
+def test_the_thread_of_all_streams_reads_no_transcript_whether_it_can_be_read_or_not(
+    here: Opened, reads: Reads
+) -> None:
+    """A disk that answers late holds up the panels of a space, and no stream of another one."""
+    external, live = External(CommunicationStore(here.space)), live_of(here)
+    name = external.receive("email", "ann", "mail-1", "One", (), None).communication.id
+    here.index.settle()
+    panels = [live.subscribe("") for _ in range(3)]
+    assert [taken(it) for it in panels] == [["Listed "]] * 3
+
+    external.receive("email", "ann", "mail-2", "Two", (), None)
+    reads.names.clear()
+    new = advanced(live)
+    assert reads.names == []
+    assert (set(new.about), new.updates) == ({(name, "")}, 1)
+    assert [taken(it) for it in panels] == [[f"Exchanged {name}"]] * 3
+    assert reads.names.count(name) < 3  # who asks for the same is given the same
+
+    # one that cannot be read keeps no changes in memory, and its panel waits
+    panel = panels[0]
+    external.receive("email", "ann", "mail-3", "Three", (), None)
+    live._clear_states()  # as where there are many
+    reads.lost.add(name)
+    advanced(live)
+    following: Any = live._following
+    assert following._notices == []
+    with pytest.raises(LogUnavailable):  # the panel waits, and the server says so
+        taken(panel)
+
+    later = live.subscribe("")
+    assert taken(later) == ["Listed "]
+    other = external.receive("email", "bob", "mail-4", "Four", (), None).communication.id
+    advanced(live)
+    assert taken(later) == [f"Exchanged {other}", f"Escalated {other}"]
+    reads.lost.clear()
+    assert taken(panel) == [f"Exchanged {name}", f"Exchanged {other}", f"Escalated {other}"]

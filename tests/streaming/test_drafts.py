@@ -3,13 +3,22 @@ never stored.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from recollect.v1 import conversation_service_pb2 as api
+from recollect_server.domain.live import Live
 from recollect_server.services.streaming import drafts
 from recollect_server.services.streaming.drafts import Drafts
+from recollect_server.services.streaming.live import LiveUpdates
+from recollect_server.services.streaming.snapshot import Choice
+from recollect_server.services.streaming.watching import Interest
+from recollect_server.services.working_context import LoadLimits
+from recollect_server.storage.logs.kinds import Action, Kind
+from recollect_server.storage.logs.order import OrderedChange, OrderedChanges, Part
 
+from tests.at_rest import opened
 from tests.conftest import MovableClock, RunningServer, Start
 from tests.server.conftest import UNKNOWN, agent, failure_of
 from tests.streaming.conftest import Recorder, Subscriber
@@ -295,3 +304,31 @@ def test_what_a_slow_subscriber_is_sent_next_is_one_part_with_all_that_came(
         (10, "kl", True),
     ]
     assert them.new_parts(sent, lambda _: True, encode) == []
+
+
+def test_a_part_that_comes_with_the_delete_of_its_conversation_revives_no_draft(
+    tmp_path: Path,
+) -> None:
+    here = opened(tmp_path, sync=False)
+    limits = Live(LoadLimits(10, 1000, 1 << 20))
+    live = LiveUpdates(
+        here.space, limits, lambda it: str(it).encode(), draft_timeout=60_000, max_draft=1000
+    )
+    part = Part("c", "d", "web", 0, "text", False)
+    row = OrderedChange(
+        *(5, 0, 0, "c", Kind.CONVERSATION, Action.DELETE, 0, 0, 1, "web", []), is_last=True
+    )
+    changes = OrderedChanges([row], False, 6, 6, [part])
+    live._take(changes)  # nobody watches
+    assert live.drafts.about() == set()
+    live.subscribe(Interest(), Choice(), "", 0)
+
+    def advance() -> None:
+        """Take what came at once, as the thread of all streams may."""
+        if not live._is_collecting:
+            live.advance()
+
+    live.listen(advance)
+    live._take(changes)
+    assert live.drafts.about() == set()
+    here.close()

@@ -73,6 +73,7 @@ class LiveCommunications(UpdateLog[_State]):
     kind = Kind.COMMUNICATION
     prefix = "x"  # a cursor of this stream is never one of the conversations' updates
     giver = "stream"
+    keeps_newest = False  # of no log the state is known without its lines
 
     def __init__(self, store: CommunicationStore, encode: Encode) -> None:
         """`encode` makes what is sent."""

@@ -155,8 +155,11 @@ class LiveUpdates(UpdateLog[Conversation]):
             self._add(parts, ceiling)
 
     def _take(self, changes: OrderedChanges) -> None:
-        super()._take(changes)
+        if self._following is None:
+            return
+        # before the changes are signalled: a draft of a conversation that these delete ends with it
         self._add(changes.parts, changes.ceiling)
+        super()._take(changes)
         with self._guard:
             self._reached = changes.complete_before
             self._release()

@@ -59,7 +59,8 @@ class _Incoming:
     """Changes that wait for `advance`, with their updates, up to a mark."""
 
     changes: list[OrderedChange]
-    entries: list[Entry]
+    entries: list[Entry] | None
+    """None: watchers read them from the store."""
     latest: Mark
     horizon: int
 
@@ -74,6 +75,10 @@ class UpdateLog(ABC, Generic[State]):
     """Text before a position in a cursor."""
     giver: ClassVar[str]
     """Name for what gives cursors out, in the error of another one."""
+    keeps_newest: ClassVar[bool] = True
+    """Whether the newest updates are made as the changes come. False where a change may need all
+    lines of its log: all streams wait for the thread that takes the changes, so watchers read them.
+    """
 
     def __init__(self, space: Space, encode: Encode) -> None:
         """`encode` makes what is sent."""
@@ -96,9 +101,8 @@ class UpdateLog(ABC, Generic[State]):
         self._touched: set[About] = set()  # what concerns watchers beside updates
         self._is_redacted = False  # what waits in the inbox may have a text that was removed
         self._renewed = False
-        self._late = ""  # why what came cannot be taken; empty: it can
         self._answered: tuple[tuple[Mark, Interest, int, Mark], tuple[Batch, Mark]] | None = None
-        """The last answer from memory: many ask for the same in turn."""
+        """The last answer: many ask for the same in turn."""
         self._timeline = 0
         self._latest = Mark("", 0, Key(), 0)
         self._horizon = 0  # everything below it can be read here
@@ -153,9 +157,7 @@ class UpdateLog(ABC, Generic[State]):
             self._await()
 
     def tick(self) -> None:
-        """Try again what could not be taken, and follow nothing if nobody watches."""
-        if self._late:
-            self._ready()
+        """Follow nothing if nobody watches."""
         if self._following is None or self._watchers:
             return  # and it waits for nobody who begins
         with self._begins:
@@ -228,7 +230,9 @@ class UpdateLog(ABC, Generic[State]):
             self._signal()
 
     def _take(self, changes: OrderedChanges) -> None:
-        """Take the next changes, in the thread of the store. Raises StorageUnavailable."""
+        """Take the next changes. Raises StorageUnavailable if a copy of the store took over that
+        cannot be read.
+        """
         following = self._following
         if following is None:
             return
@@ -237,8 +241,15 @@ class UpdateLog(ABC, Generic[State]):
             self.space.follow()
             self._clear_states()
             self._timeline = following.mark.timeline
-        entries, latest = self._entries(following.mark, changes.rows)
+        latest = _behind(following.mark, changes.rows)
         own = [it for it in changes.rows if it.kind == self.kind]
+        entries: list[Entry] | None = None
+        if self.keeps_newest:
+            try:
+                entries = self._entries(following.mark, own)
+            except Exception as error:
+                is_foreseen = isinstance(error, DataUnavailable)
+                log.warning("updates_not_made", reason=str(error), exc_info=not is_foreseen)
         with self._guard:
             self._inbox.append(_Incoming(own, entries, latest, changes.complete_before))
             if not self._is_collecting:
@@ -263,21 +274,29 @@ class UpdateLog(ABC, Generic[State]):
         with self._guard:
             self._is_awaited, self._is_collecting = False, True
             self._await()
-        self._collect()
+        if (following := self._following) is not None:
+            following.collect()
         with self._guard:
             self._is_collecting = False
             taken = list(self._inbox)
             self._inbox.clear()
             everyone, self._renewed = self._renewed, False
             about, self._touched = self._touched, set()
+            count = 0
             for incoming in taken:
-                about.update(entry.about for entry in incoming.entries)
                 actions = {it.action for it in incoming.changes}
                 deleted = {it.log: it.end for it in incoming.changes if it.action is Action.DELETE}
                 if deleted:
                     self._answered = None
                 self._latest, self._horizon = incoming.latest, incoming.horizon
-                self._ring.extend(incoming.entries, deleted, incoming.latest.key)
+                if incoming.entries is None:
+                    about.update((it.log, it.channel) for it in incoming.changes)
+                    count += len(incoming.changes)
+                    self._ring.clear(incoming.latest.key)
+                else:
+                    about.update(entry.about for entry in incoming.entries)
+                    count += len(incoming.entries)
+                    self._ring.extend(incoming.entries, deleted, incoming.latest.key)
                 if Action.REDACT in actions or self._is_redacted:
                     # The ring may have the text. Watchers that are behind read the log.
                     self._shrink()
@@ -285,18 +304,7 @@ class UpdateLog(ABC, Generic[State]):
             self._delivers([it for incoming in taken for it in incoming.changes])
             if taken:
                 self._guard.notify_all()
-        return NewUpdates(about, sum(len(it.entries) for it in taken), everyone)
-
-    def _collect(self) -> None:
-        following = self._following
-        try:
-            if following is not None:
-                following.collect()
-            self._late = ""
-        except DataUnavailable as error:  # they are given again
-            if not self._late:
-                log.warning("streams_wait", reason=str(error))
-            self._late = str(error)
+        return NewUpdates(about, count, everyone)
 
     # What is read ---------------------------------------------------------------------------------
 
@@ -330,14 +338,19 @@ class UpdateLog(ABC, Generic[State]):
             entries, end = self._missed(position, horizon, most)
         else:
             entries, end = self._older(position, latest, most)
-        return _batch(entries, interest), end
+        answer = _batch(entries, interest), end
+        with self._guard:
+            if not position.missing and self._latest == latest and not self._is_redacted:
+                self._answered = (position, interest, most, latest), answer
+        return answer
 
     def _older(self, position: Mark, latest: Mark, most: int) -> tuple[list[Entry], Mark]:
         """Read updates from the store, up to what is in memory."""
         changes = self._read(position, position.key, most)
         rows = [row for row in changes.rows if row.transaction <= latest.key.transaction]
-        entries, mark = self._entries(position, rows)
-        end = mark if changes.more and len(rows) == len(changes.rows) else latest
+        entries = self._entries(position, rows)
+        is_cut = changes.more and len(rows) == len(changes.rows)
+        end = _behind(position, rows) if is_cut else latest
         return [it for it in entries if it.mark.key > position.key], end
 
     def _missed(self, position: Mark, horizon: int, most: int) -> tuple[list[Entry], Mark]:
@@ -348,7 +361,7 @@ class UpdateLog(ABC, Generic[State]):
         if not ended:
             return [], position
         changes = self._read(position, ended[0], most, [it.transaction for it in ended])
-        entries, _ = self._entries(
+        entries = self._entries(
             position, changes.rows, lambda mark: self.cursor(position.without(mark.key))
         )
         end = changes.rows[-1].end if changes.more else Key(horizon)
@@ -373,18 +386,19 @@ class UpdateLog(ABC, Generic[State]):
         before: Mark,
         changes: Sequence[OrderedChange],
         cursor: Callable[[Mark], str] | None = None,
-    ) -> tuple[list[Entry], Mark]:
-        """Return the updates of changes, and the mark behind them. `before` is one before them;
-        `cursor` makes the cursors that they have.
+    ) -> list[Entry]:
+        """Return the updates of changes. `before` is a mark before them; `cursor` makes the cursors
+        that they have.
         """
-        entries: list[Entry] = []
-        mark = before
         with self._makes:
-            for change in changes:
-                mark = Mark(before.epoch, before.timeline, change.end, change.tag)
-                if change.kind == self.kind:
-                    entries += self._entries_of(change, mark, cursor or self.cursor)
-        return entries, mark
+            return [
+                entry
+                for change in changes
+                if change.kind == self.kind
+                for entry in self._entries_of(
+                    change, _behind(before, [change]), cursor or self.cursor
+                )
+            ]
 
     def _entries_of(
         self, change: OrderedChange, end: Mark, cursor: Callable[[Mark], str]
@@ -526,6 +540,13 @@ class Watcher:
         snapshot = self._snapshot(reset=reset)
         self._resets = resets  # only now: a snapshot that fails is taken again
         self._position, self._parts = snapshot.position, snapshot.parts
+
+
+def _behind(before: Mark, changes: Sequence[OrderedChange]) -> Mark:
+    """Return the mark behind changes; `before` is one before them."""
+    if not changes:
+        return before
+    return Mark(before.epoch, before.timeline, changes[-1].end, changes[-1].tag)
 
 
 def _batch(entries: Sequence[Entry], interest: Interest) -> Batch:

@@ -204,7 +204,7 @@ class _FollowedIndex:
         """Give what the index took in since, in the caller's thread."""
         with self._gives:
             with self._guard:
-                notices = list(self._notices)
+                notices, self._notices = self._notices, []
             rows = [
                 change
                 for cursor, notice in notices
@@ -213,8 +213,6 @@ class _FollowedIndex:
             ]
             if rows:
                 self._give(rows)
-            with self._guard:  # only now: what cannot be taken is given again
-                del self._notices[: len(notices)]
 
     def _give(self, rows: list[OrderedChange]) -> None:
         last = rows[-1].transaction if rows else self.mark.key.transaction

@@ -166,7 +166,7 @@ class Part(NamedTuple):
 
 
 Take = Callable[[OrderedChanges], None]
-"""Takes the next changes. What it raises has them given again, later."""
+"""Takes the next changes. If it raises, a thread of the store gives them again, later."""
 
 
 class Following(Protocol):
