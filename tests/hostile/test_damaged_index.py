@@ -11,6 +11,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,19 @@ import pytest
 from recollect.v1 import conversation_service_pb2 as api
 from recollect.v1.recall_pb2 import TurnRange
 from recollect_server import app
+from recollect_server.jobs.upkeep import IndexKeeper
+from recollect_server.services.removals import Removals
+from recollect_server.services.space import comparison
 from recollect_server.services.space.comparison import Comparison
 from recollect_server.services.space.space import Space
 from recollect_server.services.upkeep.recovery import no_progress, recover
-from recollect_server.services.upkeep.verification import Interrupted
+from recollect_server.services.upkeep.verification import Findings, Interrupted, Verifier
 from recollect_server.storage.index import file
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.ledger import forgotten_ledger
+from recollect_server.storage.logs.received import forget_deliveries
 from recollect_server.storage.logs.store import LogUnavailable
 
 from tests import at_rest
@@ -320,6 +326,102 @@ def test_an_index_whose_comparison_a_stop_interrupts_is_not_sealed(
         assert space.upkeep.is_comparing is is_stopping
         space.close()
         assert at_rest.is_sealed(server.folder) is not is_stopping
+
+
+def reopened_large(server: RunningServer) -> Space:
+    """Open what a stopped server left as a start does after a kill, to be compared later."""
+    (server.folder / "conversations.db.seal").unlink()
+    logs = FolderStore(server.folder)
+    recovered = recover(logs, server.clock, no_progress, compared_at_once=0)
+    return Space(logs, recovered.index, server.clock, is_compared=False)
+
+
+def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(service, 1)
+    server.stop()
+    space, read = reopened_large(server), comparison.forgotten_deliveries
+    ledger, index = forgotten_ledger(FolderStore(server.folder)), space.index
+
+    def forget(number: int) -> None:
+        forget_deliveries(ledger, [f"{number:024}"])
+        index.routing.forget_deliveries([f"{number:024}"], ledger.size())
+
+    def forgotten(*arguments: Any) -> list[str]:
+        known = list(read(*arguments))
+        forget(len(known))
+        return known
+
+    forget(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(comparison, "forgotten_deliveries", forgotten)
+        assert space.upkeep.repair(lambda: False)
+        assert space.index is index
+        Verifier(space.upkeep.comparison(lambda: None), findings := Findings()).run()
+    assert findings.problems == []
+    index.write(lambda connection, _: connection.execute("DELETE FROM forgotten"))
+    Verifier(space.upkeep.comparison(lambda: None), findings := Findings()).run()
+    assert [problem for _, problem in findings.problems] == [
+        "index: it knows 0 of 2 forgotten messages"
+    ]
+    space.close()
+
+
+def test_a_conversation_of_which_each_look_meets_a_redaction_does_not_contradict_its_transcript(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = fill(service, 3)
+    server.stop()
+    space = reopened_large(server)
+    index, removals, path = space.index, Removals(space), server.folder / f"{name}.jsonl"
+    look, lines = Comparison.of, Comparison.lines
+    redactions: list[threading.Thread] = []
+
+    def look_later(*arguments: Any) -> Any:
+        for redaction in redactions:
+            redaction.join(30)
+        return look(*arguments)
+
+    def redact_meanwhile(*arguments: Any) -> Any:
+        if len(redactions) < 2:
+            at, before = 2 * len(redactions) + 1, path.read_bytes()
+            redact = partial(removals.redact, name, at + 1, 0, "me", f"redact-{at}")
+            redactions.append(threading.Thread(target=redact))
+            redactions[-1].start()
+            until(lambda: path.exists() and path.read_bytes() != before)
+        return lines(*arguments)
+
+    monkeypatch.setattr(Comparison, "of", look_later)
+    monkeypatch.setattr(Comparison, "lines", redact_meanwhile)
+    assert space.upkeep.repair(lambda: False)
+    assert len(redactions) == 2
+    assert space.index is index
+    assert not index.lost()
+    space.close()
+    assert at_rest.problems(server.folder) == []
+
+
+def test_a_comparison_ends_within_a_long_transcript_where_the_space_leaves(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = service.create().id
+    for _ in range(6):
+        service.append(name, *[user("zebra")] * 200)
+    server.stop()
+    space, lines, read = reopened_large(server), Comparison.lines, 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal read
+        for line in lines(*arguments):
+            read += 1
+            yield line
+
+    monkeypatch.setattr(Comparison, "lines", counted)
+    IndexKeeper(space, lambda: read > 100).turn(threading.Event())
+    assert space.upkeep.is_comparing
+    assert 100 < read < 1000
+    space.close()
 
 
 def test_a_seal_of_a_file_that_an_earlier_version_had_not_compared_is_none(tmp_path: Path) -> None:

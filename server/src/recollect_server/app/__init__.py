@@ -217,6 +217,7 @@ def _start(
         DueWork(DueMarkers(settings.data_dir), settings.space),
         threading.Event(),
         lambda: spaces.note_work(),
+        lambda name: spaces.is_leaving(name),
         models,
         workers,
         writer_of_notes(live, clock, pages.telemetry),

@@ -100,6 +100,8 @@ class Shared:
     """Set when the jobs are to stop."""
     note_work: Callable[[], None]
     """Wakes the jobs: others than calls gave them something to do."""
+    is_leaving: Callable[[str], bool]
+    """Tells whether a space is to be deleted, or all are to be closed."""
     models: EmbeddingModels | None
     """None: nothing is embedded."""
     workers: Workers | None
@@ -325,6 +327,7 @@ class OpenSpace:
             live,
             shared.writer,
             shared.note_work,
+            partial(shared.is_leaving, self.name),
             tiers=tier_keeper,
             pruner=UpdatePruner(
                 space, live.view(lambda now: Bounds(now.update_retention, now.max_updates))

@@ -48,13 +48,15 @@ class SpaceJobs:
         live: Live[Settings],
         writer: NotesWriter | None,
         note_work: Callable[[], None],
+        is_leaving: Callable[[], bool],
         *,
         tiers: TierKeeper,
         pruner: UpdatePruner,
         retention: Retention,
         embedder: EmbedderJob | None,
     ) -> None:
-        """`note_work` wakes the jobs. Without a writer nobody takes notes, and without an embedder
+        """`note_work` wakes the jobs, and `is_leaving` tells whether the space is to be deleted or
+        closed. Without a writer nobody takes notes, and without an embedder
         nothing is embedded.
         """
         self._space = space
@@ -63,7 +65,7 @@ class SpaceJobs:
         self._retention = retention
         self._embedder = embedder
         jobs = {
-            INDEX: IndexKeeper(space),
+            INDEX: IndexKeeper(space, is_leaving),
             TIERS: tiers,
             PRUNER: pruner,
             RETENTION: RetentionKeeper(retention),

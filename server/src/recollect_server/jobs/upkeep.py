@@ -42,9 +42,11 @@ _LOOK_SECONDS = 2.0  # between two looks at what to embed while nothing is writt
 class IndexKeeper(Job):
     """Brings the index up to the transcripts whenever it fell behind or was lost."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, is_leaving: Callable[[], bool]) -> None:
+        """`is_leaving` tells whether the space is to be deleted or closed."""
         super().__init__(0.0 if space.upkeep.is_comparing else _INDEX_SECONDS)
         self._space = space
+        self._is_leaving = is_leaving
         self._wait = _INDEX_SECONDS
         self._is_well = False
 
@@ -60,7 +62,11 @@ class IndexKeeper(Job):
 
     def turn(self, stopping: threading.Event) -> float:
         """Repair what can be repaired now."""
-        self._is_well = self._space.upkeep.repair(stopping.is_set)
+
+        def is_to_end() -> bool:
+            return stopping.is_set() or self._is_leaving()
+
+        self._is_well = self._space.upkeep.repair(is_to_end)
         self._wait = _INDEX_SECONDS if self._is_well else min(2 * self._wait, _MOST_INDEX_SECONDS)
         return self._wait
 

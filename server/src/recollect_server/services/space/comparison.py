@@ -1,16 +1,17 @@
-"""Comparison of logs with what the index has of them, line by line and word by word.
+"""Comparison of logs with what the index has of them, line by line and, but for the job behind a
+start, word by word.
 
 One engine for all who compare: a start after a kill, the job behind it, the verification of a
 space that is served, and that of a folder without a server. Nothing is changed, and no writer
 waits: a log's lock is held for a look at its length alone. The contents of the index are those of
 one moment, and a log is read up to where the index was then. Whatever a call changes in between
 looks like a difference, so a log that differs is looked at once more, and only the second look
-counts.
+counts. Before an index is given up beside calls, a last look holds the lock of that one log.
 """
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
@@ -23,6 +24,7 @@ from recollect_server.services.space.logs import Indexed, Logs, Reading
 from recollect_server.storage.index.checking import Contents, Words
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import forgotten_keys
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import forgotten_ledger
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import forgotten_deliveries
@@ -38,6 +40,7 @@ from recollect_server.storage.logs.store import (
 # reading of all words that the index has
 _LINES = 50_000
 _MOST_REST = 0.25  # seconds between two logs
+_CHECK_EVERY = 256  # lines of one log
 
 Lines = Iterator[Line | str]
 """The lines of a log, each problem of the log by itself behind the line that it is about."""
@@ -101,14 +104,29 @@ class Comparison:
         self.kinds: tuple[Logs[Any], ...] = (ConversationLogs(store), CommunicationLogs(store))
 
     def contradictions(self) -> Iterator[str]:
-        """Yield what the index has otherwise than the logs, and what is wrong with it by itself."""
+        """Yield what the index has otherwise than the logs, and what is wrong with it by itself.
+
+        Beside calls it leaves the words out: to read those of a large index takes minutes, in which
+        no delete could empty the index's write-ahead log.
+        """
         assert self.index is not None
         for logs in self.kinds:
-            for it in self.each(logs, self.names(logs), self._look):
-                yield from (f"{it.name}: {difference}" for difference in it.differences)
+            yield from self._contradictions_of(logs, self.names(logs))
             for name in self.indexed_alone(logs):
                 yield f"{name}: is in the index and has no transcript"
         yield from self.problems_of_index()
+
+    def contradictions_of(self, names: Mapping[Kind, Collection[str]]) -> Iterator[str]:
+        """Yield what the index has otherwise than these logs."""
+        for logs in self.kinds:
+            yield from self._contradictions_of(logs, names.get(logs.kind, ()))
+
+    def _contradictions_of(self, logs: Logs[Any], names: Collection[str]) -> Iterator[str]:
+        for it in self.each(logs, names, self._look, is_quick=not self._is_alone):
+            differences = it.differences
+            if differences and not self._is_alone:
+                differences = self._last_look(logs, it.name)
+            yield from (f"{it.name}: {difference}" for difference in differences)
 
     def _look(self, logs: Logs[Any], name: str, words: Words | None) -> Compared | None:
         try:
@@ -116,6 +134,18 @@ class Comparison:
         except StorageUnavailable as error:
             self.unread[name] = str(error)
             return None
+
+    def _last_look(self, logs: Logs[Any], name: str) -> list[str]:
+        """Return the differences of a log, all but the words, while nobody writes it."""
+        with self._hold(name):
+            try:
+                compared = self._compared(logs, name, self.store.length(name), None)
+            except LogNotFound:
+                return []
+            except StorageUnavailable as error:
+                self.unread[name] = str(error)
+                return []
+        return compared.differences
 
     def rest(self) -> None:
         """Leave the processor to the calls for as long as the comparison had it."""
@@ -129,21 +159,27 @@ class Comparison:
         return sorted(name for name, _ in self.store.logs(logs.kind))
 
     def each(
-        self, logs: Logs[Any], names: Iterable[str], look: Look | None = None
+        self,
+        logs: Logs[Any],
+        names: Iterable[str],
+        look: Look | None = None,
+        *,
+        is_quick: bool = False,
     ) -> Iterator[Compared]:
         """Yield each of these logs once it is compared, those behind the others that are to be
-        looked at once more. One that was deleted meanwhile is left out.
+        looked at once more. One that was deleted meanwhile is left out. `is_quick`: without the
+        words, and without a rest in between.
         """
         look = look or self.of
         for part in self._parts(logs, names):
             doubtful: dict[str, int | None] = {}
-            for it in self._looks(logs, part, look):
+            for it in self._looks(logs, part, look, is_quick=is_quick):
                 if it.problems:
                     doubtful[it.name] = part[it.name]
                 else:
                     yield it
             if doubtful:
-                yield from self._looks(logs, doubtful, look)
+                yield from self._looks(logs, doubtful, look, is_quick=is_quick)
 
     def _parts(self, logs: Logs[Any], names: Iterable[str]) -> Iterator[dict[str, int | None]]:
         """Yield the logs with their numbers in the index (None: it has none), some lines at a
@@ -162,14 +198,17 @@ class Comparison:
             yield part
 
     def _looks(
-        self, logs: Logs[Any], part: dict[str, int | None], look: Look
+        self, logs: Logs[Any], part: dict[str, int | None], look: Look, *, is_quick: bool
     ) -> Iterator[Compared]:
         words: Words | None = None
-        if self.index is not None:
+        if self.index is not None and not is_quick:
             numbers = {it for it in part.values() if it is not None}
             words = Words(self.index, logs.words, numbers, self._check)
         for name in part:
-            self.rest()
+            if is_quick:
+                self._check()
+            else:
+                self.rest()
             if (compared := look(logs, name, words)) is not None:
                 yield compared
 
@@ -181,28 +220,32 @@ class Comparison:
             with self._hold(name):  # all of it is queued for the index
                 size = self.store.length(name)
             self._follow()  # another process may have written to it
-            if self.index is None:
-                return self._read_through(logs, name, None, None)
-            with self.index.moment(settled=True):
-                stored = logs.find(self.index, name)
-                if stored is None:
-                    it = self._read_through(logs, name, None, None)
-                    it.damage.append("is not in the index")
-                    return it
-                compares_words = words and not self._is_losing_words(name, stored.number)
-                contents = Contents(self.index, words if compares_words else None)
-                it = self._read_through(logs, name, stored, contents)
-                if it.reading.end.bytes <= stored.bytes < size:
-                    it.damage.append(f"{stored.bytes} of its {size} bytes are in the index")
-                it.differences += self._differences(name, stored, it.reading, contents)
-                if words and compares_words and (left := words.left_of(stored.number)):
-                    has = f"the index has words of {counted(left, 'message')}"
-                    it.differences.append(f"{has} that it has not")
-                if words and isinstance(it.reading, ConversationReading):
-                    it.differences += self._anchor_differences(stored.number, it.reading)
-                return it
+            return self._compared(logs, name, size, words)
         except LogNotFound:
             return None
+
+    def _compared(self, logs: Logs[Any], name: str, size: int, words: Words | None) -> Compared:
+        """Compare a log that had `size` bytes before."""
+        if self.index is None:
+            return self._read_through(logs, name, None, None)
+        with self.index.moment(settled=True):
+            stored = logs.find(self.index, name)
+            if stored is None:
+                it = self._read_through(logs, name, None, None)
+                it.damage.append("is not in the index")
+                return it
+            compares_words = words and not self._is_losing_words(name, stored.number)
+            contents = Contents(self.index, words if compares_words else None)
+            it = self._read_through(logs, name, stored, contents)
+            if it.reading.end.bytes <= stored.bytes < size:
+                it.damage.append(f"{stored.bytes} of its {size} bytes are in the index")
+            it.differences += self._differences(name, stored, it.reading, contents)
+            if words and compares_words and (left := words.left_of(stored.number)):
+                has = f"the index has words of {counted(left, 'message')}"
+                it.differences.append(f"{has} that it has not")
+            if words and isinstance(it.reading, ConversationReading):
+                it.differences += self._anchor_differences(stored.number, it.reading)
+            return it
 
     def _is_losing_words(self, name: str, number: int) -> bool:
         """Return whether the words of a log are being taken out of the index, a part at a time."""
@@ -225,6 +268,8 @@ class Comparison:
                 compared.damage.append(it)
             else:
                 _see(logs, reading, it, name)
+                if it.sequence % _CHECK_EVERY == 0:
+                    self._check()
         compared.damage += [*reading.gaps, *reading.problems()]
         if reading.state is None:
             compared.damage.append("no line can be read")
@@ -317,16 +362,23 @@ class Comparison:
 
     def _of_nobody(self, contents: Contents) -> list[str]:
         messages, texts = contents.of_nobody()
-        problems = [
+        return [
             f"it has {what}{counted(count, 'message')} that no transcript has"
             for what, count in (("", messages), ("words of ", texts))
             if count
         ]
+
+    def problems_of_forgotten(self) -> list[str]:
+        """Return what the index does not know of the ledger of forgotten messages, as far as it has
+        that.
+        """
+        assert self.index is not None
         self._follow()
-        there = len(set(forgotten_deliveries(forgotten_ledger(self.store))))
-        if (count := contents.forgotten_deliveries()) != there:
-            problems.append(f"it knows {count} of {there} forgotten messages")
-        return problems
+        with self.index.moment(settled=True):  # first: the ledger has each before the index
+            count = Contents(self.index).forgotten_deliveries()
+            size = self.index.routing.forgotten_bytes()
+        there = len(set(forgotten_deliveries(forgotten_ledger(self.store), size)))
+        return [f"it knows {count} of {there} forgotten messages"] if count < there else []
 
 
 def _see(logs: Logs[Any], reading: Reading[Any], line: Line, name: str) -> None:

@@ -200,18 +200,44 @@ def _bring_up(
     timeline = timeline_of(logs)
     # Since it was closed a copy of the store took over, which may lack some of what it has.
     is_from_before = timeline != index.timeline()
+    doubtful = _written_anew(logs, index) if is_from_before else {}
     done = _look_after_all(logs, index, clock, progress, lengths, rebuilt=False)
     if seal is Seal.MISSING or is_from_before:
         size = sum(sum(of.values()) for of in lengths.values())
-        is_compared = is_from_before or size <= compared_at_once
-        if is_compared:
-            comparison = Comparison(logs, index)
-            if wrong := next(comparison.contradictions(), ""):
-                raise IndexUnavailable(f"it is damaged: {wrong}")
-            is_compared = not comparison.unread
-        done = replace(done, is_compared=is_compared)
+        is_whole = doubtful is None or size <= compared_at_once
+        comparison = Comparison(logs, index)
+        contradictions = (
+            comparison.contradictions()
+            if is_whole
+            else comparison.contradictions_of(doubtful or {})
+        )
+        if wrong := next(contradictions, ""):
+            raise IndexUnavailable(f"it is damaged: {wrong}")
+        done = replace(done, is_compared=is_whole and not comparison.unread)
     index.note_timeline(timeline)
     return done
+
+
+def _written_anew(logs: LogStore, index: Index) -> dict[Kind, list[str]] | None:
+    """Return the logs that were changed, since a copy of the store took over, before where the
+    index has them; None if that is not known. One that lost lines and got none since is shorter
+    than the index has it. Raises LogUnavailable, IndexUnavailable.
+    """
+    timeline = index.timeline()
+    if logs.sharing is None or not timeline:
+        return None
+    changed = logs.sharing.changed_since_takeover(f" {timeline}")
+    if changed is None:
+        return None
+    kinds: tuple[Logs[Any], ...] = (ConversationLogs(logs), CommunicationLogs(logs))
+    return {
+        it.kind: [
+            name
+            for name, size in it.progress(index).items()
+            if name in changed and size > changed[name]
+        ]
+        for it in kinds
+    }
 
 
 def _lengths(logs: LogStore) -> dict[Kind, dict[str, int]]:

@@ -101,6 +101,8 @@ class Verifier:
         if self._comparison.index is not None:
             for problem in self._comparison.problems_of_index():
                 findings.add("", [f"index: {problem}"])
+            forgotten = self._again(self._comparison.problems_of_forgotten)
+            findings.add("", [f"index: {problem}" for problem in forgotten])
         self._vectors()
         for logs in self._comparison.kinds:
             self._compare(logs, names[logs.kind])

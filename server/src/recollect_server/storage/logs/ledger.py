@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -65,11 +66,15 @@ class Ledger(Generic[E]):
         except LogNotFound:
             return 0
 
-    def entries(self) -> Iterator[E]:
-        """Yield what the lines say, oldest first. A line that is damaged, or of another version, is
-        passed over with a warning. Raises LogUnavailable.
+    def entries(self, until: int | None = None) -> Iterator[E]:
+        """Yield what the lines say, oldest first; `until`: those of the first bytes. A line that is
+        damaged, or of another version, is passed over with a warning. Raises LogUnavailable.
         """
-        return self._entries(self._raw())
+        raw = self._raw()
+        if until is not None:
+            ends = accumulate(len(line) + 1 for line in raw)
+            raw = [line for line, end in zip(raw, ends, strict=True) if end <= until]
+        return self._entries(raw)
 
     def read(self) -> tuple[list[E], int]:
         """Return what `entries` yields, and the bytes that it was read from. Raises

@@ -80,7 +80,7 @@ def forget_deliveries(ledger: Ledger[Forgotten], hashes: list[str]) -> None:
         ledger.add(Forgotten(tuple(hashes[start : start + _LINE])))
 
 
-def forgotten_deliveries(ledger: Ledger[Forgotten]) -> Iterator[str]:
-    """Yield all hashes of the ledger. Raises LogUnavailable."""
-    for entry in ledger.entries():
+def forgotten_deliveries(ledger: Ledger[Forgotten], until: int | None = None) -> Iterator[str]:
+    """Yield the hashes of the ledger; `until`: of its first bytes. Raises LogUnavailable."""
+    for entry in ledger.entries(until):
         yield from entry.deliveries
