@@ -32,10 +32,12 @@ class Opened:
         self.index.close()
 
 
-def opened(folder: Path, *, sync: bool = True) -> Opened:
+def opened(
+    folder: Path, *, sync: bool = True, compared_at_once: int = recovery.COMPARED_AT_ONCE
+) -> Opened:
     """Open a space's folder as a server that starts does."""
     logs = FolderStore(folder, sync=sync)
-    index = recovery.recover(logs, system_clock, recovery.no_progress).index
+    index = recovery.recover(logs, system_clock, recovery.no_progress, compared_at_once).index
     return Opened(logs, index, Space(logs, index, system_clock))
 
 

@@ -18,6 +18,7 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import AppendResult, Conversations
 from recollect_server.services.removals import Removals
+from recollect_server.services.space.comparison import Comparison
 
 from tests.at_rest import opened
 from tests.crash.checker import by_conversation, in_transcript
@@ -34,11 +35,13 @@ class Life:
     def __init__(self, root: Path) -> None:
         self._lock = FolderLock(root / "data")
         try:
-            self._opened = opened(root / FOLDER)
+            # as of a large folder: the index is caught up and believed
+            self._opened = opened(root / FOLDER, compared_at_once=0)
         except BaseException:
             self._lock.release()
             raise
-        self.index, space = self._opened.index, self._opened.space
+        self.logs, self.index = self._opened.logs, self._opened.index
+        space = self._opened.space
         self.conversations = Conversations(space)
         self.notes = ConversationNotes(space)
         self.removals = Removals(space)
@@ -198,7 +201,8 @@ class Recorded:
         calls = self._known_at(done)
         life = Life(root)
         try:
-            wrong = _problems(life, calls, root / FOLDER)
+            wrong = list(Comparison(life.logs, life.index).contradictions())
+            wrong += _problems(life, calls, root / FOLDER)
             for call in calls:
                 if not call.answered and call.conversation_id and call.kind != "delete":
                     with suppress(RecollectError):  # its conversation may be gone
