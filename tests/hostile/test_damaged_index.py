@@ -32,7 +32,7 @@ from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.ledger import forgotten_ledger
-from recollect_server.storage.logs.received import forget_deliveries
+from recollect_server.storage.logs.received import forget_deliveries, forgotten_deliveries
 from recollect_server.storage.logs.store import LogUnavailable
 
 from tests import at_rest
@@ -341,7 +341,7 @@ def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
 ) -> None:
     fill(service, 1)
     server.stop()
-    space, read = reopened_large(server), comparison.forgotten_deliveries
+    space, read = reopened_large(server), forgotten_deliveries
     ledger, index = forgotten_ledger(FolderStore(server.folder)), space.index
 
     def forget(number: int) -> None:
