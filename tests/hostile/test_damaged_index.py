@@ -349,9 +349,9 @@ def test_messages_that_deletes_forget_meanwhile_are_no_contradiction(
         index.routing.forget_deliveries([f"{number:024}"], ledger.size())
 
     def forgotten(*arguments: Any) -> list[str]:
-        known = list(read(*arguments))
-        forget(len(known))
-        return known
+        hashes = list(read(*arguments))
+        forget(len(hashes))
+        return hashes
 
     forget(0)
     with monkeypatch.context() as patched:
