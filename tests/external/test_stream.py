@@ -180,7 +180,7 @@ def test_a_panel_is_caught_up_by_bytes_too_so_that_large_messages_do_not_fill_th
     tmp_path: Path,
 ) -> None:
     """A watcher that missed 200 messages of a megabyte must not be read for all at once."""
-    here = opened(tmp_path, sync=False)
+    here = opened(tmp_path / "conversations", sync=False)
     external = External(CommunicationStore(here.space))
     changes = partial(here.index.log.changes, kind=Kind.COMMUNICATION, limit=200)
     for number in range(4):
@@ -225,7 +225,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Opened]:
-    here = opened(tmp_path, sync=False)
+    here = opened(tmp_path / "conversations", sync=False)
     yield here
     here.close()
 

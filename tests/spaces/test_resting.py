@@ -372,7 +372,7 @@ def test_a_space_whose_index_takes_in_nothing_any_more_is_closed_instead(
         return space not in shared.app.spaces.open_now()
 
     until(is_put_away)
-    assert "stopped" not in shared.app.spaces.names()
+    until(lambda: "stopped" not in shared.app.spaces.names())
     service.append(name, user("A zebra"))
     assert service.found("zebra") == [name]
 

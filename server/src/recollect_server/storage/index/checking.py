@@ -9,13 +9,14 @@ import apsw
 import orjson
 
 from recollect_server.domain.activity import Key
+from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.ids import (
     SEQUENCE_BITS,
     id_range,
     number_of,
     sequence_of,
 )
-from recollect_server.storage.database import FAILURES
+from recollect_server.storage.database import DAMAGE, FAILURES
 from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
@@ -117,9 +118,14 @@ class Contents:
         for name in names:
             # A new connection: in one that read before, FTS5 takes the list of segments that it
             # remembers for damage.
-            with looking(path) as connection, checked(connection, check):
-                query = "SELECT * FROM pragma_integrity_check(?)"
-                rows = [str(row[0]) for row in connection.execute(query, (name,))]
+            try:
+                with looking(path) as connection, checked(connection, check):
+                    query = "SELECT * FROM pragma_integrity_check(?)"
+                    rows = [str(row[0]) for row in connection.execute(query, (name,))]
+            except DAMAGE as error:  # which the check cannot read past
+                rows = [str(error)]
+            except FAILURES as error:
+                raise IndexUnavailable(f"the index cannot answer: {error}") from error
             yield from rows if rows != ["ok"] else ()
         with self.index.reading() as connection:
             wrong = list(activity_tables.wrong_sums(connection))
