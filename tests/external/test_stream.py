@@ -264,7 +264,9 @@ def test_the_thread_of_all_streams_reads_no_transcript_whether_it_can_be_read_or
 ) -> None:
     """A disk that answers late holds up the panels of a space, and no stream of another one."""
     external, live = External(CommunicationStore(here.space)), live_of(here)
-    name = external.receive("email", "ann", "mail-1", "One", (), None).communication.id
+    first = external.receive("email", "ann", "mail-1", "One", (), None)
+    assert first is not None
+    name = first.communication.id
     here.index.settle()
     panels = [live.subscribe("") for _ in range(3)]
     assert [taken(it) for it in panels] == [["Listed "]] * 3
@@ -290,7 +292,9 @@ def test_the_thread_of_all_streams_reads_no_transcript_whether_it_can_be_read_or
 
     later = live.subscribe("")
     assert taken(later) == ["Listed "]
-    other = external.receive("email", "bob", "mail-4", "Four", (), None).communication.id
+    fourth = external.receive("email", "bob", "mail-4", "Four", (), None)
+    assert fourth is not None
+    other = fourth.communication.id
     advanced(live)
     assert taken(later) == [f"Exchanged {other}", f"Escalated {other}"]
     reads.lost.clear()

@@ -76,7 +76,7 @@ class UpdateLog(ABC, Generic[State]):
     giver: ClassVar[str]
     """Name for what gives cursors out, in the error of another one."""
     keeps_newest: ClassVar[bool] = True
-    """Whether the newest updates are made as the changes come. False where a change may need all
+    """True if the newest updates are made as the changes come. False where a change may need all
     lines of its log: all streams wait for the thread that takes the changes, so watchers read them.
     """
 
