@@ -15,6 +15,7 @@ from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log as update_log
 from recollect_server.services.streaming import ring
+from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import UpdateLog
 from recollect_server.services.streaming.watching import NewUpdates
 from recollect_server.storage.index.file import NAME, remove_files
@@ -205,6 +206,26 @@ def test_one_that_falls_behind_long_messages_of_several_conversations_reads_on_f
     for one in (whole, late):
         one.until_count("conversation_updated", 6)
     assert late.kinds() == whole.kinds()[2:]
+
+
+def test_a_change_whose_updates_cannot_be_made_as_it_comes_is_read_by_those_who_watch(
+    subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = subscribe().ready()
+    name = service.create().id
+    whole.until_count("conversation_created", 1)
+    make, failures = LiveUpdates._kinds_of, [ZeroDivisionError("nobody foresaw it")]
+
+    def fail_once(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return make(*given)
+
+    monkeypatch.setattr(LiveUpdates, "_kinds_of", fail_once)
+    service.turn(name, "after it")
+    service.turn(name, "and behind")
+    whole.until_count("conversation_updated", 2)
+    assert failures == []
 
 
 def test_subscribers_that_come_and_go_while_many_write_miss_nothing(

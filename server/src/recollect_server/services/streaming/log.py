@@ -247,7 +247,7 @@ class UpdateLog(ABC, Generic[State]):
         if self.keeps_newest:
             try:
                 entries = self._entries(following.mark, own)
-            except Exception as error:
+            except Exception as error:  # whatever it is: the changes must not be kept for it
                 is_foreseen = isinstance(error, DataUnavailable)
                 log.warning("updates_not_made", reason=str(error), exc_info=not is_foreseen)
         with self._guard:
