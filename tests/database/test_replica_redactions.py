@@ -70,7 +70,7 @@ def test_a_redaction_that_a_read_meets_behind_lines_that_its_index_lacks_costs_n
         redact(one, name, sequence=2)
         return length(log)
 
-    space._states.forget(name)
+    space._parts.states.forget(name)
     monkeypatch.setattr(space.store, "length", be_overtaken)
     assert two.get(name).message_count == 3
     check_words_are_gone(replicas, "secretword")

@@ -512,7 +512,7 @@ def test_a_redaction_that_a_read_meets_before_it_is_followed_costs_no_new_index(
         redact(one, name, sequence=2)
         return length(log)
 
-    space._states.forget(name)
+    space._parts.states.forget(name)
     monkeypatch.setattr(space.store, "length", be_overtaken)
     assert two.get(name).message_count == 1
     until(lambda: two.found("secretword") == [])

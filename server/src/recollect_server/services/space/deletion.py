@@ -76,16 +76,7 @@ class Deletions:
     """The deletes of a space. Safe to call from any thread."""
 
     def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._projection = parts.projection
-        self._pending = parts.pending
-        self._states = parts.states
-        self._requests = parts.answered
-        self._anchors = parts.anchors
-        self._locks = parts.locks
-        self._clock = parts.clock
-        self._publish = parts.publish
-        self._doubts = parts.doubts
+        self._parts = parts
         self._deletes: dict[str, _Delete] = {}
         """Changed under the conversation's lock, but by who takes the steps of one."""
 
@@ -110,12 +101,12 @@ class Deletions:
         while True:
             if ended := self._under_way(conversation_id):
                 ended.wait()
-            with self._locks.exclusive(
+            with self._parts.locks.exclusive(
                 request=request.id if request else "", conversation=conversation_id
             ):
                 if self._under_way(conversation_id):
                     continue
-                if request and (earlier := self._requests.find(request)):
+                if request and (earlier := self._parts.answered.find(request)):
                     return Receipt.of(earlier)
                 try:
                     number = self._begin(
@@ -126,7 +117,7 @@ class Deletions:
                         raise
                     if not self._is_begun(conversation_id, request):
                         # Its answer is kept before the log goes: who finds no log finds it.
-                        if earlier := self._requests.find(request):
+                        if earlier := self._parts.answered.find(request):
                             return Receipt.of(earlier)
                         if self._cut_short(conversation_id) == request:
                             return self._end_without_log(conversation_id, request)
@@ -150,19 +141,19 @@ class Deletions:
 
     def _forget(self, conversation_id: str) -> None:
         """Drop what is remembered of a deleted conversation. Hold its lock."""
-        self._states.forget(conversation_id)
-        self._pending.release(conversation_id)
-        self._projection.overlay.forget(conversation_id)
+        self._parts.states.forget(conversation_id)
+        self._parts.pending.release(conversation_id)
+        self._parts.projection.overlay.forget(conversation_id)
 
     def follow(self, conversation_id: str) -> None:
         """Let nobody find a conversation or a communication that another process deleted.
         `finish_interrupted` removes the rest of it. Raises DataUnavailable. Hold no lock.
         """
-        with self._locks.conversations.hold(conversation_id):
-            self._doubts.settle((Action.DELETE, conversation_id))
+        with self._parts.locks.conversations.hold(conversation_id):
+            self._parts.doubts.settle((Action.DELETE, conversation_id))
             if self._under_way(conversation_id):
                 return
-            projection = self._projection
+            projection = self._parts.projection
             self._forget(conversation_id)
             delete = self._taken(conversation_id)
             delete.number = None
@@ -173,17 +164,17 @@ class Deletions:
                 if is_communication_id(conversation_id):
                     self._forget_received(conversation_id)
                 removal = projection.index.removal_of(conversation_id)
-                removal.begin(stored.number, conversation_id, self._clock())
+                removal.begin(stored.number, conversation_id, self._parts.clock())
 
     def _forget_received(self, name: str) -> None:
         """Know what providers delivered into a deleted communication before its row goes, by which
         that was known so far: who deletes it may be gone before it wrote that to the ledger.
         """
-        index = self._projection.index
+        index = self._parts.projection.index
         try:
-            forget_received(self._store, index, name)
+            forget_received(self._parts.store, index, name)
         except LogNotFound:  # who ended the delete wrote it
-            catch_up_forgotten(self._store, index)
+            catch_up_forgotten(self._parts.store, index)
 
     def hide_unfinished(self) -> None:
         """Let nobody find what is deleted and was not removed here, because the store refused a
@@ -191,7 +182,10 @@ class Deletions:
         """
         for conversation_id in list(self._deletes):
             is_under_way = self._under_way(conversation_id) is not None
-            if not is_under_way and self._projection.index.indexed(conversation_id) is not None:
+            if (
+                not is_under_way
+                and self._parts.projection.index.indexed(conversation_id) is not None
+            ):
                 self.follow(conversation_id)
 
     @property
@@ -225,7 +219,7 @@ class Deletions:
         for conversation_id in list(self._deletes):
             if only is not None and conversation_id not in only:
                 continue
-            with self._locks.conversations.hold(conversation_id):
+            with self._parts.locks.conversations.hold(conversation_id):
                 delete = self._deletes.get(conversation_id)
                 if delete is None or delete.ended:
                     continue
@@ -241,7 +235,7 @@ class Deletions:
     def find_interrupted(self) -> None:
         """Look for deletes that a process began and did not end. Raises StorageUnavailable."""
         for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
-            for conversation_id, size in self._store.logs(kind, Version.DELETED):
+            for conversation_id, size in self._parts.store.logs(kind, Version.DELETED):
                 # One without a line was begun, and cancelled: it keeps its begin from being made
                 # late.
                 if size:
@@ -249,8 +243,8 @@ class Deletions:
 
     def check(self, conversation_id: str, anchors: int, *, force: bool = False) -> None:
         """Raise what `delete` would refuse a conversation with, and change nothing."""
-        with self._locks.conversations.hold(conversation_id):
-            state = self._states.get(conversation_id)
+        with self._parts.locks.conversations.hold(conversation_id):
+            state = self._parts.states.get(conversation_id)
             if state.conversation.pinned and not force:
                 raise ConversationPinned(conversation_id)
             if anchors not in (KEEP_ANCHORS, DELETE_ANCHORS):
@@ -260,9 +254,9 @@ class Deletions:
         """Return the anchors that a delete removes with a conversation: those that callers set from
         it, and those that were found in it.
         """
-        with self._locks.conversations.hold(conversation_id):
-            number = self._states.get(conversation_id).number
-            with self._anchors.lock:
+        with self._parts.locks.conversations.hold(conversation_id):
+            number = self._parts.states.get(conversation_id).number
+            with self._parts.anchors.lock:
                 return [*self._anchors_set(conversation_id), *self._found(conversation_id, number)]
 
     def _begin(
@@ -277,13 +271,13 @@ class Deletions:
         """Take step 1, and return the number in the index. Hold the conversation's lock."""
         number, size = self._admit(conversation_id, anchors, force, confirm)
         if request:
-            self._requests.begin_delete(request, conversation_id)
+            self._parts.answered.begin_delete(request, conversation_id)
         deleting(conversation_id)
         try:
-            with self._doubts.asking(Action.DELETE, conversation_id):
-                self._store.swap(conversation_id, None, size if confirm else None)
+            with self._parts.doubts.asking(Action.DELETE, conversation_id):
+                self._parts.store.swap(conversation_id, None, size if confirm else None)
         except LogNotFound:
-            if self._store.sharing is None:
+            if self._parts.store.sharing is None:
                 raise
             # another process deleted it, and this one has not followed that
             raise _not_found(conversation_id) from None
@@ -300,7 +294,7 @@ class Deletions:
         it. Hold its lock.
         """
         if is_communication_id(name):
-            stored = self._projection.index.external.find(name)
+            stored = self._parts.projection.index.external.find(name)
             if stored is None or name in self._deletes:
                 raise CommunicationNotFound(name)
             if confirm is not None and not (
@@ -308,7 +302,7 @@ class Deletions:
             ):
                 raise NotConfirmed
             return stored.number, stored.bytes
-        state = self._states.get(name)
+        state = self._parts.states.get(name)
         if state.conversation.pinned and not force:
             raise ConversationPinned(name)
         if confirm is not None and not confirm(state.conversation):
@@ -321,7 +315,9 @@ class Deletions:
         process can know.
         """
         # of a shared one the store itself compares the length, when the delete begins
-        return self._store.sharing is not None or self._store.length(name) == stored.bytes
+        return (
+            self._parts.store.sharing is not None or self._parts.store.length(name) == stored.bytes
+        )
 
     def _settle_anchors(self, conversation_id: str, number: int | None, disposition: int) -> None:
         """Keep the anchors that came from the conversation in their own file, if that is asked for.
@@ -332,7 +328,7 @@ class Deletions:
         """
         if disposition == DELETE_ANCHORS:
             return
-        file = self._anchors
+        file = self._parts.anchors
         with file.lock:
             there = {entry.content for entry in file.entries}
             own = self._anchors_set(conversation_id)
@@ -354,7 +350,7 @@ class Deletions:
 
     def _anchors_set(self, conversation_id: str) -> list[AnchorSet]:
         """Return the anchors that callers set from a conversation."""
-        contents = (entry.content for entry in self._anchors.entries)
+        contents = (entry.content for entry in self._parts.anchors.entries)
         return [
             it
             for it in contents
@@ -371,40 +367,44 @@ class Deletions:
             with suppress(IndexUnavailable):
                 anchors = [
                     AnchorSet(row.key, row.value, row.confidence, 0, row.time)
-                    for row in self._projection.index.anchors.of(number)
+                    for row in self._parts.projection.index.anchors.of(number)
                 ]
         if anchors is None:
-            contents = contents_of(list(self._store.read(conversation_id)))
+            contents = contents_of(list(self._parts.store.read(conversation_id)))
             anchors = [replace(it, sequence=0) for it in contents if isinstance(it, AnchorSet)]
-        forgotten = self._anchors.forgotten()
+        forgotten = self._parts.anchors.forgotten()
         return [anchor for anchor in anchors if anchor.time > forgotten.get(anchor.key, -1)]
 
     def _is_begun(self, conversation_id: str, request: RequestKey) -> bool:
         """Return whether this very request began to delete a conversation, in another process or in
         one that was killed, and the delete has not ended. Then it is finished here too.
         """
-        return self._requests.is_begun(request) and is_taken(self._store, conversation_id)
+        return self._parts.answered.is_begun(request) and is_taken(
+            self._parts.store, conversation_id
+        )
 
     def _cut_short(self, conversation_id: str) -> RequestKey | None:
         """Return the request that deleted a conversation whose log is gone, and whose answer a kill
         or the index kept from being kept. Over a shared store that is kept before the log goes.
         """
-        if self._store.sharing is not None:
+        if self._parts.store.sharing is not None:
             return None
-        return request_of_delete(self._store, self._projection.index, conversation_id)
+        return request_of_delete(self._parts.store, self._parts.projection.index, conversation_id)
 
     def _end_without_log(self, conversation_id: str, request: RequestKey) -> Receipt:
         """Keep the answer of such a request: nothing is left that it could count."""
-        empty = Receipt(conversation_id, {}, self._clock())
-        return Receipt.of(self._requests.end_delete(empty.known_as(request)))
+        empty = Receipt(conversation_id, {}, self._parts.clock())
+        return Receipt.of(self._parts.answered.end_delete(empty.known_as(request)))
 
     def _keep_as_indexed(self, delete: _Delete, stored: Stored | StoredCommunication) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
         row, which says how many, goes first. Where nobody has them, the index is made anew.
         """
-        index = self._projection.index
+        index = self._parts.projection.index
         with suppress(RedactedElsewhere):
-            old = lines_as_indexed(self._store, index, stored.state.id, stored, is_deleted=True)
+            old = lines_as_indexed(
+                self._parts.store, index, stored.state.id, stored, is_deleted=True
+            )
             delete.as_indexed = old or delete.as_indexed
 
     def _complete(self, conversation_id: str, delete: _Delete) -> Receipt | None:
@@ -418,7 +418,7 @@ class Deletions:
             except LogNotFound:
                 # It was finished with a new index, or by others, who took this process for gone, or
                 # its begin was lost with a part of the store.
-                index = self._projection.index
+                index = self._parts.projection.index
                 if index.removal_of(conversation_id).find(conversation_id) is not None:
                     index.condemn(
                         f"it has words of {conversation_id}, which another server deleted"
@@ -431,20 +431,20 @@ class Deletions:
             ended.set()
 
     def _finish(self, conversation_id: str, delete: _Delete) -> Receipt:
-        time = self._clock()
-        own_anchors = self._anchors.drop_source(conversation_id)
+        time = self._parts.clock()
+        own_anchors = self._parts.anchors.drop_source(conversation_id)
         event = Deleted(conversation_id, delete.number, {})
         if not is_communication_id(conversation_id):
-            self._publish(event)
-        index = self._projection.index
+            self._parts.publish(event)
+        index = self._parts.projection.index
         if (stored := index.indexed(conversation_id)) is not None:
             self._keep_as_indexed(delete, stored)
         receipt = finish_delete(
-            *(self._store, index, conversation_id, time, delete.request),
+            *(self._parts.store, index, conversation_id, time, delete.request),
             elsewhere=event.removed | ({"anchors": own_anchors} if own_anchors else {}),
             old=delete.as_indexed,
         )
-        self._anchors.changed()
+        self._parts.anchors.changed()
         return receipt
 
 

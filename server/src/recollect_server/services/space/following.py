@@ -80,19 +80,10 @@ class Following:
         """`moment`: one before the index was brought up to the logs."""
         self.failure = ""
         """Reason for which it is not known what others wrote; empty if it is."""
-        self._store = parts.store
+        self._parts = parts
         self._sharing = sharing
-        self._kinds = parts.kinds
-        self._projection = parts.projection
-        self._pending = parts.pending
-        self._states = parts.states
-        self._writes = parts.writes
         self._deletions = deletions
         self._redactions = redactions
-        self._anchors = parts.anchors
-        self._doubts = parts.doubts
-        self._locks = parts.locks
-        self._publish = parts.publish
         self._turns = threading.Condition()  # guards the next three
         self._last = self._done = 0
         self._is_busy = False
@@ -199,7 +190,7 @@ class Following:
         """
         if change.action is Action.APPEND:
             return change.kind in _INDEXED
-        return self._doubts.has(change.action, change.log)
+        return self._parts.doubts.has(change.action, change.log)
 
     def _take_in_log(self, name: str, changes: list[Change]) -> None:
         """Take in the changes of one log. Raises DataUnavailable."""
@@ -214,7 +205,7 @@ class Following:
                 changes = changes[deletes[-1] + 1 :]
             if kind == Kind.COMMUNICATION:
                 if any(it.action is Action.REDACT for it in changes):
-                    with self._locks.conversations.hold(name):
+                    with self._parts.locks.conversations.hold(name):
                         self._redactions.follow(name)
                 if changes and not self._has_communication(name, max(it.end for it in changes)):
                     self._take_in_other(name, kind)
@@ -228,80 +219,84 @@ class Following:
             if kind == Kind.COMMUNICATION:
                 raise
             # The index refuses, or is lost: it is caught up as after a write that it refused.
-            self._states.forget(name)
-            self._projection.overlay.note_lag(name, str(error))
+            self._parts.states.forget(name)
+            self._parts.projection.overlay.note_lag(name, str(error))
 
     def _take_in_other(self, name: str, kind: str) -> None:
         if name == ANCHORS:
-            self._anchors.reload()
+            self._parts.anchors.reload()
             with suppress(IndexUnavailable):
-                forget_anchors_again(self._store, self._projection.index)
+                forget_anchors_again(self._parts.store, self._parts.projection.index)
         elif name == FORGOTTEN:
             with suppress(IndexUnavailable):
-                catch_up_forgotten(self._store, self._projection.index)
-        self._publish(ChangedElsewhere(name, kind))
+                catch_up_forgotten(self._parts.store, self._parts.projection.index)
+        self._parts.publish(ChangedElsewhere(name, kind))
 
     def _has_communication(self, name: str, end: int) -> bool:
-        stored = self._projection.index.external.find(name)
+        stored = self._parts.projection.index.external.find(name)
         return stored is not None and stored.bytes >= end
 
     def _append(self, name: str, changes: list[Change]) -> None:
         # Looked at without the lock first, which a writer may hold for long.
-        if (state := self._states.held(name)) is not None and state.size >= changes[-1].end:
+        if (state := self._parts.states.held(name)) is not None and state.size >= changes[-1].end:
             return
-        with self._locks.conversations.hold(name):
-            state = self._states.held(name)
+        with self._parts.locks.conversations.hold(name):
+            state = self._parts.states.held(name)
             size = state.size if state else 0
             if state is not None and size >= changes[-1].end:
                 return
-            if state is None and changes[0].is_own and not has_conversation(self._store, name):
+            if (
+                state is None
+                and changes[0].is_own
+                and not has_conversation(self._parts.store, name)
+            ):
                 return  # nobody was answered with its begin, and to ask for it undid that
             is_next = size == changes[0].start and (state is None or state.indexed)
-            if is_next and not self._pending.of(name):
+            if is_next and not self._parts.pending.of(name):
                 end = Position(state.lines, state.size) if state else Position()
-                lines = list(self._store.read(name, end, changes[-1].end))
+                lines = list(self._parts.store.read(name, end, changes[-1].end))
                 is_whole = bool(lines) and all(line.entry for line in lines)
                 # Asked behind the read: lines of a redacted log are not to meet an index of before.
-                if has_version(self._store, name, Version.REPLACED):
+                if has_version(self._parts.store, name, Version.REPLACED):
                     self._redactions.follow(name)
                 elif is_whole and lines[-1].end == changes[-1].end:
-                    self._writes.take_in(name, state, lines)
+                    self._parts.writes.take_in(name, state, lines)
                     return
             self._reload(name)
 
     def _redact(self, name: str) -> None:
-        with self._locks.conversations.hold(name):
+        with self._parts.locks.conversations.hold(name):
             self._redactions.follow(name)
             self._reload(name)
 
     def _reload(self, name: str) -> None:
         """Index what the index lacks of a conversation. Hold its lock."""
-        if not self._writes.settle(name):
-            self._projection.overlay.note_lag(name, "it has messages that wait")
+        if not self._parts.writes.settle(name):
+            self._parts.projection.overlay.note_lag(name, "it has messages that wait")
             return
-        self._states.forget(name)
+        self._parts.states.forget(name)
         with suppress(ConversationNotFound):
-            self._states.get(name)
+            self._parts.states.get(name)
 
     def _leave_history(self, moment: str) -> None:
         """Forget what a copy of the store that took over never got. Raises DataUnavailable."""
         self._sharing.moment(join=True)  # that may be lost too
-        timeline = timeline_of(self._store)
+        timeline = timeline_of(self._parts.store)
         lost = self._lost_logs(moment)
         log.warning("store_taken_over", logs_with_lost_lines=len(lost))
         if not lost:
-            self._projection.index.note_timeline(timeline)
+            self._parts.projection.index.note_timeline(timeline)
             return
-        self._states.distrust(f"a standby took over that lacks lines of {lost[0]}")
+        self._parts.states.distrust(f"a standby took over that lacks lines of {lost[0]}")
         for name in lost:
-            self._states.forget(name)
-        for stuck in self._pending.all():
+            self._parts.states.forget(name)
+        for stuck in self._parts.pending.all():
             name = stuck.written.conversation.id
-            with self._locks.conversations.hold(name):
+            with self._parts.locks.conversations.hold(name):
                 self._reload(name)
         for name in (ANCHORS, FORGOTTEN):
             self._take_in_other(name, "ledger")
-        self._publish(ChangedElsewhere("", ""))
+        self._parts.publish(ChangedElsewhere("", ""))
         # At last: whatever refuses before, the next try finds them again.
         for name in lost:
             self._deletions.revive(name)
@@ -310,16 +305,16 @@ class Following:
         """Return the logs of which the index has, or may have, more than both histories: the one of
         a moment, and the present one.
         """
-        index = self._projection.index
-        indexed = {logs: logs.progress(index) for logs in self._kinds}
+        index = self._parts.projection.index
+        indexed = {logs: logs.progress(index) for logs in self._parts.kinds}
         # Lengths first: what is appended between the two is counted by where it begins.
-        lengths = {logs: dict(self._store.logs(logs.kind)) for logs in self._kinds}
+        lengths = {logs: dict(self._parts.store.logs(logs.kind)) for logs in self._parts.kinds}
         changed = self._sharing.changed_since_takeover(moment)
         # Deletes that were lost, of what is not out of the index yet.
         lost = [
             name for names in lengths.values() for name in names if self._deletions.is_left(name)
         ]
-        for logs in self._kinds:
+        for logs in self._parts.kinds:
             for name, size in indexed[logs].items():
                 if name in lost:
                     continue
@@ -339,21 +334,21 @@ class Following:
         """Return whether the index has otherwise what a log has: it may have followed it already
         since the copy took over.
         """
-        index = self._projection.index
-        with self._locks.conversations.hold(name):
+        index = self._parts.projection.index
+        with self._parts.locks.conversations.hold(name):
             stored = logs.find(index, name)
             if stored is None:
                 return False
             words = Words(index, logs.words, [stored.number])
-            compared = Comparison(self._store, index).of(logs, name, words)
+            compared = Comparison(self._parts.store, index).of(logs, name, words)
             return compared is None or bool(compared.differences)
 
     def _compare_lengths(self) -> None:
         """Make changes of what the lengths of all logs say. Raises DataUnavailable."""
-        index = self._projection.index
-        for logs in self._kinds:
+        index = self._parts.projection.index
+        for logs in self._parts.kinds:
             indexed = logs.progress(index)
-            there = dict(self._store.logs(logs.kind))
+            there = dict(self._parts.store.logs(logs.kind))
             for name, size in there.items():
                 if indexed.pop(name, 0) != size:
                     self._due.setdefault(name, []).append(
@@ -362,11 +357,11 @@ class Following:
             for name in indexed:
                 self._due[name] = [_change(name, logs.kind, Action.DELETE, 0)]
         for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
-            for name, _ in self._store.logs(kind, Version.REPLACED):
+            for name, _ in self._parts.store.logs(kind, Version.REPLACED):
                 self._due.setdefault(name, []).append(_change(name, kind, Action.REDACT, 0))
         for name in (ANCHORS, FORGOTTEN):
             self._due.setdefault(name, []).append(_change(name, "ledger", Action.REPLACE, 0))
-        self._publish(ChangedElsewhere("", ""))
+        self._parts.publish(ChangedElsewhere("", ""))
 
 
 def _change(name: str, kind: str, action: Action, end: int) -> Change:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -58,67 +57,46 @@ class Doubts:
         self.settle((action, log))
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
     """Parts of one space. `Space` takes their locks for its callers."""
 
-    store: LogStore
-    transcripts: ConversationLogs
-    communications: CommunicationLogs
-    anchors: AnchorLedger
-    projection: Projection
-    pending: PendingWrites
-    states: States
-    routes: Routes
-    requests: Requests
-    answered: AnsweredRequests
-    writes: Writes
-    doubts: Doubts
-    locks: Locks
-    clock: Clock
-    publish: Callable[[object], None]
-
-    @property
-    def kinds(self) -> tuple[Logs[Any], ...]:
-        """The logs of each kind that the index has."""
-        return self.transcripts, self.communications
-
-
-def build_parts(
-    store: LogStore,
-    index: Index,
-    clock: Clock,
-    publish: Callable[[object], None],
-    *,
-    is_compared: bool,
-    lock_order: LockOrder | None,
-    telemetry: Telemetry,
-    may_index: bool,
-    capacity: Live[Capacity],
-) -> Parts:
-    """Build the parts of a space over its logs and their index (see `Space`)."""
-    transcripts, anchors = ConversationLogs(store), AnchorLedger(store)
-    projection = Projection(index, telemetry, is_compared=is_compared)
-    pending = PendingWrites(projection.overlay)
-    states = States(transcripts, projection, pending, clock, publish, may_index=may_index)
-    routes = Routes(projection, partial(has_conversation, store), states.is_pinned)
-    requests = Requests(transcripts, projection, states, anchors)
-    return Parts(
-        store,
-        transcripts,
-        CommunicationLogs(store),
-        anchors,
-        projection,
-        pending,
-        states,
-        routes,
-        requests,
-        AnsweredRequests(store, projection, requests),
-        Writes(
-            transcripts, projection, pending, states, routes, clock, publish, capacity, telemetry
-        ),
-        Doubts(),
-        Locks(lock_order, telemetry),
-        clock,
-        publish,
-    )
+    def __init__(
+        self,
+        store: LogStore,
+        index: Index,
+        clock: Clock,
+        publish: Callable[[object], None],
+        *,
+        is_compared: bool,
+        lock_order: LockOrder | None,
+        telemetry: Telemetry,
+        may_index: bool,
+        capacity: Live[Capacity],
+    ) -> None:
+        """See `Space`."""
+        self.store, self.clock, self.publish = store, clock, publish
+        self.locks = Locks(lock_order, telemetry)
+        self.doubts = Doubts()
+        self.anchors = AnchorLedger(store)
+        self.transcripts = transcripts = ConversationLogs(store)
+        self.communications = CommunicationLogs(store)
+        self.kinds: tuple[Logs[Any], ...] = (self.transcripts, self.communications)
+        self.projection = projection = Projection(index, telemetry, is_compared=is_compared)
+        self.pending = pending = PendingWrites(projection.overlay)
+        self.states = states = States(
+            transcripts, projection, pending, clock, publish, may_index=may_index
+        )
+        self.routes = Routes(projection, partial(has_conversation, store), states.is_pinned)
+        self.requests = Requests(transcripts, projection, states, self.anchors)
+        self.answered = AnsweredRequests(store, projection, self.requests)
+        self.writes = Writes(
+            transcripts,
+            projection,
+            pending,
+            states,
+            self.routes,
+            clock,
+            publish,
+            capacity,
+            telemetry,
+        )

@@ -80,18 +80,7 @@ class Redactions:
     """The redactions of a space. Safe to call from any thread."""
 
     def __init__(self, parts: Parts) -> None:
-        self._communications = parts.communications
-        self._store = parts.store
-        self._projection = parts.projection
-        self._pending = parts.pending
-        self._states = parts.states
-        self._writes = parts.writes
-        self._requests = parts.requests
-        self._anchors = parts.anchors
-        self._locks = parts.locks
-        self._clock = parts.clock
-        self._publish = parts.publish
-        self._doubts = parts.doubts
+        self._parts = parts
         self._counts: Counter[str] = Counter()
 
     def count(self, conversation_id: str) -> int:
@@ -120,36 +109,38 @@ class Redactions:
         # Decoded before the lock is held, which takes most of the time: writers of a long
         # conversation must not wait for it.
         read = self._read_ahead(name)
-        with self._locks.exclusive(request=request.id if request else "", conversation=name):
+        with self._parts.locks.exclusive(request=request.id if request else "", conversation=name):
             state = None if is_outside else self._settled(name)
-            if request and (earlier := self._requests.find(request, None if is_outside else name)):
+            if request and (
+                earlier := self._parts.requests.find(request, None if is_outside else name)
+            ):
                 return self._repeated(name, earlier)
             stored = self._as_indexed(name, state)
             raw, lines = self._whole(name, stored.bytes, read)
             messages = _chosen(lines, stored, sequence, turn)
             if all(message.redaction for message in messages):
-                check_unanswered(self._store, request)
-                return RedactionDone(stored.state, messages, self._clock(), 0, duplicate=True)
+                check_unanswered(self._parts.store, request)
+                return RedactionDone(stored.state, messages, self._parts.clock(), 0, duplicate=True)
             if is_outside:
-                self._communications.check_own(name)
+                self._parts.communications.check_own(name)
             else:
                 # what it lacks after a crash would have it made anew
-                self._projection.index.settle()
+                self._parts.projection.index.settle()
             sequences = tuple(it.sequence for it in messages)
             event, time = self._begin(name, raw, lines, sequences, by, request)
             after, cursor = self._finish(name, time, raw, lines)
             if isinstance(after, Conversation):
-                self._states.keep(
+                self._parts.states.keep(
                     ConversationState(after, event.end, event.sequence, stored.number, indexed=True)
                 )
-                self._publish(Appended(name, [event]))
+                self._parts.publish(Appended(name, [event]))
             hit("redact.log_emptied")
             return self._answer(name, after, event, cursor, duplicate=False)
 
     def _settled(self, conversation_id: str) -> ConversationState:
         """Return the state of a conversation of which nothing is pending."""
-        state = self._writes.end(conversation_id)
-        if self._pending.of(conversation_id):
+        state = self._parts.writes.end(conversation_id)
+        if self._parts.pending.of(conversation_id):
             raise StorageUnavailable(
                 "the transcript cannot be written yet, and messages of it are held: try again"
             )
@@ -160,7 +151,7 @@ class Redactions:
     ) -> Stored | StoredCommunication:
         """Return what the index has; of a conversation, as much as its state says."""
         if state is None:
-            if (stored := self._projection.index.external.find(name)) is None:
+            if (stored := self._parts.projection.index.external.find(name)) is None:
                 raise CommunicationNotFound(name)
             return stored
         if state.number is None or not state.indexed:
@@ -169,7 +160,7 @@ class Redactions:
 
     def _repeated(self, name: str, earlier: KnownRequest) -> RedactionDone:
         """Return the answer of a redaction that was carried out before."""
-        logs = logs_of(self._store, name)
+        logs = logs_of(self._parts.store, name)
         lines: list[Line] = []
         if earlier.conversation_id == name:
             lines = lines_of(name, self._raw(name))[: earlier.last_sequence]
@@ -187,16 +178,16 @@ class Redactions:
         why under the lock.
         """
         try:
-            raw = list(self._store.raw(name))
+            raw = list(self._parts.store.raw(name))
         except StorageUnavailable:
             return [], []
         return raw, lines_of(name, raw)
 
     def _raw(self, name: str) -> list[bytes]:
         try:
-            return list(self._store.raw(name))
+            return list(self._parts.store.raw(name))
         except LogNotFound:
-            raise logs_of(self._store, name).not_found(name) from None
+            raise logs_of(self._parts.store, name).not_found(name) from None
 
     def _whole(
         self, name: str, size: int, read: tuple[list[bytes], list[Line]]
@@ -205,20 +196,20 @@ class Redactions:
         as they were read before. Raises LogConflict or LacksLines if it has another size than is
         known here.
         """
-        if has_version(self._store, name, Version.REPLACED):
+        if has_version(self._parts.store, name, Version.REPLACED):
             raise StorageUnavailable(
                 "an earlier redaction of it was interrupted, and ends with the next start"
-                if self._store.sharing is None
+                if self._parts.store.sharing is None
                 else "an earlier redaction of it has not reached every server: try again"
             )
         raw = self._raw(name)
         lines = lines_of(name, raw, read)
-        if self._store.sharing is not None:
+        if self._parts.store.sharing is not None:
             if size != (lines[-1].end if lines else 0):
                 reason = "another server has written to it: try again"
                 raise LogConflict(name, "read", reason)
         elif lines and lines[-1].end != size:
-            self._states.forget(name)  # the next call takes in what there is
+            self._parts.states.forget(name)  # the next call takes in what there is
             raise LacksLines
         return raw, lines
 
@@ -237,17 +228,19 @@ class Redactions:
         if len(lines) == MAX_LINES:
             noun = "communication" if is_communication_id(conversation_id) else "conversation"
             raise InvalidField.of(f"{noun}_id", f"is full: delete the {noun}")
-        time = self._clock()
+        time = self._parts.clock()
         after = erased(lines, raw, sequences, Redaction(by, time))
         entries = entries_of([MessagesRedacted(sequences, time, by)], request)
         size = lines[-1].end
         (event,), data = encoded(entries, len(lines), size, conversation_id)
         claim = request_claim(request.id) if request else ""
         try:
-            with self._doubts.asking(Action.REDACT, conversation_id):
-                self._store.swap(conversation_id, [*after, *data], size, request=claim, keep=True)
+            with self._parts.doubts.asking(Action.REDACT, conversation_id):
+                self._parts.store.swap(
+                    conversation_id, [*after, *data], size, request=claim, keep=True
+                )
         except LogTaken:
-            check_unanswered(self._store, request)
+            check_unanswered(self._parts.store, request)
             raise
         return event, time
 
@@ -255,46 +248,51 @@ class Redactions:
         self, name: str, time: int, raw: list[bytes], lines: list[Line]
     ) -> tuple[Conversation | Communication, int]:
         """Take the steps behind the first one. Return the state, and the cursor."""
-        index = self._projection.index
+        index = self._parts.projection.index
         self._counts[name] += 1
         try:
-            of = (self._store, index, self._anchors, name, time, self._publish)
+            of = (self._parts.store, index, self._parts.anchors, name, time, self._parts.publish)
             return finish_redaction(*of, raw, lines)[:2]
         except DataUnavailable as error:
-            if isinstance(error, LogNotFound) and self._store.sharing is not None:
+            if isinstance(error, LogNotFound) and self._parts.store.sharing is not None:
                 raise  # deleted by another process: to follow that removes all that is here of it
             # The index may have the text, and nothing in it says so.
             index.condemn(f"a redaction of {name} was interrupted: {error}")
             raise
         finally:
-            self._states.forget(name)
+            self._parts.states.forget(name)
 
     def follow(self, name: str) -> None:
         """Take the text out of the index that another process redacted, with its line. Raises
         DataUnavailable. Hold the conversation's lock.
         """
-        self._doubts.settle((Action.REDACT, name))
-        index = self._projection.index
+        self._parts.doubts.settle((Action.REDACT, name))
+        index = self._parts.projection.index
         self._counts[name] += 1
         try:
             lines = follow_redaction(
-                self._store, index, self._anchors, name, self._clock(), self._publish
+                self._parts.store,
+                index,
+                self._parts.anchors,
+                name,
+                self._parts.clock(),
+                self._parts.publish,
             )
         except IndexUnavailable as error:
             index.condemn(f"a redaction of {name} was not followed: {error}")
             raise
         finally:
-            self._states.forget(name)
+            self._parts.states.forget(name)
         if lines and not is_communication_id(name):
-            self._publish(Appended(name, lines))
+            self._parts.publish(Appended(name, lines))
 
     def find_interrupted(self) -> None:
         """Finish the redactions that a process began and did not end. Raises DataUnavailable. Hold
         no lock.
         """
         for kind in (Kind.CONVERSATION, Kind.COMMUNICATION):
-            for name, _ in self._store.logs(kind, Version.REPLACED):
-                with self._locks.conversations.hold(name):
+            for name, _ in self._parts.store.logs(kind, Version.REPLACED):
+                with self._parts.locks.conversations.hold(name):
                     self.follow(name)
 
     def _answer(
@@ -302,7 +300,7 @@ class Redactions:
     ) -> RedactionDone:
         content = event.entry.content if event.entry else None
         assert isinstance(content, MessagesRedacted)
-        raw = list(self._store.raw(name))
+        raw = list(self._parts.store.raw(name))
         there = [line_of(raw[it - 1], it, 0) for it in sorted(content.sequences) if it <= len(raw)]
         contents = contents_of([*over(name, raw).lines(there)])
         messages = [it for it in contents if isinstance(it, Message | ExternalMessage)]

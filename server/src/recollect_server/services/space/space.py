@@ -37,7 +37,7 @@ from recollect_server.services.space.events import (
 from recollect_server.services.space.following import Following
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.logs import RequestKey, check_unanswered
-from recollect_server.services.space.parts import build_parts
+from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
 from recollect_server.services.space.shared_work import SharedWork
 from recollect_server.services.space.unindexing import Unindexing
@@ -104,7 +104,7 @@ class Space:
         self.shared_work = SharedWork(store.sharing)
         self._subscribers = Subscribers()
         self.publish = self._subscribers.publish
-        parts = build_parts(
+        self._parts = parts = Parts(
             store,
             index,
             clock,
@@ -117,15 +117,11 @@ class Space:
         )
         self.anchors, self.transcripts = parts.anchors, parts.transcripts
         self.communications = parts.communications
-        self._locks = parts.locks
-        self.exclusive = self._locks.exclusive
-        self._projection = parts.projection
-        self.overlay = self._projection.overlay
-        self._pending, self._states = parts.pending, parts.states
+        self.exclusive = parts.locks.exclusive
+        self.overlay = parts.projection.overlay
         self.routes = parts.routes
         self.requests, self.answered_requests = parts.requests, parts.answered
-        self._writes = parts.writes
-        self.append = self._writes.append
+        self.append = parts.writes.append
         self.deletions = Deletions(parts)
         self.redactions = Redactions(parts)
         self.unindexing = Unindexing(parts)
@@ -146,7 +142,7 @@ class Space:
     @property
     def index(self) -> Index:
         """The index that is used now."""
-        return self._projection.index
+        return self._parts.projection.index
 
     # Locks and events ---------------------------------------------------------------------------
 
@@ -156,8 +152,8 @@ class Space:
 
         Raises ConversationNotFound, StorageUnavailable.
         """
-        with self._locks.conversations.hold(conversation_id):
-            yield self._states.get(conversation_id)
+        with self._parts.locks.conversations.hold(conversation_id):
+            yield self._parts.states.get(conversation_id)
 
     @contextmanager
     def writing(self, conversation_id: str, *, request: str = "") -> Iterator[ConversationState]:
@@ -167,9 +163,9 @@ class Space:
         Pending messages are written first or, where that still fails, stand before the end. Raises
         ConversationNotFound, StorageUnavailable.
         """
-        of_request, of_conversation = self._locks.to_write(conversation_id, request)
+        of_request, of_conversation = self._parts.locks.to_write(conversation_id, request)
         with of_request, of_conversation:
-            yield self._writes.end(conversation_id)
+            yield self._parts.writes.end(conversation_id)
 
     def subscribe(self, kind: type[E], handler: Callable[[E], None]) -> None:
         """Call the handler with every event of a type (see `services.space.events`)."""
@@ -253,7 +249,7 @@ class Space:
 
     def held(self) -> tuple[int, int]:
         """Return the number of pending messages of all conversations, and their bytes."""
-        return self._pending.messages, self._pending.bytes
+        return self._parts.pending.messages, self._parts.pending.bytes
 
     def not_indexed(self) -> int:
         """Return the number of conversations that the index lacks lines of."""
@@ -261,7 +257,7 @@ class Space:
 
     def pending_messages(self, conversation_id: str) -> list[Message]:
         """Return a conversation's pending messages as they will be written. Hold its lock."""
-        stuck = self._pending.of(conversation_id)
+        stuck = self._parts.pending.of(conversation_id)
         return [message for batch in stuck.batches for message in batch.messages] if stuck else []
 
     # Requests -----------------------------------------------------------------------------------
@@ -311,13 +307,13 @@ class Space:
         """
         assert isinstance(contents[0], Began)
         conversation_id = contents[0].id
-        with self._locks.conversations.hold(conversation_id):
+        with self._parts.locks.conversations.hold(conversation_id):
             if is_named:
                 self._free_name(conversation_id)
             self._admit_conversation()
             if limit := self._capacity.now.exceeded(0, 0, contents):
                 raise ConversationFull(conversation_id, limit)
-            return self._writes.begin(conversation_id, contents, request, claim)
+            return self._parts.writes.begin(conversation_id, contents, request, claim)
 
     def copy(
         self,
@@ -334,10 +330,10 @@ class Space:
         LimitExceeded, StorageUnavailable. Hold no conversation's lock.
         """
         claim = self.claim([_copies_of(conversation_id)])
-        with self._locks.conversations.hold_each([conversation_id, copy_id]):
-            lines = contents(self._states.get(conversation_id).conversation)
+        with self._parts.locks.conversations.hold_each([conversation_id, copy_id]):
+            lines = contents(self._parts.states.get(conversation_id).conversation)
             self._admit_conversation()
-            return self._writes.begin(copy_id, lines, request, claim)
+            return self._parts.writes.begin(copy_id, lines, request, claim)
 
     def end_copies(self, conversation_id: str) -> None:
         """Have every copy in the index that was made of a conversation before it was redacted; one
@@ -388,9 +384,9 @@ class Space:
         """Try once more to write every pending message. After the last try the rest is lost, and
         logged.
         """
-        for stuck in self._pending.all():
-            with self._locks.conversations.hold(stuck.written.conversation.id):
-                self._writes.flush(stuck, is_last=is_last)
+        for stuck in self._parts.pending.all():
+            with self._parts.locks.conversations.hold(stuck.written.conversation.id):
+                self._parts.writes.flush(stuck, is_last=is_last)
 
     # The index ----------------------------------------------------------------------------------
 
@@ -399,7 +395,7 @@ class Space:
         """Return why the index may lack something of what is stored; empty if it has everything."""
         if self._reading:
             return self._reading()
-        return self._projection.doubt or (self._following.failure if self._following else "")
+        return self._parts.projection.doubt or (self._following.failure if self._following else "")
 
     @property
     def is_reading(self) -> bool:
@@ -412,20 +408,20 @@ class Space:
         `is_locked`: the conversation's lock is held. Raises StorageUnavailable; IndexUnavailable if
         the index lags, or if they differ: then nothing believes it any more.
         """
-        with nullcontext() if is_locked else self._locks.conversations.hold(conversation_id):
-            self._states.compare(conversation_id)
+        with nullcontext() if is_locked else self._parts.locks.conversations.hold(conversation_id):
+            self._parts.states.compare(conversation_id)
 
     # At rest ----------------------------------------------------------------------------------
 
     @property
     def is_resting(self) -> bool:
         """Return whether the file of the index is closed until it is used."""
-        return self._projection.index.writer.is_resting
+        return self._parts.projection.index.writer.is_resting
 
     @property
     def may_rest(self) -> bool:
         """Return whether everything that was acknowledged is written, and the index has it."""
-        return self._projection.may_rest and not self._pending.all()
+        return self._parts.projection.may_rest and not self._parts.pending.all()
 
     def rest(self) -> None:
         """Close and seal the index until it is used again, and drop caches. No call may be under
@@ -435,14 +431,14 @@ class Space:
         lines are durable at once and wait for the index. Raises OSError of the seal; then it rests
         all the same; IndexUnavailable if the index takes in nothing any more: then it does not.
         """
-        self._states.shrink()
+        self._parts.states.shrink()
         self.requests.shrink()
         self.publish(Resting())
         self.index.rest()
 
     def close(self) -> None:
         """Close the index, and those used before it. No call may be under way."""
-        self._projection.close()
+        self._parts.projection.close()
 
 
 def _copies_of(conversation_id: str) -> str:

@@ -41,13 +41,7 @@ class Unindexing:
     """Takes the words of a space's conversations out of the index, and brings them back."""
 
     def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
-        self._projection = parts.projection
-        self._pending = parts.pending
-        self._writes = parts.writes
-        self._locks = parts.locks
-        self._clock = parts.clock
-        self._publish = parts.publish
+        self._parts = parts
 
     def unindex(self, conversation_id: str, confirm: Callable[[Conversation], bool]) -> None:
         """Take a conversation out of searches until somebody writes to it.
@@ -56,15 +50,15 @@ class Unindexing:
         False, if the conversation is unindexed already, or if the index lacks lines of it. Raises
         ConversationPinned, ConversationNotFound, DataUnavailable. Hold no lock.
         """
-        with self._locks.conversations.hold(conversation_id):
-            state = self._writes.end(conversation_id)
-            if self._pending.of(conversation_id) or not state.indexed:
+        with self._parts.locks.conversations.hold(conversation_id):
+            state = self._parts.writes.end(conversation_id)
+            if self._parts.pending.of(conversation_id) or not state.indexed:
                 raise NotConfirmed
             if state.conversation.pinned:
                 raise ConversationPinned(conversation_id)
             if state.conversation.unindexed or not confirm(state.conversation):
                 raise NotConfirmed
-            self._writes.append(state, [domain.ConversationUnindexed(self._clock())])
+            self._parts.writes.append(state, [domain.ConversationUnindexed(self._parts.clock())])
             hit("unindex.recorded")
         self._settle(conversation_id)
 
@@ -72,14 +66,14 @@ class Unindexing:
         """Make the words in the index follow one conversation's state. Return False if nothing is
         to do. Raises DataUnavailable.
         """
-        due = self._projection.index.removal.unsettled()
+        due = self._parts.projection.index.removal.unsettled()
         for conversation_id in due[:1]:
             self._settle(conversation_id)
         return bool(due)
 
     def _settle(self, conversation_id: str) -> None:
         """Take out all words, or bring all back. Hold no lock."""
-        index = self._projection.index
+        index = self._parts.projection.index
         with suppress(LogNotFound):
             while self._settle_part(index, conversation_id):
                 time.sleep(_TURN)
@@ -88,16 +82,16 @@ class Unindexing:
 
     def _settle_part(self, index: Index, conversation_id: str) -> bool:
         """Take out or bring back a part of the words. Return True if there is more to do."""
-        with self._locks.conversations.hold(conversation_id):
+        with self._parts.locks.conversations.hold(conversation_id):
             stored = index.conversations.find(conversation_id)
             if stored is None:
                 return False
             if not stored.conversation.unindexed:
-                return bring_back_part(self._store, index, conversation_id, stored)
-            if take_out_part(self._store, index, conversation_id, stored):
+                return bring_back_part(self._parts.store, index, conversation_id, stored)
+            if take_out_part(self._parts.store, index, conversation_id, stored):
                 return True
             hit("unindex.words_gone")
-            self._publish(Unindexed(conversation_id, stored.number))
+            self._parts.publish(Unindexed(conversation_id, stored.number))
             return False
 
 

@@ -57,16 +57,7 @@ class Upkeep:
         self._deletions = deletions
         self._redactions = redactions
         self._looked = time.monotonic()
-        self._store = parts.store
-        self._kinds = parts.kinds
-        self._anchors = parts.anchors
-        self._projection = parts.projection
-        self._pending = parts.pending
-        self._states = parts.states
-        self._writes = parts.writes
-        self._locks = parts.locks
-        self._clock = parts.clock
-        self._publish = parts.publish
+        self._parts = parts
 
     def repair(self, stopping: Callable[[], bool]) -> bool:
         """Finish what was interrupted, and repair what can be repaired of the index now. Return
@@ -74,7 +65,7 @@ class Upkeep:
 
         Raises nothing.
         """
-        if self._store.sharing:
+        if self._parts.store.sharing:
             self._find_interrupted()
         finished = self._deletions.finish_interrupted()
         return self._repair_index(stopping) and finished
@@ -89,7 +80,7 @@ class Upkeep:
 
     def _repair_index(self, stopping: Callable[[], bool]) -> bool:
         """Repair the index. Return False if something is left to do. Raises nothing."""
-        projection = self._projection
+        projection = self._parts.projection
         try:
             if (reason := projection.index.lost()) and not self._renew(reason, stopping):
                 return False
@@ -109,15 +100,15 @@ class Upkeep:
         Pending writes are left to the conversation's next write, unless the log is shared: what
         another process wrote is indexed behind them. Raises StorageUnavailable.
         """
-        with self._locks.conversations.hold(conversation_id):
-            if self._pending.of(conversation_id) and not (
-                self._store.sharing and self._writes.settle(conversation_id)
+        with self._parts.locks.conversations.hold(conversation_id):
+            if self._parts.pending.of(conversation_id) and not (
+                self._parts.store.sharing and self._parts.writes.settle(conversation_id)
             ):
                 return True
             with suppress(ConversationNotFound):
-                if not self._states.get(conversation_id).indexed:
+                if not self._parts.states.get(conversation_id).indexed:
                     return False
-            self._projection.overlay.caught_up(conversation_id)
+            self._parts.projection.overlay.caught_up(conversation_id)
             return True
 
     # Compare -------------------------------------------------------------------------------------
@@ -125,16 +116,16 @@ class Upkeep:
     @property
     def is_comparing(self) -> bool:
         """True if the index is still to be compared with the logs."""
-        return not (self._projection.is_compared or self._has_compared)
+        return not (self._parts.projection.is_compared or self._has_compared)
 
     def comparison(self, check: Callable[[], None]) -> Comparison:
         """Return a comparison of the logs with the index that goes on beside calls. What `check`
         raises, which is called often, ends it.
         """
         return Comparison(
-            self._store,
-            self._projection.index,
-            hold=self._locks.conversations.hold,
+            self._parts.store,
+            self._parts.projection.index,
+            hold=self._parts.locks.conversations.hold,
             follow=self._follow,
             check=check,
         )
@@ -143,7 +134,7 @@ class Upkeep:
         """Compare an index that no server closed with the logs. Return False if it is damaged, or
         something is left to compare. Raises DataUnavailable.
         """
-        index = self._projection.index
+        index = self._parts.projection.index
 
         def check() -> None:
             if stopping() or index.lost():
@@ -155,7 +146,7 @@ class Upkeep:
         except CallerGone:
             return False
         if problem:
-            self._states.distrust(problem)
+            self._parts.states.distrust(problem)
             return False
         self._has_compared = True
         if unread := comparison.unread:  # the next start tries once more
@@ -163,7 +154,7 @@ class Upkeep:
             others = len(unread) - 1
             log.warning("index_not_compared", conversation=name, reason=reason, others=others)
         else:
-            self._projection.is_compared = True
+            self._parts.projection.is_compared = True
             log.info("index_compared")
         return True
 
@@ -173,7 +164,7 @@ class Upkeep:
         """Make the index anew beside the calls that go on. Return False if the server stops
         meanwhile: the next start makes it.
         """
-        store, old = self._store, self._projection.index
+        store, old = self._parts.store, self._parts.projection.index
         store.create()  # raises OSError if the folder is no longer this server's
         if old.give_up(reason):
             log.error("index_lost", reason=reason)
@@ -185,7 +176,7 @@ class Upkeep:
             new.log.claim_file(copied=False)
             new.note_timeline(timeline_of(store))
             catch_up_forgotten(store, new)
-            for logs in self._kinds:
+            for logs in self._parts.kinds:
                 for name, _ in store.logs(logs.kind):
                     if stopping():
                         new.want_rebuild("the server stopped while it was made")
@@ -203,19 +194,26 @@ class Upkeep:
         for conversation_id, size in store.logs(Kind.CONVERSATION):
             # written to meanwhile, or the new index refused its lines
             if progress.get(conversation_id, (0, 0))[0] != size:
-                self._projection.overlay.note_lag(
+                self._parts.projection.overlay.note_lag(
                     conversation_id, "the new index does not have all of it"
                 )
-        for logs in self._kinds:  # those that are redacted or deleted met no index
+        for logs in self._parts.kinds:  # those that are redacted or deleted met no index
             for name, _ in store.logs(logs.kind, Version.REPLACED):
-                with self._locks.conversations.hold(name):
+                with self._parts.locks.conversations.hold(name):
                     finish_interrupted(
-                        *(store, new, self._anchors, name, self._clock(), self._publish),
+                        *(
+                            store,
+                            new,
+                            self._parts.anchors,
+                            name,
+                            self._parts.clock(),
+                            self._parts.publish,
+                        ),
                         is_rebuilt=True,
                     )
             for name, _ in store.logs(logs.kind, Version.DELETED):
-                with self._locks.conversations.hold(name):
-                    finish_delete(store, new, name, self._clock())
+                with self._parts.locks.conversations.hold(name):
+                    finish_delete(store, new, name, self._parts.clock())
         return True
 
     def _build(self, index: Index, logs: Logs[Any], name: str) -> None:
@@ -223,17 +221,19 @@ class Upkeep:
 
         A communication that is written meanwhile finds no index: its next reader indexes it.
         """
-        with self._locks.conversations.hold(name):
-            if self._pending.of(name):
+        with self._parts.locks.conversations.hold(name):
+            if self._parts.pending.of(name):
                 # The end of its file may be nothing: it is caught up when it is written to.
-                self._projection.overlay.note_lag(name, "its transcript refuses to be written")
+                self._parts.projection.overlay.note_lag(
+                    name, "its transcript refuses to be written"
+                )
                 return
             try:
                 logs.catch_up(
                     index,
                     name,
                     logs.find(index, name),
-                    time=self._clock(),
+                    time=self._parts.clock(),
                     log_updates=False,
                     wait=False,
                 )
@@ -242,7 +242,7 @@ class Upkeep:
 
     def _replace(self, index: Index) -> None:
         """Use another index from here on."""
-        with self._locks.conversations.hold_all():
-            self._projection.replace(index)
-            self._states.clear()
-            self._publish(IndexReplaced(index))
+        with self._parts.locks.conversations.hold_all():
+            self._parts.projection.replace(index)
+            self._parts.states.clear()
+            self._parts.publish(IndexReplaced(index))
