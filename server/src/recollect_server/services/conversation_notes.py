@@ -25,9 +25,8 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.filters import Filter
 from recollect_server.domain.notes import notes_due
-from recollect_server.services.space.answered_requests import share
 from recollect_server.services.space.conversation_logs import ConversationState
-from recollect_server.services.space.requests import key_of
+from recollect_server.services.space.requests import key_of, share
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import turn_memories, turns_among
 from recollect_server.storage.index.columns import KnownRequest

@@ -24,7 +24,6 @@ from recollect_server.domain.errors import (
 )
 from recollect_server.domain.external import Communication
 from recollect_server.domain.ids import is_communication_id
-from recollect_server.services.space.answered_requests import request_of_delete
 from recollect_server.services.space.erasing import (
     Receipt,
     catch_up_forgotten,
@@ -35,6 +34,7 @@ from recollect_server.services.space.erasing import (
 from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.logs import RedactedElsewhere, RequestKey
 from recollect_server.services.space.parts import Parts
+from recollect_server.services.space.requests import request_of_delete
 from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.logs.kinds import Action, Kind

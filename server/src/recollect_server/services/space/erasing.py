@@ -37,7 +37,6 @@ from recollect_server.domain.external import Communication
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.routing import mail_ids_of
-from recollect_server.services.space.answered_requests import request_of_delete, share
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import ExchangeRedacted, Redacted
@@ -47,6 +46,7 @@ from recollect_server.services.space.logs import (
     RequestKey,
     check_redaction,
 )
+from recollect_server.services.space.requests import request_of_delete, share
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.conversations import Stored

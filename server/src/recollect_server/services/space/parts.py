@@ -9,14 +9,13 @@ from recollect_server.domain.conversation import Capacity
 from recollect_server.domain.live import Live
 from recollect_server.domain.telemetry import Telemetry
 from recollect_server.domain.time import Clock
-from recollect_server.services.space.answered_requests import AnsweredRequests
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.logs import Logs
 from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
-from recollect_server.services.space.requests import Requests
+from recollect_server.services.space.requests import AnsweredRequests, Requests
 from recollect_server.services.space.routes import Routes
 from recollect_server.services.space.states import States
 from recollect_server.services.space.writes import Writes
