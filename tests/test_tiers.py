@@ -224,7 +224,7 @@ def test_a_quick_look_is_at_the_tests_of_what_is_changed() -> None:
         assert all((TESTS / name).exists() for name in names.split()), prefix
     expected = {
         "server/src/recollect_server/services/recall/fusion.py": "fusion server",
-        "server/src/recollect_server/services/streaming/ring.py": "streaming",
+        "server/src/recollect_server/services/streaming/log.py": "streaming",
         "server/src/recollect_server/services/administration/server.py": "administration",
         "server/src/recollect_server/transport/gate.py": "credentials",
         "server/src/recollect_server/transport/errors.py": "server",

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 from recollect.v1.message_pb2 import ToolCall
-from recollect_server.services.space.overlay import Overlay
-from recollect_server.services.space.pending import PendingWrites
+from recollect_server.services.space.projection import Overlay
+from recollect_server.services.space.states import PendingWrites
 from structlog.testing import capture_logs
 
 from tests.at_rest import lines_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from recollect_server.domain.message import Message, Role
-from recollect_server.services.space.overlay import Key, Overlay
+from recollect_server.services.space.projection import Key, Overlay
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded
 

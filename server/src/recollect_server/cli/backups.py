@@ -22,9 +22,8 @@ from recollect_server.domain.keys import Keyring, new_key
 from recollect_server.domain.text import counted
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.backup.bucket import BackupBucket
-from recollect_server.services.upkeep.backup.checking import check
 from recollect_server.services.upkeep.backup.folder import BackupFolder, StoredBackup, verified
-from recollect_server.services.upkeep.backup.manifest import CannotCopy
+from recollect_server.services.upkeep.backup.manifest import CannotCopy, check
 from recollect_server.settings import Settings
 from recollect_server.storage.logs.files import make_folder, sync_folder, write_private
 

@@ -2,18 +2,144 @@
 filter, and messages redacted.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import orjson
+
+from recollect_server.domain.errors import (
+    AnchorsPresent,
+    CommunicationNotFound,
+    ConversationNotFound,
+    ConversationPinned,
+    DataUnavailable,
+    StorageUnavailable,
+)
 from recollect_server.domain.filters import Filter
-from recollect_server.services.space.bulk_removal import BulkReceipt, BulkRemoval, PageEnd
+from recollect_server.domain.ids import is_communication_id
 from recollect_server.services.space.deletion import nobody
 from recollect_server.services.space.erasing import Receipt
+from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import RedactionDone
 from recollect_server.services.space.requests import key_of
 from recollect_server.services.space.space import Space
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.removal import Removed
+
+_DELETED_AT_ONCE = 100  # that one query names
+_MAX_LEFT = 1000  # conversations that a receipt names as left
+
+PageEnd = tuple[int, str]
+"""Place of a log among those that match: when it changed last, and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkReceipt:
+    """Receipt of a delete of many conversations, or communications."""
+
+    conversations: list[str]
+    """Those that were deleted, or would be."""
+    left: list[tuple[str, str]]
+    """Those that match and were left, each with the name of the error that refuses it."""
+    removed: dict[str, int]
+    """Entries removed, by place."""
+    has_more: bool
+    time: int
+    failure: str = ""
+    """Name of the one at which it ended early, and why; empty if it did not."""
+
+    @property
+    def text(self) -> str:
+        return orjson.dumps(self).decode()
+
+    @classmethod
+    def of(cls, text: str) -> "BulkReceipt":
+        fields = orjson.loads(text)
+        return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
+
+
+class BulkRemoval:
+    """A delete of many logs of one kind."""
+
+    def __init__(
+        self,
+        space: Space,
+        page: Callable[[PageEnd | None, int], list[PageEnd]],
+        remove: Callable[[str], Removed],
+        *,
+        dry_run: bool,
+    ) -> None:
+        """`page` returns so many of those that match behind a place, the longest unchanged first.
+        `remove` deletes one and returns what was removed from where, or with `dry_run` raises what
+        refuses it.
+        """
+        self._space = space
+        self._page = page
+        self._remove = remove
+        self._dry_run = dry_run
+
+    def carry_out(self, request: RequestKey | None, method: str, limit: int) -> BulkReceipt:
+        """Delete those that match, at most `limit`, unless the request was carried out before."""
+        answered = self._space.answered_requests
+        with self._space.exclusive(request=request.id if request else method):
+            if request and (record := answered.find(request)):
+                return BulkReceipt.of(record.answer)
+            with answered.carrying_out(request):
+                done = self._delete_matching(limit)
+                if request and not done.failure:
+                    record = KnownRequest(request.id, request.hash, "", answer=done.text)
+                    answered.remember(record)
+            if request and done.failure:
+                answered.give_up(request)
+            return done
+
+    def _delete_matching(self, limit: int) -> BulkReceipt:
+        deleted: list[str] = []
+        left: list[tuple[str, str]] = []
+        removed: Counter[str] = Counter()
+        place: PageEnd | None = None
+        failure = ""
+        while len(deleted) < limit and not failure:
+            rows = self._page(place, _DELETED_AT_ONCE)
+            for row in rows:
+                if len(deleted) == limit:
+                    break
+                place, name = row, row[1]
+                try:
+                    removed.update(self._remove(name))
+                    deleted.append(name)
+                except (ConversationPinned, AnchorsPresent) as error:
+                    if len(left) < _MAX_LEFT:
+                        left.append((name, type(error).__name__))
+                except (ConversationNotFound, CommunicationNotFound):
+                    pass  # somebody else deleted it meanwhile
+                except DataUnavailable as error:
+                    if _is_gone(self._space, name):
+                        deleted.append(name)  # the rest of its delete is finished later
+                    if not deleted or self._dry_run:
+                        raise
+                    failure = f"{name}: {error}"
+                    break
+            if len(rows) < _DELETED_AT_ONCE:
+                break
+        has_more = bool(failure or self._page(place, 1))
+        return BulkReceipt(deleted, left, dict(removed), has_more, self._space.clock(), failure)
+
+
+def _is_gone(space: Space, name: str) -> bool:
+    """Return whether one is deleted, though its delete failed half-way."""
+    if is_communication_id(name):
+        return space.is_deleting(name)
+    try:
+        space.read(name)
+    except ConversationNotFound:
+        return True
+    except StorageUnavailable:
+        return False
+    return False
+
 
 _MAX_COPIES = 100  # conversations that a redaction names
 

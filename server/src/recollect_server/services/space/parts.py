@@ -13,11 +13,10 @@ from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.logs import Logs
-from recollect_server.services.space.pending import PendingWrites
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.requests import AnsweredRequests, Requests
 from recollect_server.services.space.routes import Routes
-from recollect_server.services.space.states import States
+from recollect_server.services.space.states import PendingWrites, States
 from recollect_server.services.space.writes import Writes
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.anchors import AnchorLedger

@@ -6,17 +6,175 @@ committed, and its start caught it up. It is compared with the logs all the same
 nobody's crash, and is sealed once it was.
 """
 
+import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 
 import structlog
 
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.frozen import frozen
+from recollect_server.domain.ids import is_communication_id
+from recollect_server.domain.routing import Place
 from recollect_server.domain.telemetry import UNMEASURED, Telemetry
 from recollect_server.domain.text import counted
-from recollect_server.services.space.overlay import Overlay
+from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.lines import Line
 
 log = structlog.get_logger("recollect.space")
+index_log = structlog.get_logger("recollect.index")
+
+_PRUNE = 1024  # facts added between two looks at what the index has taken in
+
+Key = Place | int | str
+"""Of a fact: a place, a Message-ID (`domain.routing.mail_number`), or a conversation that is
+continued.
+"""
+
+
+@frozen
+class _Fact:
+    """Conversations that a key leads to. The index had got `puts` additions when it was noted."""
+
+    conversations: tuple[str, ...]
+    index: Index
+    puts: int
+
+
+class Overlay:
+    """The overlay of a space's index: what is written, or waits to be written, and what the index
+    may not have yet. Safe to call from any thread.
+
+    A read that must see the newest writes asks here first and the index then, so nothing falls
+    between. The overlay knows the logs that the index lacks lines of, requests by id, and the facts
+    that route messages of channels: by place, by Message-ID and by the conversation that another
+    continues.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards everything below; nothing slow happens under it
+        self._notices = count(1)
+        self._lagging: dict[str, int] = {}
+        self.is_lagging = self._lagging.__contains__
+        """Returns True if the index lacks lines of a log."""
+        self._refused: dict[str, KnownRequest] = {}
+        self._pending: dict[str, KnownRequest] = {}
+        self._facts: dict[Key, _Fact] = {}
+        self._room = _PRUNE
+
+    # Logs ---------------------------------------------------------------------------------------
+
+    def lagging(self, kind: Kind = Kind.CONVERSATION) -> dict[str, int]:
+        """Return the logs of a kind that the index lacks lines of, each with its last notice."""
+        is_external = kind is Kind.COMMUNICATION
+        with self._guard:
+            return {
+                name: notice
+                for name, notice in self._lagging.items()
+                if is_communication_id(name) == is_external
+            }
+
+    def note_lag(self, name: str, reason: str = "", refused: list[Line] | None = None) -> None:
+        """Note that the index lacks lines of a log, with the request of those it refused.
+
+        With a reason, logs the first such conversation.
+        """
+        with self._guard:
+            is_first = reason and all(map(is_communication_id, self._lagging))
+            self._lagging[name] = next(self._notices)
+            if refused and refused[0].entry and (stamp := refused[0].entry.stamp).request_id:
+                self._refused[stamp.request_id] = KnownRequest(
+                    stamp.request_id,
+                    stamp.request_hash,
+                    name,
+                    refused[0].sequence,
+                    refused[-1].sequence,
+                )
+        if is_first:
+            index_log.error("index_behind", conversation=name, reason=reason)
+
+    def caught_up(self, name: str, notice: int | None = None) -> None:
+        """Note that the index has all of a log, or that the log is deleted; with a `notice`, unless
+        a later one came: it is about lines that may have come since.
+        """
+        with self._guard:
+            if name not in self._lagging or notice not in (None, self._lagging[name]):
+                return
+            del self._lagging[name]
+            self._refused = {
+                it: record for it, record in self._refused.items() if record.conversation_id != name
+            }
+            is_last = not is_communication_id(name) and all(map(is_communication_id, self._lagging))
+        if is_last:
+            index_log.warning("index_caught_up")
+
+    # Requests -----------------------------------------------------------------------------------
+
+    def request(self, request_id: str) -> KnownRequest | None:
+        """Return a request whose messages are pending, or whose lines the index refused."""
+        return self._pending.get(request_id) or self._refused.get(request_id)
+
+    def pending(self, request_id: str) -> KnownRequest | None:
+        """Return a request whose messages are pending."""
+        return self._pending.get(request_id)
+
+    def add_pending(self, request: KnownRequest) -> None:
+        """Note that a request's messages wait to be written."""
+        self._pending[request.request_id] = request
+
+    def drop_pending(self, request_id: str) -> None:
+        """Note that a request's messages are written, or dropped."""
+        self._pending.pop(request_id, None)
+
+    # Facts that route messages ------------------------------------------------------------------
+
+    def add_facts(self, index: Index, facts: Mapping[Key, str]) -> None:
+        """Note which conversation each key leads to. Call it after the lines are put into the
+        index.
+
+        A Message-ID leads to every conversation that named it, any other key to the last one only.
+        """
+        _, puts = index.taken()
+        with self._guard:
+            for key, conversation_id in facts.items():
+                others = self.conversations_of(key) if isinstance(key, int) else ()
+                if conversation_id not in others:
+                    self._facts[key] = _Fact((*others, conversation_id), index, puts)
+            if len(self._facts) > self._room:
+                self._prune(index)
+
+    def conversations_of(self, key: Key) -> tuple[str, ...]:
+        """Return the conversations that a key leads to, as far as the index may not know."""
+        fact = self._facts.get(key)
+        return fact.conversations if fact else ()
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop a conversation, which is deleted, and every fact about it."""
+        self.caught_up(conversation_id)
+        with self._guard:
+            for key, fact in list(self._facts.items()):
+                left = tuple(it for it in fact.conversations if it != conversation_id)
+                if key == conversation_id or not left:
+                    del self._facts[key]
+                elif left != fact.conversations:
+                    self._facts[key] = _Fact(left, fact.index, fact.puts)
+
+    def _prune(self, index: Index) -> None:
+        """Drop the facts that the index has taken in. One put into an index that was replaced waits
+        once more.
+        """
+        taken, puts = index.taken()  # before the look at what was refused, which it tells first
+        for key, fact in list(self._facts.items()):
+            if any(it in self._lagging for it in fact.conversations):
+                continue
+            if fact.index is not index:
+                self._facts[key] = _Fact(fact.conversations, index, puts)
+            elif fact.puts <= taken:
+                del self._facts[key]
+        self._room = len(self._facts) + _PRUNE
 
 
 class Projection:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 
 from recollect_server.domain.conversation import Continued, Conversation
 from recollect_server.domain.routing import Place, place_of
-from recollect_server.services.space.overlay import Key
-from recollect_server.services.space.projection import Projection
+from recollect_server.services.space.projection import Key, Projection
 from recollect_server.storage.index.index import Index
 
 _MAX_STEPS = 1000  # from one conversation to the one that continues it

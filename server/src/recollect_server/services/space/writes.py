@@ -1,6 +1,6 @@
 """Writes of conversations: lines go to the transcript, then to the index and to the subscribers.
 
-A transcript that refuses messages makes them pending (`services.space.pending`); they are written
+A transcript that refuses messages makes them pending (`services.space.states`); they are written
 before the conversation's next line. An index that refuses lines fails no write: they are indexed
 later, from the transcript.
 """
@@ -36,10 +36,9 @@ from recollect_server.services.space.conversation_logs import (
 )
 from recollect_server.services.space.events import Appended
 from recollect_server.services.space.logs import RequestKey, entries_of
-from recollect_server.services.space.pending import Batch, PendingWrites, Stuck
 from recollect_server.services.space.projection import Projection
 from recollect_server.services.space.routes import Routes
-from recollect_server.services.space.states import States
+from recollect_server.services.space.states import Batch, PendingWrites, States, Stuck
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import Line, contents_of, encoded
 from recollect_server.storage.logs.redaction import ANY_HASH

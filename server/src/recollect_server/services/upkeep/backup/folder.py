@@ -12,10 +12,16 @@ from pathlib import Path
 
 from recollect_server.domain.backups import KeepRule, backup_time, kept
 from recollect_server.domain.keys import Keyring
-from recollect_server.services.upkeep.backup.checking import Checked, check
 from recollect_server.services.upkeep.backup.copying import Copied
 from recollect_server.services.upkeep.backup.creation import back_up
-from recollect_server.services.upkeep.backup.manifest import ARCHIVE, MANIFEST, CannotCopy, NoKey
+from recollect_server.services.upkeep.backup.manifest import (
+    ARCHIVE,
+    MANIFEST,
+    CannotCopy,
+    Checked,
+    NoKey,
+    check,
+)
 from recollect_server.services.upkeep.recovery import Progress, no_progress
 from recollect_server.storage import archive
 from recollect_server.storage.logs.files import sync_folder
