@@ -21,6 +21,7 @@ from recollect_server.services.upkeep.backup.restoring import Restoring, decrypt
 from recollect_server.services.upkeep.backup.restoring import restore as copy_back
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.folder import FolderStore
+from recollect_server.storage.logs.kinds import Kind
 
 _NO_TOKENS = (
     "The backup held no tokens: until `recollect-server token create` makes one, a server on"
@@ -120,9 +121,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
             except RecollectError as error:
                 raise click.ClickException(str(error)) from error
             hit("restore.indexed")
-            total.conversations += done.conversations
-            total.communications += done.communications
-            total.threads += done.threads
+            total.logs += done.logs
             total.bytes += done.bytes
             total.problems += done.problems
     _say(total, f"restored to {settings.data_dir}")
@@ -130,12 +129,10 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
 
 
 def _say(done: Copied, what: str) -> None:
-    external = (
-        f", {counted(done.communications, 'external communication')}" if done.communications else ""
-    )
-    external += f", {counted(done.threads, 'thread')}" if done.threads else ""
+    others = {Kind.COMMUNICATION: "external communication", Kind.THREAD: "thread"}
+    copied = [counted(done.logs[it], noun) for it, noun in others.items() if done.logs[it]]
+    copied.insert(0, counted(done.logs[Kind.CONVERSATION], "conversation"))
     click.echo(
-        f"{counted(done.conversations, 'conversation')}{external}, {done.bytes} bytes {what},"
-        f" {counted(len(done.problems), 'problem')}"
+        f"{', '.join(copied)}, {done.bytes} bytes {what}, {counted(len(done.problems), 'problem')}"
     )
     list_problems(done.problems)

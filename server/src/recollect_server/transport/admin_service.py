@@ -23,6 +23,7 @@ from recollect_server.services.administration.verifications import (
 )
 from recollect_server.services.tokens import Tokens
 from recollect_server.services.upkeep.statistics import WHOLE, Statistics
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.transport.admin_token_service import TokenHandlers
 from recollect_server.transport.convert import CursorSeal, optional_timestamp, page_size, timestamp
@@ -144,8 +145,8 @@ class AdminHandlers(TokenHandlers):
         return api.BackupResponse(
             path=str(made.path),
             spaces=made.spaces,
-            conversations=made.copied.conversations,
-            external_communications=made.copied.communications,
+            conversations=made.copied.logs[Kind.CONVERSATION],
+            external_communications=made.copied.logs[Kind.COMMUNICATION],
             bytes=made.copied.bytes,
             problem_count=len(made.copied.problems),
             problems=made.copied.problems[:_MAX_PROBLEMS],

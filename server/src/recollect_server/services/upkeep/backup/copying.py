@@ -2,11 +2,13 @@
 
 import os
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from recollect_server.storage.logs.files import Syncs, open_transcript
+from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.repair import whole_end
 
@@ -18,17 +20,13 @@ CHUNK = 1 << 20
 class Copied:
     """Result of a copy, and the problems it met."""
 
-    conversations: int = 0
-    communications: int = 0
-    """External communications."""
-    threads: int = 0
-    """Threads of checkpoints."""
+    logs: Counter[Kind] = field(default_factory=Counter)
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
 
 
 def copy_log(
-    source: Path, target: Path, syncs: Syncs | None = None, damages: list[Line] | None = None
+    source: Path, target: Path, damages: list[Line], syncs: Syncs | None = None
 ) -> tuple[int, int]:
     """Copy a transcript up to the end of a whole batch. Return its size and its checksum. Raises
     OSError.
@@ -48,18 +46,12 @@ def copy_log(
                     count = os.write(writing, part)
                     size, part = size + count, part[count:]
 
-            def see(line: Line) -> None:
-                if line.entry is None and damages is not None:
-                    damages.append(line)
-
             # The copy itself is looked at: of the file that is being written, the next look could
             # show something else.
-            whole = min(size, whole_end(target, 0, 1, size, see)[0])
+            whole = whole_batches(target, size, damages)
             if whole < size:
                 os.ftruncate(writing, whole)
-                checksum = _checksum(target)
-                if damages is not None:
-                    damages[:] = [line for line in damages if line.end <= whole]
+                checksum = size_and_checksum(target)[1]
             if syncs is None:
                 os.fsync(writing)
         except BaseException:
@@ -74,6 +66,20 @@ def copy_log(
     return whole, checksum
 
 
+def whole_batches(log: Path | int, size: int, damages: list[Line]) -> int:
+    """Return where the last whole batch of a log of `size` bytes ends. The damaged lines before
+    that are added to `damages`. Raises OSError.
+    """
+
+    def see(line: Line) -> None:
+        if line.entry is None:
+            damages.append(line)
+
+    whole = min(size, whole_end(log, 0, 1, size, see)[0])
+    damages[:] = [line for line in damages if line.end <= whole]
+    return whole
+
+
 def damage_texts(name: str, damages: list[Line]) -> list[str]:
     """Return a text for each damaged line of a log."""
     return [f"{name}: line {line.sequence} is damaged: {line.damage}" for line in damages]
@@ -82,10 +88,6 @@ def damage_texts(name: str, damages: list[Line]) -> list[str]:
 def change_text(name: str, there: tuple[int, int], expected: tuple[int, int]) -> str:
     """Return the text of a log whose size or checksum is not that of the manifest."""
     return f"{name}: is not as it was backed up: {there[0]} of {expected[0]} bytes"
-
-
-def _checksum(path: Path) -> int:
-    return size_and_checksum(path)[1]
 
 
 def size_and_checksum(path: Path) -> tuple[int, int]:

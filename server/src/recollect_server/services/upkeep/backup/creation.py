@@ -17,9 +17,15 @@ import orjson
 
 from recollect_server import __version__
 from recollect_server.domain.keys import Keyring
-from recollect_server.services.upkeep.backup.copying import Copied, copy_log, damage_texts
+from recollect_server.services.upkeep.backup.copying import (
+    Copied,
+    copy_log,
+    damage_texts,
+    whole_batches,
+)
 from recollect_server.services.upkeep.backup.manifest import (
     ARCHIVE,
+    LISTS,
     MANIFEST,
     CannotCopy,
     archive_errors,
@@ -37,7 +43,6 @@ from recollect_server.storage.logs.files import (
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
-from recollect_server.storage.logs.repair import whole_end
 from recollect_server.storage.logs.store import LEDGERS
 
 
@@ -136,7 +141,7 @@ class _FolderTarget:
         sync_folder(path)
 
     def copy(self, source: Path, path: Path, damages: list[Line]) -> tuple[int, int]:
-        size, checksum = copy_log(source, path, self._syncs, damages)
+        size, checksum = copy_log(source, path, damages, self._syncs)
         if size == 0:
             path.unlink()
         return size, checksum
@@ -159,16 +164,11 @@ class _ArchiveTarget:
         yield
 
     def copy(self, source: Path, path: Path, damages: list[Line]) -> tuple[int, int]:
-        def see(line: Line) -> None:
-            if line.entry is None:
-                damages.append(line)
-
         with opened(source) as handle:
             # The bytes of whole batches stay as they are in a file that is open: a log only grows,
             # and what replaces lines is another file. Only the size is looked at once.
             size = os.fstat(handle).st_size
-            whole = min(size, whole_end(handle, 0, 1, size, see)[0])
-            damages[:] = [line for line in damages if line.end <= whole]
+            whole = whole_batches(handle, size, damages)
             if whole == 0:
                 return 0, 0
             content = _Checksummed(handle)
@@ -199,17 +199,11 @@ def _back_up_space(
     source: FolderStore, copy: FolderStore, target: _Target, done: Copied, progress: Progress
 ) -> dict[str, object]:
     """Copy the logs of one space. Return its part of the manifest."""
-    parts: dict[Kind, tuple[str, str]] = {
-        Kind.CONVERSATION: ("files", "conversations"),
-        Kind.COMMUNICATION: ("external", "communications"),
-        Kind.THREAD: ("threads", "threads"),
-    }
     manifest: dict[str, object] = {}
-    for kind, (name, counter) in parts.items():
+    for kind, key in LISTS.items():
         if kind is Kind.CONVERSATION or source.folder(kind).is_dir():
-            files = _back_up_all(source, copy, kind, target, done, progress)
-            manifest[name] = files
-            setattr(done, counter, getattr(done, counter) + len(files))
+            manifest[key] = files = _back_up_all(source, copy, kind, target, done, progress)
+            done.logs[kind] += len(files)
     # Last: what is deleted while this runs, and so in no copy, must be known as forgotten.
     with target.folder(copy.root.parent):
         ledgers = {

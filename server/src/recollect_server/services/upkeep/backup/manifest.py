@@ -28,6 +28,8 @@ from recollect_server.storage.logs.kinds import Kind
 
 MANIFEST = "backup.json"
 ARCHIVE = "backup.encrypted"
+LISTS = {Kind.CONVERSATION: "files", Kind.COMMUNICATION: "external", Kind.THREAD: "threads"}
+"""Key in the manifest of the logs of each kind. Old backups have conversations alone."""
 
 
 class CannotCopy(Exception):
@@ -54,9 +56,7 @@ class Backup:
     """Backup of one space: its logs with their sizes and checksums."""
 
     origin: FolderStore
-    files: dict[str, tuple[int, int]]
-    external: dict[str, tuple[int, int]] | None
-    threads: dict[str, tuple[int, int]] | None
+    logs: dict[Kind, dict[str, tuple[int, int]]]
     ledgers: dict[str, tuple[int, int]]
 
 
@@ -113,18 +113,13 @@ def parts_of(source: Path, manifest: dict[str, Any]) -> Backup:
     """Return what a manifest says of a space. Raises CannotCopy."""
     try:
         origin = FolderStore.of(source, manifest["space"])
-        communications = origin.folder(Kind.COMMUNICATION)
-        return Backup(
-            origin,
-            _files(origin, manifest["files"], origin.folder(Kind.CONVERSATION)),
-            _files(origin, manifest["external"], communications)
-            if "external" in manifest
-            else None,
-            _files(origin, manifest["threads"], origin.folder(Kind.THREAD))
-            if "threads" in manifest
-            else None,
-            _files(origin, manifest.get("ledgers", {}), origin.root.parent),
-        )
+        logs = {
+            kind: _files(origin, manifest[key], origin.folder(kind))
+            for kind, key in LISTS.items()
+            if kind is Kind.CONVERSATION or key in manifest
+        }
+        ledgers = _files(origin, manifest.get("ledgers", {}), origin.root.parent)
+        return Backup(origin, logs, ledgers)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
 
@@ -206,8 +201,8 @@ def _compare(
         backup = parts_of(source, manifest)
         files = {
             name: expected
-            for part in (backup.files, backup.external, backup.threads, backup.ledgers)
-            for name, expected in (part or {}).items()
+            for part in (*backup.logs.values(), backup.ledgers)
+            for name, expected in part.items()
         }
         for number, (name, expected) in enumerate(sorted(files.items())):
             progress(number, len(files))

@@ -155,22 +155,11 @@ def restore(source: Path, space: str, target: FolderStore, progress: Progress) -
     # An older server must not open the lines that come, even if it is the first to be started.
     mark_format(target.root.parent.parent)
     done = Copied()
-    done.conversations = _restore_all(
-        backup.origin, backup.files, target.folder(Kind.CONVERSATION), done, progress
-    )
-    if backup.external is not None:
-        done.communications = _restore_all(
-            backup.origin, backup.external, target.folder(Kind.COMMUNICATION), done, progress
-        )
-        _take_name(target.folder(Kind.COMMUNICATION))
-    if backup.threads is not None:
-        done.threads = _restore_all(
-            backup.origin, backup.threads, target.folder(Kind.THREAD), done, progress
-        )
-        _take_name(target.folder(Kind.THREAD))
+    for kind, files in backup.logs.items():
+        done.logs[kind] = _restore_all(backup.origin, files, target.folder(kind), done, progress)
     _restore_ledgers(backup.origin, backup.ledgers, target, done)
-    # last: without its conversations it is not restored
-    _take_name(target.folder(Kind.CONVERSATION))
+    for kind in reversed(backup.logs):  # the conversations last: without them it is not restored
+        _take_name(target.folder(kind))
     return done
 
 
@@ -191,22 +180,36 @@ def _restore_all(
     with Syncs() as syncs:
         for number, (name, expected) in enumerate(sorted(files.items())):
             progress(number, len(files))
-            damages: list[Line] = []
-            try:
-                copied = copy_log(
-                    origin.path(name), coming / origin.path(name).name, syncs, damages
-                )
-            except FileNotFoundError:
-                done.problems.append(f"{name}: is missing in the backup")
-                continue
-            count += 1
-            done.bytes += copied[0]
-            if copied != expected:
-                done.problems.append(change_text(name, copied, expected))
-                done.problems += damage_texts(name, damages)
+            source = origin.path(name)
+            size = _restore_log(source, coming / source.name, expected, done, syncs)
+            if size is not None:
+                count += 1
+                done.bytes += size
             hit("restore.copied")
     sync_folder(coming)
     return count
+
+
+def _restore_log(
+    source: Path,
+    target: Path,
+    expected: tuple[int, int],
+    done: Copied,
+    syncs: Syncs | None = None,
+) -> int | None:
+    """Copy a log, and note what is not as it was backed up. Return its size; None if it is not
+    there.
+    """
+    damages: list[Line] = []
+    try:
+        copied = copy_log(source, target, damages, syncs)
+    except FileNotFoundError:
+        done.problems.append(f"{source.stem}: is missing in the backup")
+        return None
+    if copied != expected:
+        done.problems.append(change_text(source.stem, copied, expected))
+        done.problems += damage_texts(source.stem, damages)
+    return copied[0]
 
 
 def _restore_ledgers(
@@ -216,15 +219,9 @@ def _restore_ledgers(
         path = target.path(name)
         coming = _coming(path)
         coming.unlink(missing_ok=True)
-        try:
-            copied = copy_log(origin.path(name), coming)
-        except FileNotFoundError:
-            done.problems.append(f"{name}: is missing in the backup")
-            continue
-        if copied != expected:
-            done.problems.append(change_text(name, copied, expected))
-        coming.rename(path)
-        hit("restore.ledger_named")
+        if _restore_log(origin.path(name), coming, expected, done) is not None:
+            coming.rename(path)
+            hit("restore.ledger_named")
     sync_folder(target.root.parent)
 
 
