@@ -178,7 +178,11 @@ def test_a_deleted_space_stays_away_whatever_another_server_removes_of_it(
         space._space.follow()
         assert client.admin.delete_space("ada").conversations == 1
         space._space.follow()
-        until(lambda: space._space.upkeep.repair(lambda: False) and not space._space.is_removing)
+        until(
+            lambda: (
+                space._space.upkeep.repair(lambda: False) and not space._space.deletions.is_any_left
+            )
+        )
         assert spaces(one) == []
     until(lambda: spaces(two) == [] and not (two.data_dir / "ada").exists())
     logs = "SELECT log FROM recollect.logs WHERE space = 'ada'"

@@ -445,7 +445,7 @@ def test_what_is_left_of_a_delete_that_was_lost_goes_though_the_database_refuses
     until(lambda: two.found("pangolin") == [name])
     until(lambda: set(refused) == {other})
     until(lambda: space.index.removal.find(name) is None)
-    assert not space.is_removing
+    assert not space.deletions.is_any_left
 
 
 def is_answered(call: Callable[[], object]) -> bool:

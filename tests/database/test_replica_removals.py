@@ -452,7 +452,7 @@ def test_words_of_a_delete_that_others_ended_go_though_the_index_refuses_once(
     until(lambda: refused)
     until(lambda: files_with(replicas.servers[1].data_dir, "secretword") == [])
     assert refused == [name]
-    assert not space.is_removing
+    assert not space.deletions.is_any_left
 
 
 @pytest.mark.parametrize("most", [1, 5], ids=["closed", "at rest"])
@@ -539,7 +539,7 @@ def test_a_request_of_a_deleted_conversation_is_known_where_it_is_used_again(
     first = one.append(other, user("lemon"), request_id="r1")
     assert two.found("lemon") == [other]  # which has the request before it forgot the deleted one
     monkeypatch.undo()
-    until(lambda: not space.is_removing)
+    until(lambda: not space.deletions.is_any_left)
     repeat = two.append(other, user("lemon"), request_id="r1")
     assert (repeat.duplicate, repeat.messages) == (True, first.messages)
     assert len(two.load(other).messages) == 2

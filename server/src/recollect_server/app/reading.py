@@ -8,6 +8,7 @@ from typing import Any
 
 from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
 from recollect_server.services.space.space import Space
+from recollect_server.services.upkeep.recovery import Making
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.kinds import Action
 from recollect_server.storage.logs.store import LogStore
@@ -16,7 +17,7 @@ _GONE = frozenset({Action.DELETE, Action.REDACT, Action.REPLACE})
 """Changes after which the index may have something that nobody is to find any more."""
 
 
-class IndexReading:
+class IndexReading(Making):
     """The state of an index that is being made. Safe to call from any thread."""
 
     def __init__(self, logs: LogStore, moment: str) -> None:

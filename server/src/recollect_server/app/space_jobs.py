@@ -101,7 +101,11 @@ class SpaceJobs:
             ]
         except DataUnavailable:
             return now
-        if self._space.upkeep.is_comparing or self._is_embedding or self._space.is_removing:
+        if (
+            self._space.upkeep.is_comparing
+            or self._is_embedding
+            or self._space.deletions.is_any_left
+        ):
             times.append(now)
         return min((time for time in times if time is not None), default=None)
 

@@ -131,7 +131,7 @@ class BulkRemoval:
 def _is_gone(space: Space, name: str) -> bool:
     """Return whether one is deleted, though its delete failed half-way."""
     if is_communication_id(name):
-        return space.is_deleting(name)
+        return space.deletions.is_left(name)
     try:
         space.read(name)
     except ConversationNotFound:

@@ -195,7 +195,7 @@ class CommunicationStore:
             lines = lines_at(self.space.store, communication_id, places)
         except LogNotFound:
             is_left = self.space.index.external.find(communication_id)
-            if is_left is None or self.space.is_deleting(communication_id):
+            if is_left is None or self.space.deletions.is_left(communication_id):
                 raise CommunicationNotFound(communication_id) from None
             raise
         return [

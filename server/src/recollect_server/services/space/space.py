@@ -204,15 +204,6 @@ class Space:
         """True if other processes may write to the same logs."""
         return self._following is not None
 
-    @property
-    def is_removing(self) -> bool:
-        """True if something of a deleted conversation is left to remove here."""
-        return self.deletions.is_any_left
-
-    def is_deleting(self, name: str) -> bool:
-        """Return whether a log is deleted, and something of it is left to remove here."""
-        return self.deletions.is_left(name)
-
     def claim(self, places: Sequence[str]) -> Claim:
         """Return the claim of who is about to begin a log at places, and take in what other
         processes began there before: look once more. Empty where nobody else writes.

@@ -102,16 +102,9 @@ def settle_all(store: LogStore, index: Index) -> None:
     for conversation_id in index.conversations.unindexed():
         if (stored := index.conversations.find(conversation_id)) is not None:
             with suppress(LogNotFound):
-                take_out_words(store, index, conversation_id, stored)
-
-
-def take_out_words(store: LogStore, index: Index, conversation_id: str, stored: Stored) -> None:
-    """Take out the words of a conversation that is unindexed. Nobody may write to it. Raises
-    LogNotFound.
-    """
-    while take_out_part(store, index, conversation_id, stored):
-        pass
-    index.removal.purge_words(stored.number)
+                while take_out_part(store, index, conversation_id, stored):
+                    pass
+                index.removal.purge_words(stored.number)
 
 
 def take_out_part(store: LogStore, index: Index, conversation_id: str, stored: Stored) -> bool:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -98,8 +99,8 @@ class Recovered:
     """False if the index is to be compared with the logs while the server runs."""
 
 
-class Making(Protocol):
-    """Protocol of who searches an index while it is made anew."""
+class Making:
+    """Follows an index that is made anew: who searches it meanwhile overrides these."""
 
     def begin(self, index: Index) -> None:
         """Search an index from now on."""
@@ -111,20 +112,7 @@ class Making(Protocol):
         """Search it no more: it is to be closed."""
 
 
-class Unsearched:
-    """An index that nobody searches while it is made."""
-
-    def begin(self, index: Index) -> None:
-        """Do nothing."""
-
-    def progress(self, done: int, of: int) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
-
-
-_UNSEARCHED = Unsearched()
+_UNSEARCHED = Making()
 
 
 def recover(
@@ -197,6 +185,10 @@ def _bring_up(
     """Bring an index up to the logs, and compare it with them if no server closed it and they are
     few. Raises IndexUnavailable if it is damaged; LogUnavailable, OSError.
     """
+    index.log.claim_file(copied=seal is Seal.COPIED)
+    if seal is not Seal.INTACT:
+        # after a crash it may hold words of what was deleted right before
+        index.removal.empty_log()
     timeline = timeline_of(logs)
     # Since it was closed a copy of the store took over, which may lack some of what it has.
     is_from_before = timeline != index.timeline()
@@ -255,21 +247,24 @@ def _open(logs: LogStore, state: Seal) -> Index | None:
         log.warning("index_unusable", reason="its file is not as the last server closed it")
         return None
     break_seal(root)
+    index, problem = opened(root)
+    if problem:
+        log.warning("index_unusable", reason=problem)
+    return index
+
+
+def opened(root: Path) -> tuple[Index | None, str]:
+    """Open the index in a folder. Return None and what is wrong with it if it cannot be used."""
     index: Index | None = None
     try:
         index = Index(root)
         if not (problem := index.problem()):
-            index.log.claim_file(copied=state is Seal.COPIED)
-            if state is not Seal.INTACT:
-                # after a crash it may hold words of what was deleted right before
-                index.removal.empty_log()
-            return index
+            return index, ""
     except IndexUnavailable as error:
         problem = str(error)
-    log.warning("index_unusable", reason=problem)
     if index is not None:
         index.close()
-    return None
+    return None, problem
 
 
 def _recovered(

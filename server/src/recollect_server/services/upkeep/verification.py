@@ -19,7 +19,7 @@ from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.space.comparison import Compared, Comparison
 from recollect_server.services.space.conversation_logs import ConversationReading
 from recollect_server.services.space.logs import Logs
-from recollect_server.services.upkeep.recovery import Progress, no_progress
+from recollect_server.services.upkeep.recovery import Progress, no_progress, opened
 from recollect_server.storage.index.checking import Words
 from recollect_server.storage.index.file import NAME
 from recollect_server.storage.index.index import Index
@@ -243,18 +243,10 @@ def _open(store: FolderStore, findings: Findings) -> Index | None:
     if not (store.root / NAME).exists():
         findings.add("", ["index: there is none: the next start makes it"])
         return None
-    index: Index | None = None
-    try:
-        index = Index(store.root)
-        if not (problem := index.problem()):
-            return index
-        problem = f"{problem}: the next start makes it anew"
-    except IndexUnavailable as error:
-        problem = f"cannot be used: {error}"
-    findings.add("", [f"index: {problem}"])
-    if index is not None:
-        index.close()
-    return None
+    index, problem = opened(store.root)
+    if problem:
+        findings.add("", [f"index: cannot be used: {problem}"])
+    return index
 
 
 def _vector_differences(embedded: dict[int, bytes], reading: ConversationReading) -> Iterator[str]:
