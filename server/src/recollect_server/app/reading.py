@@ -53,7 +53,7 @@ class IndexReading(Making):
 
     @contextmanager
     def using(self, index: Index) -> Iterator[None]:
-        """Keep the index open. Raises IndexUnavailable if it is not to be searched any more."""
+        """Keep the index open. Raises DataUnavailable if it is not to be searched any more."""
         with self._guard:
             if self._index is not index:
                 raise IndexUnavailable("the index is being made once more")

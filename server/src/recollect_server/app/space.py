@@ -216,7 +216,7 @@ class OpenSpace:
         return True
 
     def wake(self) -> None:
-        """Open the files again, and take in what was appended. Raises IndexUnavailable: then the
+        """Open the files again, and take in what was appended. Raises DataUnavailable: then the
         space is to be opened anew.
         """
         self._space.index.wake()

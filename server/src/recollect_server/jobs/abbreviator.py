@@ -84,7 +84,7 @@ class SpaceNotes:
     ) -> None:
         """`mark` returns a value that changes with every write of the space; `due_at` returns when
         the next conversation waits, given the time of the next sweep, in milliseconds. It raises
-        IndexUnavailable.
+        DataUnavailable.
         """
         self._tasks = tasks
         self._sweep_interval = sweep_interval

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import structlog
 
-from recollect_server.domain.errors import IndexUnavailable, StorageUnavailable
+from recollect_server.domain.errors import DataUnavailable, StorageUnavailable
 from recollect_server.domain.live import Live
 from recollect_server.domain.time import milliseconds
 from recollect_server.jobs.loop import Loop
@@ -126,7 +126,7 @@ class TierKeeper(Job):
         try:
             self._tiers.flush()
             self._is_written = True
-        except IndexUnavailable as error:
+        except DataUnavailable as error:
             log.warning("tiers_not_written", reason=str(error))
 
 
@@ -158,7 +158,7 @@ class UpdatePruner(Job):
         """Delete one slice of updates."""
         try:
             pruned = self.prune()
-        except IndexUnavailable as error:
+        except DataUnavailable as error:
             self._reason = str(error)
             log.warning("updates_not_pruned", reason=self._reason)
             return self._seconds

@@ -64,26 +64,27 @@ class Anchors:
         now = (self._file.version, self._space.index)
         if self._holding[0] == now:
             return self._holding[1]
-        try:
-            if self._space.is_reading:  # those that were forgotten stand in transcripts still
-                raise IndexUnavailable(self._space.doubt)
-            done = Holding(self.listed("", include_superseded=False))
-        except IndexUnavailable as error:
-            with self._file.lock:
-                sets = [
-                    entry.content
-                    for entry in self._file.entries
-                    if isinstance(entry.content, AnchorSet)
-                ]
-            by_key = {
-                anchor.key: history(it for it in sets if it.key == anchor.key)[0] for anchor in sets
-            }
-            return Holding(
-                [by_key[key] for key in sorted(by_key)],
-                f"those found in conversations are missing: {error}",
-            )
-        self._holding = (now, done)
-        return done
+        # While it is made, the index has those that were forgotten: they stand in transcripts still.
+        doubt = self._space.doubt if self._space.is_reading else ""
+        if not doubt:
+            try:
+                self._holding = (now, Holding(self.listed("", include_superseded=False)))
+                return self._holding[1]
+            except IndexUnavailable as error:
+                doubt = str(error)
+        with self._file.lock:
+            sets = [
+                entry.content
+                for entry in self._file.entries
+                if isinstance(entry.content, AnchorSet)
+            ]
+        by_key = {
+            anchor.key: history(it for it in sets if it.key == anchor.key)[0] for anchor in sets
+        }
+        return Holding(
+            [by_key[key] for key in sorted(by_key)],
+            f"those found in conversations are missing: {doubt}",
+        )
 
     def set(
         self,

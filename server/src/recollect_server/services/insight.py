@@ -56,7 +56,7 @@ class ActivityReport:
 
 
 class Insight:
-    """The work of InsightService. Raises InvalidField, IndexUnavailable; safe to call from any
+    """The work of InsightService. Raises InvalidField, DataUnavailable; safe to call from any
     thread.
     """
 

@@ -114,7 +114,7 @@ class Tiers:
                 self._space.index.tiers.forget(conversation_id)
 
     def flush(self) -> None:
-        """Write the waiting moves and counts. Raises IndexUnavailable, and then keeps them for the
+        """Write the waiting moves and counts. Raises DataUnavailable, and then keeps them for the
         next call.
         """
         with self._flushing:

@@ -13,7 +13,6 @@ import structlog
 from recollect_server.domain.errors import (
     CommunicationNotFound,
     DataUnavailable,
-    IndexUnavailable,
     InvalidField,
 )
 from recollect_server.domain.external import Communication, ExternalContent, ExternalMessage
@@ -174,7 +173,7 @@ class CommunicationStore:
         communication = self._logs.behind(before, lines, communication_id)
         try:
             self.space.index.external.add(before, communication, lines, time=self.space.clock())
-        except IndexUnavailable as error:
+        except DataUnavailable as error:
             self.space.overlay.note_lag(communication_id)
             log.error(
                 "communication_not_indexed", communication=communication_id, reason=str(error)

@@ -156,7 +156,7 @@ class CommunicationLogs(Logs[Communication]):
         failed: Callable[[str], None],  # noqa: ARG002 - the index has refused or taken in when this returns
         log: bool,
     ) -> int:
-        """Let the index take lines in, and wait for it. Raises IndexUnavailable; `failed` is never
+        """Let the index take lines in, and wait for it. Raises DataUnavailable; `failed` is never
         called.
         """
         return index.external.add(before, after, lines, time=time, log=log)

@@ -32,7 +32,6 @@ import orjson
 import structlog
 
 from recollect_server.domain.conversation import Conversation, MessagesRedacted
-from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.external import Communication
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
@@ -41,6 +40,7 @@ from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.events import ExchangeRedacted, Redacted
 from recollect_server.services.space.logs import (
+    IndexAhead,
     Logs,
     RedactedElsewhere,
     RequestKey,
@@ -297,14 +297,14 @@ def finish_redaction(
     redacted = event.entry.content if event.entry else None
     stored = index.indexed(name)
     if after is None or not isinstance(redacted, MessagesRedacted) or stored is None:
-        raise IndexUnavailable(f"it does not have {name} as it was before a redaction")
+        raise IndexAhead(f"it does not have {name} as it was before a redaction")
     if isinstance(after, Communication):
         # before a panel hears of the new line, and folds the others
         publish(ExchangeRedacted(name))
     cursor = 0
     if stored.lines < event.sequence:
         if (stored.lines, stored.bytes) != (old[-1].sequence, old[-1].end):
-            raise IndexUnavailable(f"it lacks lines of {name}")
+            raise IndexAhead(f"it lacks lines of {name}")
         cursor = _take_out(index, stored, after, event, _erased(old, lines), time)
     else:
         index.removal_of(name).purge_words(stored.number)
@@ -365,7 +365,7 @@ def finish_interrupted(
     processes began or have not ended. Return the lines that the index lacked and has now.
     `is_rebuilt`: the index was just made from the logs. Hold the log's lock.
 
-    Raises IndexUnavailable: then a new index helps; StorageUnavailable.
+    Raises IndexAhead: then a new index helps; DataUnavailable.
     """
     redaction_log.warning("finishing_interrupted_redaction", conversation=name)
     try:
@@ -378,7 +378,7 @@ def finish_interrupted(
             store.drop(name, Version.REPLACED)
         if is_rebuilt:
             return []  # its delete is to be followed
-        raise IndexUnavailable(f"it may have words of {name}, which is deleted") from None
+        raise IndexAhead(f"it may have words of {name}, which is deleted") from None
     return follow_redaction(store, index, anchors, name, time, publish)
 
 
@@ -428,7 +428,7 @@ def _take_in(
     time: int,
 ) -> None:
     """Let an index take in what it lacks of a log as it was before a redaction. Raises
-    IndexUnavailable.
+    DataUnavailable.
     """
     if not behind:
         return

@@ -225,10 +225,10 @@ class Following:
     def _take_in_other(self, name: str, kind: str) -> None:
         if name == ANCHORS:
             self._parts.anchors.reload()
-            with suppress(IndexUnavailable):
+        with suppress(IndexUnavailable):  # a new index takes in both
+            if name == ANCHORS:
                 forget_anchors_again(self._parts.store, self._parts.projection.index)
-        elif name == FORGOTTEN:
-            with suppress(IndexUnavailable):
+            elif name == FORGOTTEN:
                 catch_up_forgotten(self._parts.store, self._parts.projection.index)
         self._parts.publish(ChangedElsewhere(name, kind))
 

@@ -56,7 +56,8 @@ class RequestKey:
 
 
 class IndexAhead(IndexUnavailable):
-    """The index has something of a log that is not there, or stands elsewhere.
+    """The index has something of a log that is not there, or stands elsewhere, or it has a text
+    that was removed.
 
     Only a rebuild helps: the words that are gone are not known.
     """
@@ -287,7 +288,7 @@ class Logs(ABC, Generic[State]):
 
         `stored` is what it has; `time` is now; `wait` False does not wait for the index to take it
         in; `recovered` waits for `recover`, where that was begun and nothing is stored; what is
-        done is added to `totals`. Raises IndexUnavailable, IndexAhead, LogUnavailable, and
+        done is added to `totals`. Raises IndexAhead, DataUnavailable, and
         `not_found` if no whole line is left.
         """
         totals = totals or Totals()
@@ -347,7 +348,7 @@ class Logs(ABC, Generic[State]):
         return number, state, end
 
     def settle(self, index: Index, name: str, refused: list[str]) -> None:
-        """Wait until the index has taken lines in. Raises IndexUnavailable if it refused some."""
+        """Wait until the index has taken lines in. Raises DataUnavailable if it refused some."""
         index.settle()
         if refused:
             raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")

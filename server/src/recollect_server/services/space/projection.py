@@ -8,12 +8,10 @@ nobody's crash, and is sealed once it was.
 
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import count
 
 import structlog
 
-from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.routing import Place
@@ -214,10 +212,8 @@ class Projection:
 
     def give_up(self, reason: str) -> None:
         """Stop using the index at once: it contradicts the logs and is to be made anew."""
-        index = self.index
-        with suppress(IndexUnavailable):
-            index.want_rebuild(reason)
-        if index.give_up(reason):
+        self.index.condemn(reason)
+        if self.index.give_up(reason):
             log.error("index_damaged", reason=reason)
 
     @property

@@ -251,7 +251,7 @@ class Requests:
         """Return the same request if it was carried out before. Hold its lock.
 
         `conversation_id` is the conversation it was about, whose lock is held: its transcript is
-        read where the index cannot answer. Without it that raises IndexUnavailable. Raises
+        read where the index cannot answer. Without it that raises DataUnavailable. Raises
         RequestIdReused if the payload was another, StorageUnavailable if its messages are pending.
         """
         try:
@@ -277,7 +277,7 @@ class Requests:
         """Return a request that was carried out before, or whose messages are pending; or None.
 
         Hold the lock of the conversation that it was about, if that is named. Raises
-        IndexUnavailable if that is not known.
+        DataUnavailable if that is not known.
         """
         overlay = self._projection.overlay
         if earlier := overlay.request(request_id):

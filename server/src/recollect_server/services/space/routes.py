@@ -17,7 +17,7 @@ _MAX_STEPS = 1000  # from one conversation to the one that continues it
 
 class Routes:
     """The routes of a space. Safe to call from any thread; what reads them raises
-    IndexUnavailable.
+    DataUnavailable.
     """
 
     def __init__(

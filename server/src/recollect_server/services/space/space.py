@@ -396,8 +396,8 @@ class Space:
     def compare(self, conversation_id: str, *, is_locked: bool = False) -> None:
         """Compare the index with a conversation's transcript, all but the words.
 
-        `is_locked`: the conversation's lock is held. Raises StorageUnavailable; IndexUnavailable if
-        the index lags, or if they differ: then nothing believes it any more.
+        `is_locked`: the conversation's lock is held. Raises DataUnavailable, too if the index lags,
+        or if they differ: then nothing believes it any more.
         """
         with nullcontext() if is_locked else self._parts.locks.conversations.hold(conversation_id):
             self._parts.states.compare(conversation_id)
@@ -420,7 +420,7 @@ class Space:
 
         Messages can still be appended to the conversations that were used last without it: their
         lines are durable at once and wait for the index. Raises OSError of the seal; then it rests
-        all the same; IndexUnavailable if the index takes in nothing any more: then it does not.
+        all the same; DataUnavailable if the index takes in nothing any more: then it does not.
         """
         self._parts.states.shrink()
         self.requests.shrink()

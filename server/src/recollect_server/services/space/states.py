@@ -312,8 +312,8 @@ class States:
     def compare(self, conversation_id: str) -> None:
         """Compare the index with a conversation's transcript, all but the words.
 
-        Raises StorageUnavailable; IndexUnavailable if the index lags, or if they differ: then
-        nothing believes it any more.
+        Raises DataUnavailable, too if the index lags, or if they differ: then nothing believes it
+        any more.
         """
         index = self._projection.index
         stored = index.conversations.find(conversation_id)

@@ -38,7 +38,7 @@ class OpenedSpace(Protocol):
         """
 
     def wake(self) -> None:
-        """Open its files. Raises IndexUnavailable: then it is to be opened anew."""
+        """Open its files. Raises DataUnavailable: then it is to be opened anew."""
 
     def close(self, *, drains: bool = True) -> None:
         """Close it. Nobody uses it any more. `drains`: its index takes in what waits for it, else

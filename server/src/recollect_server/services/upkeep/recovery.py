@@ -183,7 +183,7 @@ def _bring_up(
     compared_at_once: int,
 ) -> Recovered:
     """Bring an index up to the logs, and compare it with them if no server closed it and they are
-    few. Raises IndexUnavailable if it is damaged; LogUnavailable, OSError.
+    few. Raises DataUnavailable, too if it is damaged; OSError.
     """
     index.log.claim_file(copied=seal is Seal.COPIED)
     if seal is not Seal.INTACT:
@@ -194,7 +194,8 @@ def _bring_up(
     is_from_before = timeline != index.timeline()
     doubtful = _written_anew(logs, index) if is_from_before else {}
     done = _look_after_all(logs, index, clock, progress, lengths, rebuilt=False)
-    if seal is Seal.MISSING or is_from_before:
+    wrong = index.miscount()
+    if not wrong and (seal is Seal.MISSING or is_from_before):
         size = sum(sum(of.values()) for of in lengths.values())
         is_whole = doubtful is None or size <= compared_at_once
         comparison = Comparison(logs, index)
@@ -203,9 +204,10 @@ def _bring_up(
             if is_whole
             else comparison.contradictions_of(doubtful or {})
         )
-        if wrong := next(contradictions, ""):
-            raise IndexUnavailable(f"it is damaged: {wrong}")
+        wrong = next(contradictions, "")
         done = replace(done, is_compared=is_whole and not comparison.unread)
+    if wrong:
+        raise IndexUnavailable(f"it is damaged: {wrong}")
     index.note_timeline(timeline)
     return done
 
@@ -213,7 +215,7 @@ def _bring_up(
 def _written_anew(logs: LogStore, index: Index) -> dict[Kind, list[str]] | None:
     """Return the logs that were changed, since a copy of the store took over, before where the
     index has them; None if that is not known. One that lost lines and got none since is shorter
-    than the index has it. Raises LogUnavailable, IndexUnavailable.
+    than the index has it. Raises DataUnavailable.
     """
     timeline = index.timeline()
     if logs.sharing is None or not timeline:
@@ -302,7 +304,7 @@ def _catch_up_all(
     one.
 
     `rebuilt`: the index is made anew, and nobody's cursor reaches into it. Raises IndexAhead,
-    IndexUnavailable, OSError.
+    DataUnavailable, OSError.
     """
     indexed = logs.progress(index)
     done = Totals(logs=len(lengths))
@@ -376,7 +378,7 @@ def _finish_interrupted_delete(
         removal = index.removal_of(conversation_id)
         if index.indexed(conversation_id) is None and removal.find(conversation_id) is None:
             return
-        raise IndexUnavailable(f"it has words of {conversation_id}, which is deleted") from None
+        raise IndexAhead(f"it has words of {conversation_id}, which is deleted") from None
     seconds = round(time.monotonic() - began, 1)
     log.warning(
         "interrupted_delete_finished",
@@ -445,8 +447,6 @@ def _look_after_all(
     )
     if rebuilt:
         finish_redactions(filter(is_communication_id, redacting))
-    if not rebuilt and (miscount := index.miscount()):
-        raise IndexUnavailable(f"it is damaged: {miscount}")
     hit("recover.done")
     return Recovered(
         index,
