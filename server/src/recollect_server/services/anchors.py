@@ -64,7 +64,7 @@ class Anchors:
         now = (self._file.version, self._space.index)
         if self._holding[0] == now:
             return self._holding[1]
-        # While it is made, the index has those that were forgotten: they stand in transcripts still.
+        # While it is made it has those that were forgotten too: they stand in transcripts still.
         doubt = self._space.doubt if self._space.is_reading else ""
         if not doubt:
             try:
