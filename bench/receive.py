@@ -22,8 +22,7 @@ from recollect.v1 import channel_service_pb2 as api
 from recollect.v1.channel_pb2 import EmailOrigin
 from recollect.v1.channel_service_pb2_grpc import ChannelServiceStub
 from recollect_server.domain.routing import Place, mail_number
-from recollect_server.services.space.projection import Projection
-from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.projection import Projection, Routes
 from recollect_server.storage.index.index import Index
 from ulid import ULID
 

@@ -13,8 +13,7 @@ from recollect_server.domain.conversation import Began, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import Place
 from recollect_server.services.space import overlay
-from recollect_server.services.space.projection import Projection
-from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.projection import Projection, Routes
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.writer import Writer

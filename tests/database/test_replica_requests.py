@@ -217,7 +217,7 @@ def test_a_request_whose_server_was_killed_is_carried_out_by_another_one_and_by_
     name, other = one.conversation_of("apricot"), one.conversation_of("butter")
     space = replicas.servers[0].app.spaces.open_now()[0]._space
     monkeypatch.setattr(space.store.sharing, "end_request", lambda *_: 1 / 0)
-    monkeypatch.setattr(space.answered_requests, "give_up", lambda _: None)  # as after a kill
+    monkeypatch.setattr(space.requests, "give_up", lambda _: None)  # as after a kill
     assert code_of(partial(_switch, one, name, "r1")) == "INTERNAL"
     assert code_of(lambda: two.append(other, user("zebra"), request_id="r1")) == "ALREADY_EXISTS"
     assert code_of(partial(_switch, two, other, "r1")) == "ALREADY_EXISTS"

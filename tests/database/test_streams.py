@@ -16,8 +16,8 @@ from recollect.v1.update_pb2 import Update
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.streaming.live import LiveUpdates
+from recollect_server.services.streaming.log import Interest
 from recollect_server.services.streaming.snapshot import Choice
-from recollect_server.services.streaming.watching import Interest
 from recollect_server.storage.logs.lines import Entry, encoded
 from structlog.testing import capture_logs
 

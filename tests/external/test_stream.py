@@ -13,8 +13,7 @@ from recollect_server.domain.update import Update
 from recollect_server.services.external.external import External
 from recollect_server.services.external.live import LiveCommunications
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.streaming.log import Watcher
-from recollect_server.services.streaming.watching import NewUpdates
+from recollect_server.services.streaming.log import NewUpdates, Watcher
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line

@@ -16,8 +16,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log as update_log
 from recollect_server.services.streaming import log as updates
 from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.log import UpdateLog
-from recollect_server.services.streaming.watching import NewUpdates
+from recollect_server.services.streaming.log import NewUpdates, UpdateLog
 from recollect_server.storage.index.file import NAME, remove_files
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.transport import streams

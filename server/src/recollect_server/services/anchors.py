@@ -186,7 +186,7 @@ class Anchors:
                 raise AnchorNotFound(entry.content.key)
         previous = self._file.request(request.id)
         try:
-            elsewhere = not previous and self._space.answered_requests.is_used(request.id)
+            elsewhere = not previous and self._space.requests.is_used(request.id)
         except IndexUnavailable:
             elsewhere = False
         if elsewhere or (previous and previous.stamp.request_hash != request.hash):

@@ -64,12 +64,12 @@ class ConversationNotes:
         payload = {"chosen": asdict(chosen), "writers": writers, "dry_run": dry_run}
         request = key_of("RegenerateNotes", request_id, payload)
         with self._space.exclusive(request=request_id or "RegenerateNotes"):
-            if request and (record := self._space.answered_requests.find(request)):
+            if request and (record := self._space.requests.answered(request)):
                 queued, others = orjson.loads(record.answer)
                 return queued, others
             if chosen.conversation_id:
                 self._space.read(chosen.conversation_id)
-            with self._space.answered_requests.carrying_out(request):
+            with self._space.requests.carrying_out(request):
                 there = self._space.index.notes.choose(chosen, writers, by_rule=self._by_rule)
                 counts = len(there.numbers), there.others
                 record = (
@@ -205,14 +205,14 @@ class ConversationNotes:
             {"id": conversation_id, "to": following_id, "max_turns": max_turns},
         )
         with self._space.exclusive(request=request_id):
-            if request and self._space.answered_requests.find(request):
+            if request and self._space.requests.answered(request):
                 return
             record = (
                 KnownRequest(request.id, request.hash, conversation_id or following_id)
                 if request
                 else None
             )
-            with self._space.answered_requests.carrying_out(request):
+            with self._space.requests.carrying_out(request):
                 if conversation_id and conversation_id != following_id:
                     number = self._space.read(conversation_id).number
                     if number is not None:

@@ -82,17 +82,17 @@ class BulkRemoval:
 
     def carry_out(self, request: RequestKey | None, method: str, limit: int) -> BulkReceipt:
         """Delete those that match, at most `limit`, unless the request was carried out before."""
-        answered = self._space.answered_requests
+        requests = self._space.requests
         with self._space.exclusive(request=request.id if request else method):
-            if request and (record := answered.find(request)):
+            if request and (record := requests.answered(request)):
                 return BulkReceipt.of(record.answer)
-            with answered.carrying_out(request):
+            with requests.carrying_out(request):
                 done = self._delete_matching(limit)
                 if request and not done.failure:
                     record = KnownRequest(request.id, request.hash, "", answer=done.text)
-                    answered.remember(record)
+                    requests.remember(record)
             if request and done.failure:
-                answered.give_up(request)
+                requests.give_up(request)
             return done
 
     def _delete_matching(self, limit: int) -> BulkReceipt:

@@ -165,7 +165,7 @@ class Identities:
     def _known(self, request: RequestKey) -> _Answer | None:
         previous = self._answered.get(request.id)
         if (previous and previous.hash != request.hash) or (
-            not previous and self._space.answered_requests.is_used(request.id)
+            not previous and self._space.requests.is_used(request.id)
         ):
             raise RequestIdReused(request.id)
         return previous.answer if previous else None

@@ -27,8 +27,7 @@ from recollect_server.domain.update import (
 from recollect_server.domain.update import Kind as KindOfUpdate
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import ExchangeRedacted
-from recollect_server.services.streaming.log import UpdateLog, Watcher
-from recollect_server.services.streaming.watching import Encode, Interest, Snapshot
+from recollect_server.services.streaming.log import Encode, Interest, Snapshot, UpdateLog, Watcher
 from recollect_server.storage.index.external_rows import is_shown
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line

@@ -14,7 +14,7 @@ from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.inference.embedder import Embedder
 from recollect_server.services.recall.embedding_texts import Text
-from recollect_server.services.space.shared_work import SharedWork
+from recollect_server.services.space.following import SharedWork
 from recollect_server.storage.logs.store import Purpose
 
 _LEASE = 10.0  # seconds; a turn of its work is shorter but for a slow machine

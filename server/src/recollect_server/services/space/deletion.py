@@ -106,7 +106,7 @@ class Deletions:
             ):
                 if self._under_way(conversation_id):
                     continue
-                if request and (earlier := self._parts.answered.find(request)):
+                if request and (earlier := self._parts.requests.answered(request)):
                     return Receipt.of(earlier)
                 try:
                     number = self._begin(
@@ -117,7 +117,7 @@ class Deletions:
                         raise
                     if not self._is_begun(conversation_id, request):
                         # Its answer is kept before the log goes: who finds no log finds it.
-                        if earlier := self._parts.answered.find(request):
+                        if earlier := self._parts.requests.answered(request):
                             return Receipt.of(earlier)
                         if self._cut_short(conversation_id) == request:
                             return self._end_without_log(conversation_id, request)
@@ -271,7 +271,7 @@ class Deletions:
         """Take step 1, and return the number in the index. Hold the conversation's lock."""
         number, size = self._admit(conversation_id, anchors, force, confirm)
         if request:
-            self._parts.answered.begin_delete(request, conversation_id)
+            self._parts.requests.begin_delete(request, conversation_id)
         deleting(conversation_id)
         try:
             with self._parts.doubts.asking(Action.DELETE, conversation_id):
@@ -379,7 +379,7 @@ class Deletions:
         """Return whether this very request began to delete a conversation, in another process or in
         one that was killed, and the delete has not ended. Then it is finished here too.
         """
-        return self._parts.answered.is_begun(request) and is_taken(
+        return self._parts.requests.is_begun(request) and is_taken(
             self._parts.store, conversation_id
         )
 
@@ -394,7 +394,7 @@ class Deletions:
     def _end_without_log(self, conversation_id: str, request: RequestKey) -> Receipt:
         """Keep the answer of such a request: nothing is left that it could count."""
         empty = Receipt(conversation_id, {}, self._parts.clock())
-        return Receipt.of(self._parts.answered.end_delete(empty.known_as(request)))
+        return Receipt.of(self._parts.requests.end_delete(empty.known_as(request)))
 
     def _keep_as_indexed(self, delete: _Delete, stored: Stored | StoredCommunication) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its

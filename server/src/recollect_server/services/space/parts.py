@@ -13,9 +13,8 @@ from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs
 from recollect_server.services.space.locks import LockOrder, Locks
 from recollect_server.services.space.logs import Logs
-from recollect_server.services.space.projection import Projection
-from recollect_server.services.space.requests import AnsweredRequests, Requests
-from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.projection import Projection, Routes
+from recollect_server.services.space.requests import Requests
 from recollect_server.services.space.states import PendingWrites, States
 from recollect_server.services.space.writes import Writes
 from recollect_server.storage.index.index import Index
@@ -86,7 +85,6 @@ class Parts:
         )
         self.routes = Routes(projection, partial(has_conversation, store), states.is_pinned)
         self.requests = Requests(transcripts, projection, states, self.anchors)
-        self.answered = AnsweredRequests(store, projection, self.requests)
         self.writes = Writes(
             transcripts,
             projection,

@@ -224,7 +224,13 @@ class Hashed(Protocol):
 
 
 class Requests:
-    """The requests of a space that were carried out before. Safe to call from any thread."""
+    """The requests of a space that were carried out before. Safe to call from any thread.
+
+    The index keeps the answers of those that write no line: deletes, switches, notes to be written
+    anew. Over a store that processes share, the store keeps them too, so that a repeat is answered
+    by every process, and it keeps their ids from when they are begun, so that every process refuses
+    them to other requests.
+    """
 
     def __init__(
         self,
@@ -336,30 +342,17 @@ class Requests:
         self.recent.shrink()
         self.replays.shrink()
 
+    # Requests that write no line ------------------------------------------------------------------
 
-class AnsweredRequests:
-    """The requests of a space that write no line: deletes, switches, notes to be written anew. Safe
-    to call from any thread.
-
-    The index keeps their answers. Over a store that processes share, the store keeps them too, so
-    that a repeat is answered by every process, and it keeps their ids from when they are begun, so
-    that every process refuses them to other requests.
-    """
-
-    def __init__(self, store: LogStore, projection: Projection, requests: Requests) -> None:
-        self._store = store
-        self._projection = projection
-        self._requests = requests
-
-    def find(self, request: RequestKey) -> KnownRequest | None:
+    def answered(self, request: RequestKey) -> KnownRequest | None:
         """Return the same request, one that writes no line, if it was carried out before by any
         process. Hold its lock. Raises RequestIdReused, DataUnavailable.
         """
-        if earlier := self._requests.find(request):
+        if earlier := self.find(request):
             if earlier.hash == ANY_HASH:  # it wrote a message, which was redacted
                 raise RequestIdReused(request.id)
             return earlier
-        sharing = self._store.sharing
+        sharing = self._transcripts.store.sharing
         if not (answer := sharing.answer(request.id) if sharing else None):
             return None
         earlier = KnownRequest(**orjson.loads(answer))
@@ -372,7 +365,7 @@ class AnsweredRequests:
         answer, against every process; give it up if the block raises before it has one. Raises
         RequestIdReused if another request has the id, StorageUnavailable.
         """
-        sharing = self._store.sharing
+        sharing = self._transcripts.store.sharing
         if request is None or sharing is None:
             yield
             return
@@ -388,7 +381,7 @@ class AnsweredRequests:
         """Let the id of such a request be free again, unless it has an answer, here or elsewhere.
         Raises nothing.
         """
-        sharing = self._store.sharing
+        sharing = self._transcripts.store.sharing
         with suppress(IndexUnavailable):
             if self._projection.index.requests.find(request.id):
                 return
@@ -400,16 +393,16 @@ class AnsweredRequests:
         """Return True if a process began such a request and did not remember its answer. Raises
         StorageUnavailable.
         """
-        sharing = self._store.sharing
+        sharing = self._transcripts.store.sharing
         return sharing is not None and sharing.answer(request.id, request.hash) == ""
 
     def is_used(self, request_id: str) -> bool:
         """Return True if any process carried out a request of this id, or began one that writes no
         line. Raises DataUnavailable.
         """
-        if self._requests.known(request_id) is not None:
+        if self.known(request_id) is not None:
             return True
-        sharing = self._store.sharing
+        sharing = self._transcripts.store.sharing
         return sharing is not None and sharing.answer(request_id) is not None
 
     def begin_delete(self, request: RequestKey, conversation_id: str) -> None:
@@ -417,7 +410,7 @@ class AnsweredRequests:
         one that finishes what a kill interrupts. Raises RequestIdReused, StorageUnavailable.
         """
         note = orjson.dumps([request.id, request.hash]).decode()
-        if sharing := self._store.sharing:
+        if sharing := self._transcripts.store.sharing:
             if not sharing.begin_request(request.id, request.hash, conversation_id, note):
                 raise RequestIdReused(request.id)
             return
@@ -428,7 +421,7 @@ class AnsweredRequests:
         """Keep the answer of a request that deleted a conversation, as `remember` does. Raises
         DataUnavailable.
         """
-        record = share(self._store, record)
+        record = share(self._transcripts.store, record)
         self._projection.index.requests.end_delete(record)
         return record
 
@@ -436,7 +429,7 @@ class AnsweredRequests:
         """Keep the answer of such a request, for every process, and return the first one. Raises
         DataUnavailable.
         """
-        record = share(self._store, record)
+        record = share(self._transcripts.store, record)
         self._projection.index.requests.add(record)
         return record
 

@@ -34,12 +34,11 @@ from recollect_server.services.space.events import (
     Resting,
     Subscribers,
 )
-from recollect_server.services.space.following import Following
+from recollect_server.services.space.following import Following, SharedWork
 from recollect_server.services.space.locks import LockOrder
 from recollect_server.services.space.logs import RequestKey, check_unanswered
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.redaction import Redactions
-from recollect_server.services.space.shared_work import SharedWork
 from recollect_server.services.space.unindexing import Unindexing
 from recollect_server.services.space.upkeep import Upkeep
 from recollect_server.storage.failpoints import hit
@@ -66,7 +65,7 @@ class Space:
     write; `delete` removes. `exclusive` keeps other calls about the same things out. `subscribe`
     passes events on (`services.space.events`). Queries ask `index`, the projection of the logs.
 
-    `requests` and `answered_requests` know what was carried out before, `routes` where messages of
+    `requests` knows what was carried out before, `routes` where messages of
     channels belong. `shared_work` divides work among the processes over one store.
 
     Locks are taken within, in the order that `services.space.locks` states. A method that needs the
@@ -120,7 +119,7 @@ class Space:
         self.exclusive = parts.locks.exclusive
         self.overlay = parts.projection.overlay
         self.routes = parts.routes
-        self.requests, self.answered_requests = parts.requests, parts.answered
+        self.requests = parts.requests
         self.append = parts.writes.append
         self.deletions = Deletions(parts)
         self.redactions = Redactions(parts)

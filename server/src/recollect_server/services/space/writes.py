@@ -36,8 +36,7 @@ from recollect_server.services.space.conversation_logs import (
 )
 from recollect_server.services.space.events import Appended
 from recollect_server.services.space.logs import RequestKey, entries_of
-from recollect_server.services.space.projection import Projection
-from recollect_server.services.space.routes import Routes
+from recollect_server.services.space.projection import Projection, Routes
 from recollect_server.services.space.states import Batch, PendingWrites, States, Stuck
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.logs.lines import Line, contents_of, encoded

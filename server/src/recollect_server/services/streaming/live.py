@@ -40,9 +40,15 @@ from recollect_server.services.space.events import Appended, Deleted
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts, Growth, Sent
 from recollect_server.services.streaming.drafts import Key as DraftKey
-from recollect_server.services.streaming.log import UpdateLog, Watcher
+from recollect_server.services.streaming.log import (
+    About,
+    Encode,
+    Interest,
+    Snapshot,
+    UpdateLog,
+    Watcher,
+)
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
-from recollect_server.services.streaming.watching import About, Encode, Interest, Snapshot
 from recollect_server.services.working_context import LoadLimits
 from recollect_server.storage.index.index import updates_of
 from recollect_server.storage.logs.kinds import Action, Kind
