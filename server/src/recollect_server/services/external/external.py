@@ -41,7 +41,7 @@ from recollect_server.domain.live import Holder, Live
 from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import UNLIMITED, Deadline, arrival
-from recollect_server.services.external.store import CommunicationStore, Written
+from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.removals import BulkReceipt, BulkRemoval
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import LacksLines
@@ -261,15 +261,9 @@ class External:
             )
             escalation = Escalation(opened.id, communication.id, sequence, opened.question, now)
             contents.append(opened)
-        written = (
-            self._store.append(stored, contents, None, claim)
-            if stored
-            else self._store.begin(communication.id, contents, claim=claim)
-        )
-        offered = self._offered(written.communication, message)
-        return Received(
-            written.communication, message, escalation, duplicate=False, acknowledgement=offered
-        )
+        after = self._store.write(communication.id, stored, contents, claim=claim)
+        offered = self._offered(after, message)
+        return Received(after, message, escalation, duplicate=False, acknowledgement=offered)
 
     def _offered(self, communication: Communication, message: ExternalMessage) -> str:
         """Return the acknowledgement if the party may have it for this message. A group is not
@@ -390,7 +384,7 @@ class External:
         with self._space.exclusive(request=request_id):
             self._store.catch_up()
             if request and (before := self._before(request)):
-                return before.communication
+                return before[0]
             with self._space.exclusive(conversation=communication_id):
                 return self._trust(self._store.find(communication_id), trust, scopes, request)
 
@@ -405,7 +399,7 @@ class External:
         with self._space.exclusive(request=request_id, party=name_of_party(channel, party)):
             self._store.catch_up()
             if request and (before := self._before(request)):
-                return before.communication
+                return before[0]
             stored, claim = self._with_party(channel, party)
             name = stored.communication.id if stored else f"ext-{new_ulid()}"
             with self._space.exclusive(conversation=name):
@@ -415,7 +409,7 @@ class External:
                         CommunicationBegan(name, channel, party, now),
                         TrustSet(trust, scopes, now),
                     ]
-                    return self._store.begin(name, contents, request, claim).communication
+                    return self._store.write(name, None, contents, request, claim)
                 return self._trust(self._still_there(name), trust, scopes, request)
 
     def _with_party(self, channel: str, party: str) -> tuple[StoredCommunication | None, Claim]:
@@ -449,7 +443,7 @@ class External:
         contents: list[ExternalContent] = [TrustSet(trust, scopes, now)]
         if trust is Trust.BLOCKED:
             contents += [EscalationResolved(name, "", now) for name in stored.communication.open]
-        return self._store.append(stored, contents, request).communication
+        return self._store.write(stored.communication.id, stored, contents, request)
 
     def record_reply(
         self, communication_id: str, text: str, scope: str, request_id: str
@@ -463,7 +457,8 @@ class External:
         with self._space.exclusive(request=request_id):
             self._store.catch_up()
             if request and (before := self._before(request, is_reply=True)):
-                return before.communication, before.messages[0]
+                communication, messages = before
+                return communication, messages[0]
             with self._space.exclusive(conversation=communication_id):
                 stored = self._store.find(communication_id)
                 communication = stored.communication
@@ -485,7 +480,7 @@ class External:
                     acknowledgement=acknowledges,
                     arrived=arrival(now, communication.update_time, now),
                 )
-                return self._store.append(stored, [reply], request).communication, reply
+                return self._store.write(communication_id, stored, [reply], request), reply
 
     def resolve_escalation(self, escalation_id: str, answer: str, request_id: str) -> Escalation:
         """Record the owner's answer. Repeating it changes nothing; another answer raises
@@ -504,11 +499,8 @@ class External:
                         return escalation
                     raise EscalationClosed(escalation_id)
                 stored = self._store.find(communication_id)
-                self._store.append(
-                    stored,
-                    [EscalationResolved(escalation_id, answer, self._space.clock())],
-                    request,
-                )
+                resolved = EscalationResolved(escalation_id, answer, self._space.clock())
+                self._store.write(communication_id, stored, [resolved], request)
                 return self._escalation(escalation_id)
 
     def redact(
@@ -585,9 +577,11 @@ class External:
             raise RequestIdReused(request.id)  # by a message that was redacted since
         return record
 
-    def _before(self, request: RequestKey, *, is_reply: bool = False) -> Written | None:
-        """Return the result of the same request if it was carried out before. Raises
-        RequestIdReused.
+    def _before(
+        self, request: RequestKey, *, is_reply: bool = False
+    ) -> tuple[Communication, list[ExternalMessage]] | None:
+        """Return the communication, and what was written, as the same request left them if it was
+        carried out before. Raises RequestIdReused.
         """
         record = self._known(request, is_reply=is_reply)
         return (

@@ -16,7 +16,6 @@ from recollect_server.domain.errors import (
     InvalidField,
 )
 from recollect_server.domain.external import Communication, ExternalContent, ExternalMessage
-from recollect_server.domain.frozen import frozen
 from recollect_server.domain.ids import MAX_LINES, is_communication_id
 from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere, RequestKey
@@ -38,14 +37,6 @@ from recollect_server.storage.logs.store import (
 )
 
 log = structlog.get_logger("recollect.external")
-
-
-@frozen
-class Written:
-    """Result of a write: the communication as it is now."""
-
-    communication: Communication
-    messages: list[ExternalMessage]
 
 
 class CommunicationStore:
@@ -120,46 +111,24 @@ class CommunicationStore:
             raise CommunicationNotFound(communication_id)
         return stored
 
-    def begin(
-        self,
-        communication_id: str,
-        contents: list[ExternalContent],
-        request: RequestKey | None = None,
-        claim: Claim = NO_CLAIM,
-    ) -> Written:
-        """Write the first lines of a new communication, all or none, durable on return; `claim` is
-        what no other process must have. Hold its lock.
-
-        Raises DataUnavailable, also if they are written and not indexed.
-        """
-        return self._write(communication_id, None, contents, request, claim)
-
-    def append(
-        self,
-        stored: StoredCommunication,
-        contents: list[ExternalContent],
-        request: RequestKey | None,
-        claim: Claim = NO_CLAIM,
-    ) -> Written:
-        """Append lines, all or none, durable on return. A message brings its sequence. Hold the
-        communication's lock.
-
-        Raises DataUnavailable, also if they are written and not indexed.
-        """
-        if stored.lines + len(contents) > MAX_LINES:
-            raise InvalidField.of(
-                "communication_id", f"the communication is full: {MAX_LINES} lines"
-            )
-        return self._write(stored.communication.id, stored, contents, request, claim)
-
-    def _write(
+    def write(
         self,
         communication_id: str,
         stored: StoredCommunication | None,
         contents: list[ExternalContent],
-        request: RequestKey | None,
-        claim: Claim,
-    ) -> Written:
+        request: RequestKey | None = None,
+        claim: Claim = NO_CLAIM,
+    ) -> Communication:
+        """Write lines behind those of a communication, or the first ones of a new one, all or none,
+        durable on return. A message brings its sequence; `claim` is what no other process must
+        have. Return the communication as it is now. Hold its lock.
+
+        Raises DataUnavailable, also if they are written and not indexed.
+        """
+        if stored and stored.lines + len(contents) > MAX_LINES:
+            raise InvalidField.of(
+                "communication_id", f"the communication is full: {MAX_LINES} lines"
+            )
         end = Position(stored.lines, stored.bytes) if stored else START
         if stored:
             self._logs.check_own(communication_id)
@@ -180,9 +149,7 @@ class CommunicationStore:
             )
             raise
         hit("external.indexed")
-        return Written(
-            communication, [content for content in contents if isinstance(content, ExternalMessage)]
-        )
+        return communication
 
     def messages(self, communication_id: str, places: list[Place]) -> list[ExternalMessage]:
         """Return the readable messages at these places. Raises StorageUnavailable;
@@ -203,7 +170,9 @@ class CommunicationStore:
             if line.entry and isinstance(line.entry.content, ExternalMessage)
         ]
 
-    def as_it_was(self, communication_id: str, last_sequence: int) -> Written:
+    def as_it_was(
+        self, communication_id: str, last_sequence: int
+    ) -> tuple[Communication, list[ExternalMessage]]:
         """Return a communication as it was after a line, and the messages of the batch that ends
         there. Raises StorageUnavailable.
         """
@@ -219,4 +188,4 @@ class CommunicationStore:
                 break
         if communication is None:
             raise CommunicationNotFound(communication_id)
-        return Written(communication, batch)
+        return communication, batch
