@@ -267,7 +267,7 @@ class Receiving:
             )
             if messages:
                 return StoredMessages(conversation, messages)
-            lines, conversation = self._space.requests.replays.lines(previous)
+            lines, conversation = self._space.requests.wrote(previous)
         except ConversationNotFound:
             return None
         runs = [content for content in contents_of(lines) if isinstance(content, CommandRun)]

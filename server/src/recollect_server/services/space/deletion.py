@@ -20,7 +20,6 @@ from recollect_server.domain.errors import (
     ConversationPinned,
     DataUnavailable,
     IndexUnavailable,
-    RecollectError,
 )
 from recollect_server.domain.external import Communication
 from recollect_server.domain.ids import is_communication_id
@@ -30,6 +29,7 @@ from recollect_server.services.space.erasing import (
     finish_delete,
     forget_received,
     lines_as_indexed,
+    logs_of,
 )
 from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.logs import RedactedElsewhere, RequestKey
@@ -280,7 +280,7 @@ class Deletions:
             if self._parts.store.sharing is None:
                 raise
             # another process deleted it, and this one has not followed that
-            raise _not_found(conversation_id) from None
+            raise logs_of(self._parts.store, conversation_id).not_found(conversation_id) from None
         return number
 
     def _admit(
@@ -297,9 +297,10 @@ class Deletions:
             stored = self._parts.projection.index.external.find(name)
             if stored is None or name in self._deletes:
                 raise CommunicationNotFound(name)
-            if confirm is not None and not (
-                self._is_known(name, stored) and confirm(stored.communication)
-            ):
+            # of a shared one the store itself compares the length, when the delete begins
+            store = self._parts.store
+            has_all = store.sharing is not None or store.length(name) == stored.bytes
+            if confirm is not None and not (has_all and confirm(stored.communication)):
                 raise NotConfirmed
             return stored.number, stored.bytes
         state = self._parts.states.get(name)
@@ -309,15 +310,6 @@ class Deletions:
             raise NotConfirmed
         self._settle_anchors(name, state.number, anchors)
         return state.number, state.size
-
-    def _is_known(self, name: str, stored: StoredCommunication) -> bool:
-        """Return whether the index is right about a communication and has all of it, so far as this
-        process can know.
-        """
-        # of a shared one the store itself compares the length, when the delete begins
-        return (
-            self._parts.store.sharing is not None or self._parts.store.length(name) == stored.bytes
-        )
 
     def _settle_anchors(self, conversation_id: str, number: int | None, disposition: int) -> None:
         """Keep the anchors that came from the conversation in their own file, if that is asked for.
@@ -446,9 +438,3 @@ class Deletions:
         )
         self._parts.anchors.changed()
         return receipt
-
-
-def _not_found(name: str) -> RecollectError:
-    if is_communication_id(name):
-        return CommunicationNotFound(name)
-    return ConversationNotFound(name)

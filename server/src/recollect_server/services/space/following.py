@@ -271,15 +271,16 @@ class Following:
             if deletes:
                 self._deletions.follow(name)
                 changes = changes[deletes[-1] + 1 :]
+            is_redacted = any(it.action is Action.REDACT for it in changes)
+            if is_redacted:
+                with self._parts.locks.conversations.hold(name):
+                    self._redactions.follow(name)
+                    if kind == Kind.CONVERSATION:
+                        self._reload(name)
             if kind == Kind.COMMUNICATION:
-                if any(it.action is Action.REDACT for it in changes):
-                    with self._parts.locks.conversations.hold(name):
-                        self._redactions.follow(name)
                 if changes and not self._has_communication(name, max(it.end for it in changes)):
                     self._take_in_other(name, kind)
-            elif any(it.action is Action.REDACT for it in changes):
-                self._redact(name)
-            elif changes:
+            elif changes and not is_redacted:
                 self._append(name, changes)
         except LogNotFound:
             pass  # deleted meanwhile: its delete comes
@@ -330,11 +331,6 @@ class Following:
                 elif is_whole and lines[-1].end == changes[-1].end:
                     self._parts.writes.take_in(name, state, lines)
                     return
-            self._reload(name)
-
-    def _redact(self, name: str) -> None:
-        with self._parts.locks.conversations.hold(name):
-            self._redactions.follow(name)
             self._reload(name)
 
     def _reload(self, name: str) -> None:

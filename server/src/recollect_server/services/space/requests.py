@@ -82,58 +82,6 @@ class _Place:
     conversation: Conversation | None
 
 
-class Replays:
-    """The lines of repeated requests, read again from their transcripts.
-
-    A caller that repeats one request often repeats the following ones too (an import that runs
-    twice), so each is read on from the one before and not from the first line. Safe to call from
-    any thread.
-    """
-
-    def __init__(self, transcripts: ConversationLogs) -> None:
-        self._transcripts = transcripts
-        self._guard = threading.Lock()  # guards `_places`
-        self._places: LastUsed[str, _Place] = LastUsed(_MAX_REPLAYS)
-
-    def lines(self, record: KnownRequest) -> tuple[list[Line], Conversation]:
-        """Return the lines that a request wrote, and the conversation as it was right after.
-
-        Raises ConversationNotFound, StorageUnavailable.
-        """
-        conversation_id = record.conversation_id
-        with self._guard:
-            place = self._places.get(conversation_id)
-        if place is None or place.position.lines >= record.first_sequence:
-            place = _Place(START, None)
-        conversation, position = place.conversation, place.position
-        wrote: list[Line] = []
-        try:
-            for line in self._transcripts.store.read(conversation_id, position):
-                conversation = self._transcripts.folded(conversation, line, conversation_id)
-                position = Position(line.sequence, line.end)
-                if line.sequence >= record.first_sequence:
-                    wrote.append(line)
-                if line.sequence == record.last_sequence:
-                    break
-        except LogNotFound:
-            raise ConversationNotFound(conversation_id) from None
-        if conversation is None:
-            raise ConversationNotFound(conversation_id)
-        with self._guard:
-            self._places.keep(conversation_id, _Place(position, conversation))
-        return wrote, conversation
-
-    def forget(self, conversation_id: str) -> None:
-        """Drop a conversation, whose log changed or is deleted."""
-        with self._guard:
-            self._places.pop(conversation_id, None)
-
-    def shrink(self) -> None:
-        """Drop all of them."""
-        with self._guard:
-            self._places.clear()
-
-
 class RecentRequests:
     """The last requests of conversations, as their transcripts have them: known whatever the index
     says.
@@ -244,7 +192,8 @@ class Requests:
         self._states = states
         self._anchors = anchors
         self.recent = RecentRequests(transcripts.store, states.get)
-        self.replays = Replays(transcripts)
+        self._guard = threading.Lock()  # guards `_places`
+        self._places: LastUsed[str, _Place] = LastUsed(_MAX_REPLAYS)
         self._elsewhere: list[Callable[[str], Hashed | None]] = []
 
     def ask(self, elsewhere: Callable[[str], Hashed | None]) -> None:
@@ -329,18 +278,51 @@ class Requests:
                     return [], state.conversation
                 lines = lines_at(self._transcripts.store, request.conversation_id, places)
                 return messages_of(lines), state.conversation
-        lines, conversation = self.replays.lines(request)
+        lines, conversation = self.wrote(request)
         return messages_of(lines), conversation
+
+    def wrote(self, record: KnownRequest) -> tuple[list[Line], Conversation]:
+        """Return the lines that a request wrote, read again, and the conversation as it was right
+        after.
+
+        A caller that repeats one request often repeats the following ones too (an import that runs
+        twice), so each is read on from the one before and not from the first line. Raises
+        ConversationNotFound, StorageUnavailable.
+        """
+        conversation_id = record.conversation_id
+        with self._guard:
+            place = self._places.get(conversation_id)
+        if place is None or place.position.lines >= record.first_sequence:
+            place = _Place(START, None)
+        conversation, position = place.conversation, place.position
+        wrote: list[Line] = []
+        try:
+            for line in self._transcripts.store.read(conversation_id, position):
+                conversation = self._transcripts.folded(conversation, line, conversation_id)
+                position = Position(line.sequence, line.end)
+                if line.sequence >= record.first_sequence:
+                    wrote.append(line)
+                if line.sequence == record.last_sequence:
+                    break
+        except LogNotFound:
+            raise ConversationNotFound(conversation_id) from None
+        if conversation is None:
+            raise ConversationNotFound(conversation_id)
+        with self._guard:
+            self._places.keep(conversation_id, _Place(position, conversation))
+        return wrote, conversation
 
     def forget(self, conversation_id: str) -> None:
         """Drop a conversation, whose log changed or is deleted."""
         self.recent.forget(conversation_id)
-        self.replays.forget(conversation_id)
+        with self._guard:
+            self._places.pop(conversation_id, None)
 
     def shrink(self) -> None:
         """Drop what can be read again, but for the newest."""
         self.recent.shrink()
-        self.replays.shrink()
+        with self._guard:
+            self._places.clear()
 
     # Requests that write no line ------------------------------------------------------------------
 

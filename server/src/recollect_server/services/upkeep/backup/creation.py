@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 import orjson
 
@@ -44,22 +43,6 @@ from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.store import LEDGERS
-
-
-class _Target(Protocol):
-    """Destination of a backup: a folder, or an archive."""
-
-    @contextmanager
-    def folder(self, path: Path) -> Iterator[None]:
-        """Make a folder; its files are durable at the end of the block."""
-
-    def copy(self, source: Path, path: Path, damages: list[Line]) -> tuple[int, int]:
-        """Copy a log up to the end of a whole batch, unless it has none. Return its size and its
-        checksum. Its damaged lines are added to `damages`. Raises FileNotFoundError, OSError.
-        """
-
-    def finish(self, manifest: bytes) -> None:
-        """End the backup with its manifest, durably."""
 
 
 def back_up(
@@ -111,7 +94,7 @@ def _emptied_on_failure(target: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _target(target: Path, keys: Keyring | None) -> Iterator[_Target]:
+def _target(target: Path, keys: Keyring | None) -> Iterator["_Target"]:
     if keys is None:
         yield _FolderTarget(target)
         return
@@ -126,7 +109,13 @@ def _target(target: Path, keys: Keyring | None) -> Iterator[_Target]:
 
 
 class _FolderTarget:
-    """A backup as a folder of files."""
+    """A backup as a folder of files.
+
+    `folder` makes a folder, whose files are durable at the end of the block. `copy` copies a log up
+    to the end of a whole batch, unless it has none, and returns its size and its checksum; its
+    damaged lines are added to `damages`. It raises FileNotFoundError, OSError. `finish` ends the
+    backup with its manifest, durably.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -153,7 +142,9 @@ class _FolderTarget:
 
 
 class _ArchiveTarget:
-    """A backup as an archive. Paths are those that a folder would have."""
+    """A backup as an archive, by the methods of `_FolderTarget`. Paths are those that a folder
+    would have.
+    """
 
     def __init__(self, root: Path, writer: archive.ArchiveWriter) -> None:
         self._root = root
@@ -178,6 +169,9 @@ class _ArchiveTarget:
     def finish(self, manifest: bytes) -> None:
         self._writer.add(MANIFEST, len(manifest), io.BytesIO(manifest))
         self._writer.finish()
+
+
+_Target = _FolderTarget | _ArchiveTarget
 
 
 class _Checksummed:
