@@ -16,7 +16,7 @@ from recollect_server.services.upkeep import recovery
 from recollect_server.services.upkeep.backup.bucket import BackupBucket
 from recollect_server.services.upkeep.backup.copying import Copied
 from recollect_server.services.upkeep.backup.folder import make_backup
-from recollect_server.services.upkeep.backup.manifest import backed_up
+from recollect_server.services.upkeep.backup.manifest import read_manifest
 from recollect_server.services.upkeep.backup.restoring import Restoring, decrypted
 from recollect_server.services.upkeep.backup.restoring import restore as copy_back
 from recollect_server.storage.failpoints import hit
@@ -99,7 +99,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
             directory, settings.data_dir, backup_keys(settings.backup_key_file, warn)
         ) as source,
     ):
-        spaces = backed_up(source)
+        spaces = list(read_manifest(source).spaces)
         # the first goes into the default space, whatever it was called
         targets = {
             space: space if number else settings.space for number, space in enumerate(spaces)

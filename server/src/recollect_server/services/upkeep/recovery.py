@@ -26,7 +26,6 @@ from recollect_server.domain.errors import (
     NothingNamed,
     StorageUnavailable,
 )
-from recollect_server.domain.ids import is_communication_id, is_conversation_id
 from recollect_server.domain.time import Clock
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.comparison import Comparison
@@ -425,28 +424,21 @@ def _look_after_all(
         dropped = anchors.drop_source(name) if anchors else 0
         _finish_interrupted_delete(logs, index, name, clock, dropped)
     hit("recover.deletes_finished")
-    conversations = _catch_up_all(
-        *(ConversationLogs(logs), index, clock, progress, lengths[Kind.CONVERSATION]),
-        rebuilt=rebuilt,
+    conversations, external = (
+        _catch_up_all(kind, index, clock, see, lengths[kind.kind], rebuilt=rebuilt)
+        for kind, see in (
+            (ConversationLogs(logs), progress),
+            (CommunicationLogs(logs), no_progress),
+        )
     )
     index.settle()
     if rebuilt:  # the index has none of the text
-        finish_redactions(filter(is_conversation_id, redacting))
+        finish_redactions(redacting)
     forget_anchors_again(logs, index)
     settle_all(logs, index)
     with suppress(VectorsUnavailable):
         # whether anything is embedded from now on or not
         forget_conversations(logs.root, index.conversations.unindexed())
-    external = _catch_up_all(
-        CommunicationLogs(logs),
-        index,
-        clock,
-        no_progress,
-        lengths[Kind.COMMUNICATION],
-        rebuilt=rebuilt,
-    )
-    if rebuilt:
-        finish_redactions(filter(is_communication_id, redacting))
     hit("recover.done")
     return Recovered(
         index,

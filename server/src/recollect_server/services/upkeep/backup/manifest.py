@@ -60,23 +60,18 @@ class Backup:
     ledgers: dict[str, tuple[int, int]]
 
 
-def backed_up(source: Path) -> list[str]:
-    """Return the names of the spaces that a backup has, the one for the default space first. Raises
-    CannotCopy.
-    """
-    return [str(part["space"]) for part in manifests_of(source)]
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup says that it has."""
+
+    spaces: dict[str, Backup]
+    """By the name of the space, the one for the default space first."""
+    damaged: int
+    """Damaged lines that were copied as they were."""
 
 
-def damaged_lines(manifest: dict[str, Any], source: Path) -> int:
-    """Return how many damaged lines a manifest says were copied. Raises CannotCopy."""
-    damaged = manifest.get("damaged", 0)
-    if not isinstance(damaged, int):
-        raise CannotCopy(f"{source / MANIFEST} cannot be read: damaged is not a number")
-    return damaged
-
-
-def manifests_of(source: Path) -> list[dict[str, Any]]:
-    """Return the manifest of each space of a backup. Raises CannotCopy."""
+def read_manifest(source: Path) -> Manifest:
+    """Return the manifest of a backup. Raises CannotCopy."""
     try:
         with os.fdopen(open_transcript(source / MANIFEST, os.O_RDONLY), "rb") as file:
             return parse_manifest(file.read(), source)
@@ -86,42 +81,35 @@ def manifests_of(source: Path) -> list[dict[str, Any]]:
         ) from None
 
 
-def parse_manifest(data: bytes, source: Path) -> list[dict[str, Any]]:
-    """Return the parts of a manifest, one for each space. Raises CannotCopy."""
+def parse_manifest(data: bytes, source: Path) -> Manifest:
+    """Return what the manifest of a backup says. Raises CannotCopy."""
     try:
         manifest = orjson.loads(data)
         parts = [manifest, *manifest.get("spaces", ())]
         check_number(manifest.get("format", 1), manifest.get("version", ""), f"the backup {source}")
         if strange := [part for part in parts if not is_space_name(part["space"])]:
             raise ValueError(f"{strange[0]['space']} is no name of a space")
+        damaged = manifest.get("damaged", 0)
+        if not isinstance(damaged, int):
+            raise ValueError("damaged is not a number")
+        return Manifest({part["space"]: _backup_of(source, part) for part in parts}, damaged)
     except NewerFormat as error:
         raise CannotCopy(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
-    return parts
 
 
-def backup_of(source: Path, space: str) -> Backup:
-    """Return what a backup has of a space. Raises CannotCopy."""
-    manifest = next((part for part in manifests_of(source) if part["space"] == space), None)
-    if manifest is None:
-        raise CannotCopy(f"{source} has no space {space}: name another with --space")
-    return parts_of(source, manifest)
-
-
-def parts_of(source: Path, manifest: dict[str, Any]) -> Backup:
-    """Return what a manifest says of a space. Raises CannotCopy."""
-    try:
-        origin = FolderStore.of(source, manifest["space"])
-        logs = {
-            kind: _files(origin, manifest[key], origin.folder(kind))
-            for kind, key in LISTS.items()
-            if kind is Kind.CONVERSATION or key in manifest
-        }
-        ledgers = _files(origin, manifest.get("ledgers", {}), origin.root.parent)
-        return Backup(origin, logs, ledgers)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CannotCopy(f"{source / MANIFEST} cannot be read: {error}") from error
+def _backup_of(source: Path, part: dict[str, Any]) -> Backup:
+    """Return what a manifest says of a space. Raises ValueError, KeyError, TypeError,
+    AttributeError.
+    """
+    origin = FolderStore.of(source, part["space"])
+    logs = {
+        kind: _files(origin, part[key], origin.folder(kind))
+        for kind, key in LISTS.items()
+        if kind is Kind.CONVERSATION or key in part
+    }
+    return Backup(origin, logs, _files(origin, part.get("ledgers", {}), origin.root.parent))
 
 
 def _files(
@@ -160,8 +148,7 @@ def check(source: Path, progress: Progress, keys: Keyring | None = None) -> Chec
     """
     if (source / ARCHIVE).is_file():
         return _check_archive(source, progress, keys)
-    parts = manifests_of(source)
-    done = Checked(damaged=damaged_lines(parts[0], source))
+    manifest = read_manifest(source)
 
     def there(store: FolderStore, name: str) -> tuple[int, int] | None:
         try:
@@ -169,36 +156,31 @@ def check(source: Path, progress: Progress, keys: Keyring | None = None) -> Chec
         except FileNotFoundError:
             return None
 
-    _compare(source, parts, there, done, progress)
-    return done
+    return _compare(manifest, there, progress)
 
 
 def _check_archive(source: Path, progress: Progress, keys: Keyring | None) -> Checked:
     contents: dict[Path, tuple[int, int]] = {}
-    manifest = b""
+    data = b""
     with archive_errors():
         for name, content in archive.members(source / ARCHIVE, keys):
             progress(len(contents), 0)
             if name == MANIFEST:
-                manifest = content.read()
+                data = content.read()
             else:
                 contents[source / name] = size_and_checksum_of(content)
-    parts = parse_manifest(manifest, source)
-    done = Checked(damaged=damaged_lines(parts[0], source))
-    _compare(source, parts, lambda store, name: contents.get(store.path(name)), done, progress)
-    return done
+    manifest = parse_manifest(data, source)
+    return _compare(manifest, lambda store, name: contents.get(store.path(name)), progress)
 
 
 def _compare(
-    source: Path,
-    manifests: list[dict[str, Any]],
+    manifest: Manifest,
     there: Callable[[FolderStore, str], tuple[int, int] | None],
-    done: Checked,
     progress: Progress,
-) -> None:
+) -> Checked:
     """Compare what is there of each file with the manifest."""
-    for manifest in manifests:
-        backup = parts_of(source, manifest)
+    done = Checked(damaged=manifest.damaged)
+    for backup in manifest.spaces.values():
         files = {
             name: expected
             for part in (*backup.logs.values(), backup.ledgers)
@@ -214,3 +196,4 @@ def _compare(
             done.bytes += actual[0]
             if actual != expected:
                 done.problems.append(change_text(name, actual, expected))
+    return done

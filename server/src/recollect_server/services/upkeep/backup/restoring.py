@@ -24,7 +24,7 @@ from recollect_server.services.upkeep.backup.manifest import (
     ARCHIVE,
     CannotCopy,
     archive_errors,
-    backup_of,
+    read_manifest,
 )
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage import archive
@@ -150,7 +150,9 @@ def restore(source: Path, space: str, target: FolderStore, progress: Progress) -
     Damaged parts are copied too, and named. Nobody may have the target open. Raises CannotCopy,
     NewerFormat, OSError.
     """
-    backup = backup_of(source, space)
+    backup = read_manifest(source).spaces.get(space)
+    if backup is None:
+        raise CannotCopy(f"{source} has no space {space}: name another with --space")
     _check_empty(target)
     # An older server must not open the lines that come, even if it is the first to be started.
     mark_format(target.root.parent.parent)
