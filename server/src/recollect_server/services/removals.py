@@ -28,6 +28,7 @@ from recollect_server.services.space.space import Space
 from recollect_server.storage.index.columns import KnownRequest
 from recollect_server.storage.index.removal import Removed
 
+_MAX_COPIES = 100  # conversations that a redaction names
 _DELETED_AT_ONCE = 100  # that one query names
 _MAX_LEFT = 1000  # conversations that a receipt names as left
 
@@ -60,72 +61,73 @@ class BulkReceipt:
         return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
 
 
-class BulkRemoval:
-    """A delete of many logs of one kind."""
+def delete_matching(
+    space: Space,
+    request: RequestKey | None,
+    method: str,
+    limit: int,
+    page: Callable[[PageEnd | None, int], list[PageEnd]],
+    remove: Callable[[str], Removed],
+    *,
+    dry_run: bool,
+) -> BulkReceipt:
+    """Delete the logs of one kind that match, at most `limit`, unless the request was carried out
+    before.
 
-    def __init__(
-        self,
-        space: Space,
-        page: Callable[[PageEnd | None, int], list[PageEnd]],
-        remove: Callable[[str], Removed],
-        *,
-        dry_run: bool,
-    ) -> None:
-        """`page` returns so many of those that match behind a place, the longest unchanged first.
-        `remove` deletes one and returns what was removed from where, or with `dry_run` raises what
-        refuses it.
-        """
-        self._space = space
-        self._page = page
-        self._remove = remove
-        self._dry_run = dry_run
+    `page` returns so many of those that match behind a place, the longest unchanged first. `remove`
+    deletes one and returns what was removed from where, or with `dry_run` raises what refuses it.
+    """
+    with space.exclusive(request=request.id if request else method):
+        if request and (record := space.requests.answered(request)):
+            return BulkReceipt.of(record.answer)
+        with space.requests.carrying_out(request):
+            done = _delete_matching(space, limit, page, remove, dry_run=dry_run)
+            if request and not done.failure:
+                record = KnownRequest(request.id, request.hash, "", answer=done.text)
+                space.requests.remember(record)
+        if request and done.failure:
+            space.requests.give_up(request)
+        return done
 
-    def carry_out(self, request: RequestKey | None, method: str, limit: int) -> BulkReceipt:
-        """Delete those that match, at most `limit`, unless the request was carried out before."""
-        requests = self._space.requests
-        with self._space.exclusive(request=request.id if request else method):
-            if request and (record := requests.answered(request)):
-                return BulkReceipt.of(record.answer)
-            with requests.carrying_out(request):
-                done = self._delete_matching(limit)
-                if request and not done.failure:
-                    record = KnownRequest(request.id, request.hash, "", answer=done.text)
-                    requests.remember(record)
-            if request and done.failure:
-                requests.give_up(request)
-            return done
 
-    def _delete_matching(self, limit: int) -> BulkReceipt:
-        deleted: list[str] = []
-        left: list[tuple[str, str]] = []
-        removed: Counter[str] = Counter()
-        place: PageEnd | None = None
-        failure = ""
-        while len(deleted) < limit and not failure:
-            rows = self._page(place, _DELETED_AT_ONCE)
-            for row in rows:
-                if len(deleted) == limit:
-                    break
-                place, name = row, row[1]
-                try:
-                    removed.update(self._remove(name))
-                    deleted.append(name)
-                except (ConversationPinned, AnchorsPresent) as error:
-                    if len(left) < _MAX_LEFT:
-                        left.append((name, type(error).__name__))
-                except (ConversationNotFound, CommunicationNotFound):
-                    pass  # somebody else deleted it meanwhile
-                except DataUnavailable as error:
-                    if _is_gone(self._space, name):
-                        deleted.append(name)  # the rest of its delete is finished later
-                    if not deleted or self._dry_run:
-                        raise
-                    failure = f"{name}: {error}"
-                    break
-            if len(rows) < _DELETED_AT_ONCE:
+def _delete_matching(
+    space: Space,
+    limit: int,
+    page: Callable[[PageEnd | None, int], list[PageEnd]],
+    remove: Callable[[str], Removed],
+    *,
+    dry_run: bool,
+) -> BulkReceipt:
+    deleted: list[str] = []
+    left: list[tuple[str, str]] = []
+    removed: Counter[str] = Counter()
+    place: PageEnd | None = None
+    failure = ""
+    while len(deleted) < limit and not failure:
+        rows = page(place, _DELETED_AT_ONCE)
+        for row in rows:
+            if len(deleted) == limit:
                 break
-        has_more = bool(failure or self._page(place, 1))
-        return BulkReceipt(deleted, left, dict(removed), has_more, self._space.clock(), failure)
+            place, name = row, row[1]
+            try:
+                removed.update(remove(name))
+                deleted.append(name)
+            except (ConversationPinned, AnchorsPresent) as error:
+                if len(left) < _MAX_LEFT:
+                    left.append((name, type(error).__name__))
+            except (ConversationNotFound, CommunicationNotFound):
+                pass  # somebody else deleted it meanwhile
+            except DataUnavailable as error:
+                if _is_gone(space, name):
+                    deleted.append(name)  # the rest of its delete is finished later
+                if not deleted or dry_run:
+                    raise
+                failure = f"{name}: {error}"
+                break
+        if len(rows) < _DELETED_AT_ONCE:
+            break
+    has_more = bool(failure or page(place, 1))
+    return BulkReceipt(deleted, left, dict(removed), has_more, space.clock(), failure)
 
 
 def _is_gone(space: Space, name: str) -> bool:
@@ -139,9 +141,6 @@ def _is_gone(space: Space, name: str) -> bool:
     except StorageUnavailable:
         return False
     return False
-
-
-_MAX_COPIES = 100  # conversations that a redaction names
 
 
 class Removals:
@@ -230,5 +229,4 @@ class Removals:
             return {}
 
         request = key_of("DeleteMany", request_id, payload)
-        removal = BulkRemoval(space, page, remove, dry_run=dry_run)
-        return removal.carry_out(request, "DeleteMany", limit)
+        return delete_matching(space, request, "DeleteMany", limit, page, remove, dry_run=dry_run)

@@ -42,7 +42,7 @@ from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import UNLIMITED, Deadline, arrival
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.removals import BulkReceipt, BulkRemoval
+from recollect_server.services.removals import BulkReceipt, delete_matching
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import LacksLines
 from recollect_server.services.space.requests import key_of
@@ -555,8 +555,9 @@ class External:
             {"chosen": named, "limit": limit, "dry_run": dry_run},
         )
         self._store.catch_up()
-        removal = BulkRemoval(space, page, remove, dry_run=dry_run)
-        return removal.carry_out(request, "DeleteCommunications", limit)
+        return delete_matching(
+            space, request, "DeleteCommunications", limit, page, remove, dry_run=dry_run
+        )
 
     def _escalation(self, escalation_id: str) -> Escalation:
         escalation = (

@@ -103,30 +103,25 @@ class Comparison:
         """Logs that `contradictions` passed over, each with why it cannot be read."""
         self.kinds: tuple[Logs[Any], ...] = (ConversationLogs(store), CommunicationLogs(store))
 
-    def contradictions(self) -> Iterator[str]:
-        """Yield what the index has otherwise than the logs, and what is wrong with it by itself.
+    def contradictions(self, among: Mapping[Kind, Collection[str]] | None = None) -> Iterator[str]:
+        """Yield what the index has otherwise than the logs, and what is wrong with it by itself; or
+        what it has otherwise than the logs `among` these alone.
 
         Beside calls it leaves the words out: to read those of a large index takes minutes, in which
         no delete could empty the index's write-ahead log.
         """
         assert self.index is not None
         for logs in self.kinds:
-            yield from self._contradictions_of(logs, self.names(logs))
-            for name in self.indexed_alone(logs):
+            names = self.names(logs) if among is None else among.get(logs.kind, ())
+            for it in self.each(logs, names, self._look, is_quick=not self._is_alone):
+                differences = it.differences
+                if differences and not self._is_alone:
+                    differences = self._last_look(logs, it.name)
+                yield from (f"{it.name}: {difference}" for difference in differences)
+            for name in self.indexed_alone(logs) if among is None else ():
                 yield f"{name}: is in the index and has no transcript"
-        yield from self.problems_of_index()
-
-    def contradictions_of(self, names: Mapping[Kind, Collection[str]]) -> Iterator[str]:
-        """Yield what the index has otherwise than these logs."""
-        for logs in self.kinds:
-            yield from self._contradictions_of(logs, names.get(logs.kind, ()))
-
-    def _contradictions_of(self, logs: Logs[Any], names: Collection[str]) -> Iterator[str]:
-        for it in self.each(logs, names, self._look, is_quick=not self._is_alone):
-            differences = it.differences
-            if differences and not self._is_alone:
-                differences = self._last_look(logs, it.name)
-            yield from (f"{it.name}: {difference}" for difference in differences)
+        if among is None:
+            yield from self.problems_of_index()
 
     def _look(self, logs: Logs[Any], name: str, words: Words | None) -> Compared | None:
         try:

@@ -52,12 +52,7 @@ class Interest:
 
     def wants_any(self, them: Collection[About]) -> bool:
         """Return whether the filter matches any of them."""
-        return self.everything or any(map(self.wants, them))
-
-    @property
-    def everything(self) -> bool:
-        """Return whether the filter excludes nothing."""
-        return not self.conversation_ids and not self.channels
+        return not (self.conversation_ids or self.channels) or any(map(self.wants, them))
 
 
 @dataclass(slots=True)

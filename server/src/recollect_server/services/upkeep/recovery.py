@@ -198,12 +198,7 @@ def _bring_up(
         size = sum(sum(of.values()) for of in lengths.values())
         is_whole = doubtful is None or size <= compared_at_once
         comparison = Comparison(logs, index)
-        contradictions = (
-            comparison.contradictions()
-            if is_whole
-            else comparison.contradictions_of(doubtful or {})
-        )
-        wrong = next(contradictions, "")
+        wrong = next(comparison.contradictions(None if is_whole else doubtful), "")
         done = replace(done, is_compared=is_whole and not comparison.unread)
     if wrong:
         raise IndexUnavailable(f"it is damaged: {wrong}")
