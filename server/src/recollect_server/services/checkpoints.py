@@ -194,7 +194,8 @@ class Checkpoints:
         Raises StorageUnavailable, while the records are read too.
         """
         name = log_of(thread_id)
-        state = self._read(name, thread_id)
+        with self._lock(name):
+            state = self._state(name, thread_id)
         if state is None:
             return RecordPage(iter([(key, None) for key in keys]))
         return RecordPage(self._values(name, thread_id, keys), damaged=state.damaged)
@@ -329,10 +330,6 @@ class Checkpoints:
         for line in lines:
             state.add(line)
         self._keep(name, state, len(state.keys) - before)
-
-    def _read(self, name: str, thread_id: str) -> ThreadState | None:
-        with self._lock(name):
-            return self._state(name, thread_id)
 
     def _state(self, name: str, thread_id: str) -> ThreadState | None:
         """Return the state of a thread; None if it is not there. Hold its lock."""
