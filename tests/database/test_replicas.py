@@ -61,7 +61,7 @@ def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
         stale = store.find(name)
         replicas.one.whatsapp("third", STRANGER)
         with pytest.raises(LogConflict):
-            store.append(stale, [late], None)
+            store.write(name, stale, [late])
 
     @contextmanager
     def held(**names: Any) -> Iterator[None]:
