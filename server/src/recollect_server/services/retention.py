@@ -34,7 +34,7 @@ from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.live import Live
 from recollect_server.domain.retention import RetentionReceipt, RetentionRule, Retired
 from recollect_server.domain.time import Clock
-from recollect_server.services.removals import PageEnd
+from recollect_server.services.space.bulk_removal import PageEnd
 from recollect_server.services.space.deletion import DELETE_ANCHORS, KEEP_ANCHORS, NotConfirmed
 from recollect_server.services.space.space import Space
 from recollect_server.storage.index.conversations import Size

@@ -42,7 +42,7 @@ from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import UNLIMITED, Deadline, arrival
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.removals import BulkReceipt, delete_matching
+from recollect_server.services.space.bulk_removal import BulkReceipt, delete_matching
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import LacksLines
 from recollect_server.services.space.requests import key_of
