@@ -62,7 +62,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup says that it has."""
+    """Contents of a backup, by its manifest."""
 
     spaces: dict[str, Backup]
     """By the name of the space, the one for the default space first."""
