@@ -166,7 +166,7 @@ class Index(Database):
         build = partial(document_of, own, before, after, lines, updates, mail, entries)
         notice = Added(after, lines, updates) if updates else None
         cursor = self.writer.put(
-            build, lines[-1].end - lines[0].offset, len(updates), failed, notice
+            own, build, lines[-1].end - lines[0].offset, len(updates), failed, notice
         )
         hit("index.put")
         self._lengths.set(

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -47,6 +48,7 @@ _LINGER_WATCHED = 0.002  # while somebody watches the updates: each waits for it
 class _Document:
     """Document of an append, and the callback for when it cannot be taken in."""
 
+    number: int
     build: Callable[[int], str]
     size: int
     cursor: int
@@ -121,13 +123,15 @@ class Writer:
 
     def put(
         self,
+        number: int,
         build: Callable[[int], str],
         size: int,
         updates: int,
         failed: Callable[[str], None],
         notice: object = None,
     ) -> int:
-        """Queue a document of about `size` bytes, which adds `updates` rows to the update log.
+        """Queue a document of about `size` bytes about the conversation of a number, which adds
+        `updates` rows to the update log.
 
         `build` makes its text, given the cursor before its own, in the writer's thread: many at
         once cost less. `failed` is called there too, with the reason, if it cannot be written;
@@ -137,9 +141,9 @@ class Writer:
         while True:
             with self._changed:
                 if self._waiting_size <= _MAX_WAITING or self._stopped:
-                    # The cursors are given out here, in the order in which the documents will be
-                    # taken in.
-                    document = _Document(build, size, self._cursor, updates, failed, notice)
+                    # The cursors are given out here, in the order of the queue: a later batch has
+                    # later ones.
+                    document = _Document(number, build, size, self._cursor, updates, failed, notice)
                     self._cursor += updates
                     self._enqueue(document)
                     self._waiting_size += size
@@ -391,7 +395,10 @@ class Writer:
             return batch
 
     def _take_in(self, documents: list[_Document]) -> None:
-        text = f"[{','.join(document.build(document.cursor) for document in documents)}]"
+        # FTS5 writes the words that it holds in memory whenever a row's id is below the last one's:
+        # by conversation, whose documents keep their order, it writes them once for all.
+        ascending = sorted(documents, key=attrgetter("number"))
+        text = f"[{','.join(document.build(document.cursor) for document in ascending)}]"
         hit("index.taking_in")
         try:
             self.wake()
