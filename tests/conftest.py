@@ -165,6 +165,9 @@ Start = Callable[..., RunningServer]
 """Type of the fixture `start_server`, which takes settings by name."""
 
 
+_TESTS = Path(__file__).parent
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Return one worker more than there are cores: a third of a test's time is spent waiting for a
     disk, a port or another process. With one more the tests took as long.
@@ -183,10 +186,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take no sample of tests that the caller names."""
-    is_worker = hasattr(config, "workerinput")  # it gets the options that the controller has
-    if config.args_source is pytest.Config.ArgsSource.ARGS and not is_worker:
-        config.option.sample = None
+    """Take no sample of tests that the caller names. Let each worker begin to collect at another
+    folder: pytest rewrites the assertions of a module where no worker has kept it rewritten, which
+    takes longer than to import all of them.
+    """
+    worker = getattr(config, "workerinput", None)  # it gets the options that the controller has
+    if worker is None:
+        if config.args_source is pytest.Config.ArgsSource.ARGS:
+            config.option.sample = None
+    elif config.args == ["tests"]:
+        folders = {path.parent for path in _TESTS.glob("*/test_*.py")}
+        paths = sorted(folders | {*_TESTS.glob("test_*.py")})
+        first = int(worker["workerid"].removeprefix("gw")) * len(paths) // worker["workercount"]
+        config.args = [str(path) for path in paths[first:] + paths[:first]]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -206,7 +218,7 @@ def harness_of(item: pytest.Item) -> str:
     values = chosen.params.values() if chosen is not None else ()
     stores = [value for value in values if isinstance(value, str) and value in ("postgres", TWO)]
     return tiers.harness_of(
-        item.path.relative_to(Path(__file__).parent).as_posix(),
+        item.path.relative_to(_TESTS).as_posix(),
         over_other_stores=bool(stores) or "postgres" in getattr(item, "fixturenames", ()),
     )
 
@@ -230,6 +242,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     with a time limit of their own first: they are long, and at the end no worker should wait for
     another. A sample runs in an order of its seed's own: a test that needs another one fails.
     """
+    items.sort(key=lambda item: item.path)  # each worker has collected them in another order
     harnesses = {item.nodeid: harness_of(item) for item in items}
     for item in items:
         item.add_marker(tiers.TIER_OF[harnesses[item.nodeid]])
