@@ -15,7 +15,7 @@ from recollect import Client, Conversation, Message
 from recollect.cli.exits import MEANINGS
 
 from tests.cases import each
-from tests.client_cli.conftest import Ran, Recollect, Run, environment
+from tests.client_cli.conftest import Inside, Ran, Recollect, Run, environment
 from tests.programs import CLIENT, Forked
 
 UNKNOWN = "conv-01HQ0000000000000000000000"
@@ -37,8 +37,8 @@ def test_the_version_is_printed_without_the_commands() -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "export", "rename"])
-def test_an_unknown_conversation_is_told_by_its_own_code(recollect: Any, command: str) -> None:
-    ran = recollect(command, UNKNOWN, *(["A title"] if command == "rename" else []))
+def test_an_unknown_conversation_is_told_by_its_own_code(inside: Inside, command: str) -> None:
+    ran = inside(command, UNKNOWN, *(["A title"] if command == "rename" else []))
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith("Error: ")
     assert UNKNOWN in ran.err
@@ -122,9 +122,9 @@ def test_a_channel_without_a_conversation_is_not_found(recollect: Any) -> None:
     ],
 )
 def test_wrong_usage_names_what_is_wrong(
-    recollect: Any, arguments: tuple[str, ...], named: str
+    inside: Inside, arguments: tuple[str, ...], named: str
 ) -> None:
-    ran = recollect(*arguments)
+    ran = inside(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert named in ran.err
     assert "Traceback" not in ran.err
@@ -201,8 +201,8 @@ def test_a_standard_stream_that_is_closed_is_as_one_that_nobody_reads(
     assert (ended.returncode, bool(ended.stdout), ended.stderr) == (0, shown, b"")
 
 
-def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
-    text = recollect("--help").out
+def test_the_help_and_the_page_name_every_exit_code(inside: Inside) -> None:
+    text = inside("--help").out
     page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
     for code, meaning in MEANINGS.items():
         assert f"{code}  {meaning}" in text
@@ -210,14 +210,14 @@ def test_the_help_and_the_page_name_every_exit_code(recollect: Any) -> None:
 
 
 @pytest.mark.parametrize("command", [(), ("admin",), ("anchors",), ("admin", "retention")])
-def test_commands_are_listed_by_whole_sentences(recollect: Any, command: tuple[str, ...]) -> None:
-    listed = recollect(*command, "--help").out.partition("-h, --help")[2]
+def test_commands_are_listed_by_whole_sentences(inside: Inside, command: tuple[str, ...]) -> None:
+    listed = inside(*command, "--help").out.partition("-h, --help")[2]
     assert listed
     assert "..." not in listed
 
 
-def test_the_help_lists_commands_by_what_a_person_wants(recollect: Any) -> None:
-    text = recollect("--help").out
+def test_the_help_lists_commands_by_what_a_person_wants(inside: Inside) -> None:
+    text = inside("--help").out
     headings = ["Find", "Read", "Write", "Keep", "Answer", "Administer"]
     first = ["search", "show", "chat", "archive", "communications", "stats"]
     places = [
@@ -229,9 +229,9 @@ def test_the_help_lists_commands_by_what_a_person_wants(recollect: Any) -> None:
 
 
 @pytest.mark.parametrize("command", [(), ("admin",), ("admin", "tokens")])
-def test_a_group_without_a_command_shows_its_help(recollect: Any, command: tuple[str, ...]) -> None:
-    ran = recollect(*command)
-    assert (ran.code, ran.out, ran.err) == (2, "", recollect(*command, "--help").out)
+def test_a_group_without_a_command_shows_its_help(inside: Inside, command: tuple[str, ...]) -> None:
+    ran = inside(*command)
+    assert (ran.code, ran.out, ran.err) == (2, "", inside(*command, "--help").out)
 
 
 def test_a_shell_completes_commands_and_conversations(

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,9 +39,9 @@ from tests.client_cli.conftest import (
     set_line,
     talk,
 )
+from tests.programs import CLIENT, Forked
 
 __all__ = ["scripted"]
-COMMAND = (sys.executable, "-m", "recollect.cli.main")
 NOBODY = "127.0.0.1:1"
 SHARED_SETS = Path(__file__).parents[3] / "shared" / "recall-sets"
 
@@ -50,22 +49,22 @@ SHARED_SETS = Path(__file__).parents[3] / "shared" / "recall-sets"
 def test_an_import_that_was_killed_is_finished_by_the_next(
     write_set: Set, server: Any, client: Client, bring_in: BringIn
 ) -> None:
-    folder = write_set(*(set_line(f"s{number}", talk(6)) for number in range(400)))
-    command = [*COMMAND, "import", str(folder), "--address", server.target]
-    importing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not any(
-        it.message_count for it in client.conversations.list_page(page_size=20).conversations
-    ):
-        assert importing.poll() is None
-    importing.kill()
-    assert importing.communicate()[0] == b"", "it was to be killed before its end"
+    folder = write_set(*(set_line(f"s{number}", talk(6)) for number in range(200)))
+    with Forked(CLIENT, ["import", str(folder), "--address", server.target]) as importing:
+        assert importing.stdout is not None
+        while not any(
+            it.message_count for it in client.conversations.list_page(page_size=20).conversations
+        ):
+            assert importing.poll() is None
+        importing.kill()
+        assert importing.stdout.read() == "", "it was to be killed before its end"
     partly = sum(it.message_count for it in client.conversations.list())
     counts = bring_in(folder)
-    assert 0 < counts.messages_new < 2400
-    assert counts.messages_new + counts.messages_known == 2400
+    assert 0 < counts.messages_new < 1200
+    assert counts.messages_new + counts.messages_known == 1200
     assert counts.messages_known >= partly
     conversations = list(client.conversations.list())
-    assert sorted(it.message_count for it in conversations) == [6] * 400
+    assert sorted(it.message_count for it in conversations) == [6] * 200
     assert messages_of(client, conversations[0].id) == [message["content"] for message in talk(6)]
 
 
@@ -73,9 +72,13 @@ def test_two_imports_at_once_add_everything_once(
     write_set: Set, server: Any, client: Client
 ) -> None:
     folder = write_set(*(set_line(f"s{number}", talk(4)) for number in range(60)))
-    command = [*COMMAND, "import", str(folder), "--address", server.target]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    counts = [counts_of(Ran(it.wait(), it.communicate()[0], "")) for it in both]
+    command = ["import", str(folder), "--address", server.target]
+    with Forked(CLIENT, command) as one, Forked(CLIENT, command) as other:
+        counts = [
+            counts_of(Ran(it.wait(), it.stdout.read(), ""))
+            for it in (one, other)
+            if it.stdout is not None
+        ]
     assert [it.message_count for it in client.conversations.list()] == [4] * 60
     assert sum(it.messages_new for it in counts) == 240
     assert all(it.messages_new + it.messages_known == 240 and it.left_out == 0 for it in counts)
@@ -87,18 +90,17 @@ def test_a_bar_is_shown_on_a_terminal_and_nothing_but_the_summary_elsewhere(
     folder = write_set(*(set_line(f"s{number}", talk(2)) for number in range(30)))
     piped = recollect("import", str(folder))
     assert (counts_of(piped).messages_new, piped.err) == (60, "")
-    command = [*COMMAND, "import", str(folder), "--address", server.target]
+    command = ["import", str(folder), "--address", server.target]
     ours, theirs = pty.openpty()
-    importing = subprocess.Popen(
-        command, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "200"}
-    )
-    os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError):  # what the end of a terminal is
-        while part := os.read(ours, 65536):
-            shown += part
-    os.close(ours)
-    assert importing.wait() == 0
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    with Forked(CLIENT, command, stdout=theirs, stderr=theirs, env=environment) as importing:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # what the end of a terminal is
+            while part := os.read(ours, 65536):
+                shown += part
+        os.close(ours)
+        assert importing.wait() == 0
     assert b"Importing" in shown
     assert b"30 conversations" in shown
     assert b"30 already there" in shown
@@ -125,15 +127,19 @@ def test_a_server_that_is_another_one_is_not_taken_for_none(write_set: Set) -> N
 def test_a_server_that_stops_ends_the_import_with_a_sentence(
     start_server: Callable[..., Any], write_set: Set, tmp_path: Path
 ) -> None:
-    folder = write_set(*(set_line(f"s{number}", talk(6)) for number in range(400)))
+    folder = write_set(*(set_line(f"s{number}", talk(6)) for number in range(200)))
     server = start_server(data_dir=tmp_path / "one", shutdown_grace="100ms")
-    command = [*COMMAND, "import", str(folder), "--address", server.target]
-    importing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with Client(server.target) as client:
+    command = ["import", str(folder), "--address", server.target]
+    with (
+        Forked(CLIENT, command, stderr=subprocess.PIPE) as importing,
+        Client(server.target) as client,
+    ):
         while not client.conversations.list_page(page_size=1).conversations:
             assert importing.poll() is None
-    server.stop()
-    output, error = importing.communicate(timeout=60)
+        server.stop()
+        assert importing.stdout is not None
+        assert importing.stderr is not None
+        output, error = importing.stdout.read(), importing.stderr.read()
     assert (importing.returncode, output) == (4, "")
     assert "the same command again goes on from there" in error
     assert "Traceback" not in error

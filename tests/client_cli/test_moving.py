@@ -21,7 +21,7 @@ from recollect import (
 )
 from recollect.cli import transcript
 
-from tests.client_cli.conftest import Recollect
+from tests.client_cli.conftest import Inside, Recollect
 
 Talked = Callable[..., Conversation]
 COUNTS = ("conversationsNew", "conversationsKnown", "messagesNew", "messagesKnown", "leftOut")
@@ -119,7 +119,7 @@ def everything(client: Client, conversation_id: str) -> tuple[Any, ...]:
 
 
 def test_everything_comes_back_on_another_server_and_nothing_twice(
-    recollect: Any, client: Client, other: Client, talked: Talked, tmp_path: Path
+    inside: Inside, client: Client, other: Client, talked: Talked, tmp_path: Path
 ) -> None:
     rich, plain = rich_conversation(client), talked(3)
     messages = client.conversations.load(rich.id, max_turns=100, before_turn=100).messages
@@ -128,7 +128,7 @@ def test_everything_comes_back_on_another_server_and_nothing_twice(
             continue  # no caller sets it: a tombstone is imported as a message that says so
         assert any(getattr(it, name) not in ("", None, (), {}) for it in messages), name
     path = tmp_path / "all.jsonl"
-    assert recollect("export", "-o", str(path)) == recollect("export", "--output", str(path))
+    assert inside("export", "-o", str(path)) == inside("export", "--output", str(path))
     assert counts(target(other)("import", str(path))) == (2, 0, 17, 0, 0)
     there = {it.message_count: it.id for it in other.conversations.list()}
     assert everything(other, there[11]) == everything(client, rich.id)
@@ -153,10 +153,10 @@ def test_a_pinned_conversation_takes_its_place_where_that_is_free(
 
 
 def test_an_import_that_broke_off_is_finished_by_the_next(
-    recollect: Any, other: Client, talked: Talked
+    inside: Inside, other: Client, talked: Talked
 ) -> None:
     it = talked(10)
-    lines = recollect("export", it.id).out.splitlines(keepends=True)
+    lines = inside("export", it.id).out.splitlines(keepends=True)
     assert counts(target(other)("import", "-", stdin="".join(lines[:9]))) == (1, 0, 8, 0, 0)
     assert counts(target(other)("import", "-", stdin="".join(lines))) == (0, 1, 12, 8, 0)
     [there] = other.conversations.list()
@@ -183,24 +183,24 @@ def test_the_quickstart_page_shows_the_fields_that_an_import_prints(
 
 
 def test_a_conversation_that_somebody_went_on_with_is_left_alone(
-    recollect: Any, other: Client, client: Client, talked: Talked
+    inside: Inside, other: Client, client: Client, talked: Talked
 ) -> None:
     it = talked(2)
-    target(other)("import", "-", stdin=recollect("export").out)
+    target(other)("import", "-", stdin=inside("export").out)
     [there] = other.conversations.list()
     other.conversations.append_turn(there.id, [Message.user("went on here")])
     client.conversations.append_turn(it.id, [Message.user("and there")])
-    ran = target(other)("import", "-", stdin=recollect("export").out)
+    ran = target(other)("import", "-", stdin=inside("export").out)
     assert ran.code == 6
     assert "left out the rest of <stdin>:1" in ran.err
     assert other.conversations.get(there.id).message_count == 5
 
 
 def test_damaged_and_foreign_lines_are_named_and_left_out(
-    recollect: Any, other: Client, talked: Talked
+    inside: Inside, other: Client, talked: Talked
 ) -> None:
     talked(3)
-    lines = recollect("export").out.splitlines()
+    lines = inside("export").out.splitlines()
     lines[3] = lines[3].replace("line 2", "lime 2")
     stdin = "\n".join(["[1]", '{"type":"turn"}', *lines, "{half", '{"type":"party"}', ""])
     ran = target(other)("import", "-", stdin=stdin)
@@ -287,11 +287,11 @@ def test_a_beginning_that_the_server_refuses_is_named_and_the_next_goes_on(
 
 
 def test_the_lines_are_those_of_the_servers_own_transcripts(
-    recollect: Any, server: Any, client: Client, other: Client, tmp_path: Path
+    inside: Inside, server: Any, client: Client, other: Client, tmp_path: Path
 ) -> None:
     it = rich_conversation(client)
     path = tmp_path / f"{it.id}.jsonl"
-    path.write_text(recollect("export", it.id).out)
+    path.write_text(inside("export", it.id).out)
     assert counts(target(other)("import", str(path))) == (1, 0, 11, 0, 0)
     [there] = other.conversations.list()
     assert everything(other, there.id) == everything(client, it.id)
@@ -311,7 +311,7 @@ def test_the_lines_are_those_of_the_servers_own_transcripts(
 
 
 def test_a_groups_newest_name_comes_along(
-    recollect: Any, server: Any, client: Client, other: Client
+    inside: Inside, server: Any, client: Client, other: Client
 ) -> None:
     client.channels.add_owner_identity("whatsapp", "1555000")
 
@@ -328,9 +328,9 @@ def test_a_groups_newest_name_comes_along(
         return received.outcome.conversation.id
 
     conversation_id = receive(1, "Flat hunters")
-    exported = [recollect("export").out]
+    exported = [inside("export").out]
     receive(2, "Flat sharers")
-    exported.append(recollect("export").out)
+    exported.append(inside("export").out)
     exported.append((server.folder / f"{conversation_id}.jsonl").read_text())
     for lines in exported[1:]:
         assert counts(target(other)("import", "-", stdin=lines)) == (1, 0, 2, 0, 0)

@@ -18,11 +18,11 @@ Talked = Callable[..., Conversation]
 
 
 def test_list_prints_a_json_line_a_conversation_into_a_pipe(
-    recollect: Any, client: Client, talked: Talked
+    inside: Inside, client: Client, talked: Talked
 ) -> None:
     talked(1, title="First")
     talked(2, channel="cli", model="haiku", participants=["alex", "agent"])
-    ran = recollect("list")
+    ran = inside("list")
     assert (ran.code, ran.err) == (0, "")
     assert ran.lines == [plain(it) for it in client.conversations.list()]
     assert [
@@ -35,13 +35,13 @@ def test_list_prints_a_json_line_a_conversation_into_a_pipe(
     assert ran.lines[0]["participants"] == ["alex", "agent"]
 
 
-def test_list_chooses_by_channel_title_and_number(recollect: Any, talked: Talked) -> None:
+def test_list_chooses_by_channel_title_and_number(inside: Inside, talked: Talked) -> None:
     for title in ("Disk", "Network"):
         talked(title=title)
     talked(channel="cli", title="Disk too")
 
     def titles(*flags: str) -> list[str]:
-        return [it["title"] for it in recollect("list", *flags).lines]
+        return [it["title"] for it in inside("list", *flags).lines]
 
     assert titles("--channel", "web", "--title", "disk") == ["Disk"]
     assert len(titles("--limit", "2")) == 2
@@ -70,7 +70,7 @@ def test_a_plain_date_at_the_end_of_a_span_belongs_to_it(recollect: Any, client:
     assert "'last week' is no date" in refused.err
 
 
-def test_show_prints_every_message_as_it_was_stored(recollect: Any, client: Client) -> None:
+def test_show_prints_every_message_as_it_was_stored(inside: Inside, client: Client) -> None:
     it = client.conversations.create("web")
     call = ToolCall("call-1", "df", '{"path": "/"}')
     messages = [
@@ -84,7 +84,7 @@ def test_show_prints_every_message_as_it_was_stored(recollect: Any, client: Clie
         Message.assistant("Yes."),
     ]
     stored = client.conversations.append_turn(it.id, messages).messages
-    ran = recollect("show", it.id)
+    ran = inside("show", it.id)
     assert ran.lines == [{"conversationId": it.id} | plain(message) for message in stored]
     assert ran.lines[0]["metadata"] == {"some_key": {"deep_key": 1}}
     assert ran.lines[1]["toolCalls"] == [
@@ -97,11 +97,11 @@ def test_show_prints_every_message_as_it_was_stored(recollect: Any, client: Clie
     )
 
 
-def test_show_goes_as_far_back_as_it_is_asked_to(recollect: Any, talked: Talked) -> None:
+def test_show_goes_as_far_back_as_it_is_asked_to(inside: Inside, talked: Talked) -> None:
     it = talked(30)
 
     def turns(*flags: str) -> list[int]:
-        return sorted({line["turnNumber"] for line in recollect("show", *flags).lines})
+        return sorted({line["turnNumber"] for line in inside("show", *flags).lines})
 
     assert turns(it.id) == list(range(11, 31))
     assert turns("--channel", "web", "--turns", "2") == [29, 30]
@@ -229,7 +229,7 @@ def test_the_dates_of_a_question_are_those_of_the_machine_as_of_options(
 
 
 def test_search_leaves_out_what_scores_below_a_least_score(
-    recollect: Any, client: Client, talked: Talked
+    inside: Inside, client: Client, talked: Talked
 ) -> None:
     talked(text="the network is slow")
     talked(text="the disk is full")
@@ -237,10 +237,10 @@ def test_search_leaves_out_what_scores_below_a_least_score(
     assert len(scores) == 2
     assert scores[0] > scores[1]
     for kind in ((), ("--messages",)):
-        ran = recollect("search", "--min-score", str(scores[0]), *kind, "the", "disk", "is", "slow")
+        ran = inside("search", "--min-score", str(scores[0]), *kind, "the", "disk", "is", "slow")
         assert all(it["score"] >= scores[0] for it in ran.lines)
-        assert len(ran.lines) < len(recollect("search", *kind, "the", "disk", "is", "slow").lines)
-    refused = recollect("search", "--min-score", "1.5", "disk")
+        assert len(ran.lines) < len(inside("search", *kind, "the", "disk", "is", "slow").lines)
+    refused = inside("search", "--min-score", "1.5", "disk")
     assert (refused.code, refused.out) == (2, "")
     assert "--min-score" in refused.err
 
@@ -267,10 +267,10 @@ def test_recent_browses_by_time(recollect: Any, client: Client, talked: Talked) 
 
 
 def test_rename_names_a_conversation_for_good(
-    recollect: Any, client: Client, talked: Talked
+    inside: Inside, client: Client, talked: Talked
 ) -> None:
     it = talked()
-    ran = recollect("rename", it.id, "Full", "Disk")
+    ran = inside("rename", it.id, "Full", "Disk")
     assert (ran.code, ran.lines[0]["title"], ran.lines[0]["manuallyNamed"]) == (
         0,
         "Full Disk",
@@ -324,9 +324,9 @@ def test_stats_prints_a_count_of_one_as_a_number(recollect: Any, talked: Talked)
     ],
 )
 def test_a_wrong_number_is_refused_by_its_option_with_what_it_must_be(
-    recollect: Any, arguments: list[str], error: str
+    inside: Inside, arguments: list[str], error: str
 ) -> None:
-    ran = recollect(*arguments)
+    ran = inside(*arguments)
     assert ran.code == 2
     assert ran.err.rstrip().endswith(f"Error: {error}")
 

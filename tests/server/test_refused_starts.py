@@ -16,6 +16,7 @@ from recollect_server.settings import Settings, WrongSettings
 from recollect_server.transport.listening import CannotListen
 
 from tests.conftest import RunningServer
+from tests.programs import SERVER, ran
 
 Start = Callable[..., RunningServer]
 ROOT = Path(__file__).parents[2]
@@ -203,17 +204,9 @@ def test_a_wrong_setting(tmp_path: Path, text: str, sentence: str) -> None:
 
 def test_a_command_ends_with_the_sentence_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    command = [
-        sys.executable,
-        "-m",
-        "recollect_server",
-        "serve",
-        "--data-dir",
-        str(tmp_path / "file"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"Error: cannot use the data folder .*\n", done.stderr)
+    code, output, error = ran(SERVER, ["serve", "--data-dir", str(tmp_path / "file")])
+    assert (code, output) == (1, "")
+    assert re.fullmatch(r"Error: cannot use the data folder .*\n", error)
 
 
 def test_a_wrong_python(tmp_path: Path) -> None:
