@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.at_rest import lines_of
-from tests.programs import Forked
+from tests.programs import SERVER, Forked, ran
 from tests.server.conftest import Service, agent, code_of, failure_of, server_process, user
 from tests.streaming.conftest import Subscriber
 from tests.waiting import until
@@ -65,6 +65,11 @@ def served(
             yield Service(line.split()[3]), process
         finally:
             process.kill()
+
+
+def refused(data_dir: Path) -> tuple[int, str, str]:
+    """Run a server that does not start; return its exit status, its output and its errors."""
+    return ran(SERVER, ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir)])
 
 
 def fill_up(folder: Path) -> Path:
@@ -242,19 +247,9 @@ def test_more_active_conversations_than_open_files_are_all_served(tmp_path: Path
 def test_a_data_folder_that_cannot_be_written_is_named_at_the_start(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "1m") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        command = [
-            sys.executable,
-            "-m",
-            "recollect_server",
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--data-dir",
-            str(disk / "data"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-        assert done.returncode == 1
-        assert done.stderr.startswith("Error: cannot use the data folder")
+        code, _, error = refused(disk / "data")
+        assert code == 1
+        assert error.startswith("Error: cannot use the data folder")
 
 
 def test_a_disk_without_room_for_an_index_is_said_at_the_start_and_no_transcript_suffers(
@@ -268,19 +263,9 @@ def test_a_disk_without_room_for_an_index_is_said_at_the_start_and_no_transcript
         for path in (disk / "data/default/conversations").glob("conversations.db*"):
             path.unlink()
         ballast = fill_up(disk)
-        command = [
-            sys.executable,
-            "-m",
-            "recollect_server",
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--data-dir",
-            str(disk / "data"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
-        assert "Error: the space default cannot be opened: the index cannot be made" in done.stderr
+        code, _, error = refused(disk / "data")
+        assert (code, "Traceback" in error) == (1, False)
+        assert "Error: the space default cannot be opened: the index cannot be made" in error
         ballast.unlink()
         with served(disk / "data") as (again, _):
             assert again.found("zebra") == [name]

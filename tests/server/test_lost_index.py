@@ -176,7 +176,7 @@ PARTS = 8
 
 
 # apart, so that no worker is left with all pages; `make hostile` tries every page
-@pytest.mark.parametrize("part", range(0, PARTS, 1 if LONG else 3))
+@pytest.mark.parametrize("part", range(0, PARTS, 1 if LONG else 4))
 def test_a_page_of_the_index_that_went_bad_is_mended_by_a_restart_at_the_latest(
     service: Service,
     server: RunningServer,
