@@ -24,6 +24,7 @@ from recollect_server.services.recall.word_matches import (
     LOWER,
     NEIGHBOUR,
     nearness,
+    piece_cosines,
     weights,
     word_matches,
 )
@@ -154,7 +155,10 @@ def test_what_is_about_something_else_is_as_near_by_either_model(
         ]
         near[model] = float(
             np.mean(
-                [nearness(it, weights(it, {}), 9 * np.arange(4), bodies)[0] for it in questions]
+                [
+                    nearness(piece_cosines(it, bodies), weights(it, {}), 9 * np.arange(4))[0]
+                    for it in questions
+                ]
             )
         )
     assert near[second] + LOWER == pytest.approx(near[embedder], abs=0.05)
@@ -204,12 +208,13 @@ def test_a_message_is_as_near_as_its_best_passage_or_what_is_said_beside_it(
         "",
     ]
     made = [codes(embedder, it).tobytes() if it else b"" for it in texts]
-    apart, even = nearness(question, each, np.array([2, 4, 6, 8, 10]), made)
+    compared = piece_cosines(question, made)
+    apart, even = nearness(compared, each, np.array([2, 4, 6, 8, 10]))
     assert apart[0] > apart[2] > apart[3] > apart[1]
     assert np.isnan(apart[4])
     assert (even[:4] <= apart[:4]).all()
     assert np.isnan(even[4])
-    beside, _ = nearness(question, each, np.array([2, 3, 6, 8, 10]), made)
+    beside, _ = nearness(compared, each, np.array([2, 3, 6, 8, 10]))
     assert beside[0] == apart[0]
     assert beside[0] > beside[1] >= NEIGHBOUR * apart[0] - 1e-6
     assert (beside[2:4] == apart[2:4]).all()

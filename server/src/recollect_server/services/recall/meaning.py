@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +136,10 @@ class AskedWords:
     embedder: Embedder
     is_main: bool
     """True of the main model."""
+    cosines: dict[tuple[str, int], NDArray[np.float32]] = field(default_factory=dict)
+    """Cosines of the pieces of messages that were compared, by conversation and line: [pieces,
+    pieces of the question]. None of a message without codes.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 meaning.
 """
 
-from collections import defaultdict
-
 import structlog
 
 from recollect_server.domain.conversation import Conversation, opening_of
@@ -14,7 +12,7 @@ from recollect_server.domain.snippets import CHUNK, LENGTH, PassageFinder, passa
 from recollect_server.domain.time import Deadline
 from recollect_server.services.recall.embedding_texts import text_of
 from recollect_server.services.recall.meaning import Scans
-from recollect_server.services.recall.word_matches import known_codes, met_words
+from recollect_server.services.recall.word_matches import compare, met_words
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_several
 from recollect_server.storage.index.index import Index
@@ -42,7 +40,8 @@ class Showing:
         self._index = index
         self._scans = scans
         self._words = next((it for it in (scans.words if scans else ()) if it.is_main), None)
-        self._rarities = query.rarities
+        asked = self._words.question.words if self._words else ()
+        self._rare = [at for at, it in enumerate(asked) if it in query.rarities]
         self._deadline = deadline
         stems, prefixes = (
             {term.stem for term in terms if term.prefix == prefix} for prefix in (False, True)
@@ -57,8 +56,6 @@ class Showing:
         )
         self._messages: dict[tuple[str, int], Message | None] = {}
         self._shown: dict[tuple[str, int], str] = {}
-        self._codes: dict[tuple[str, int], bytes] = {}
-        """Codes of word pieces of messages that were read; empty where none are known."""
         self._conversations: dict[int, Conversation] = {}
 
     def prepare(self, places: dict[int, list[Place]]) -> None:
@@ -131,13 +128,9 @@ class Showing:
             return []
         before = len(text) - len(message.content)
         name = (conversation_id, message.sequence)
-        if name not in self._codes:  # of all that was read by now: one query
-            lines: defaultdict[str, list[int]] = defaultdict(list)
-            unasked = self._messages.keys() - self._codes.keys()
-            for conversation, line in unasked:
-                lines[conversation].append(line)
-            self._codes |= dict.fromkeys(unasked, b"") | known_codes(self._words, lines)
-        met = met_words(self._words, self._rarities, self._codes[name], text)
+        if name not in self._words.cosines:  # of all that was read by now: one query
+            compare(self._words, sorted(self._messages.keys() - self._words.cosines.keys()))
+        met = met_words(self._words, self._rare, self._words.cosines[name], text)
         return [(first - before, last - before) for first, last in met if first >= before]
 
     def _snippet(self, identity: int, content: str, met: list[tuple[int, int]]) -> str:

@@ -14,6 +14,7 @@ This reads codes, so only the best messages are compared (`docs/decisions/late-i
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from recollect_server.services.recall.meaning import AskedWords
 from recollect_server.services.recall.retrievers import Array, Matches
 from recollect_server.storage.index.conversations import Outline
 from recollect_server.storage.index.search import Messages
+from recollect_server.storage.ranking import among, union
 from recollect_server.storage.vectors.file import VectorsUnavailable
 
 COMPARED = 60
@@ -49,6 +51,15 @@ _NOTHING = -0.2  # cosine of a piece to a message that has none
 _DIGITS = 9  # of a score: sums that were added up in another order are equal
 
 
+class PieceCosines(NamedTuple):
+    """Cosines of the word pieces of messages with those of a question."""
+
+    cosines: NDArray[np.float32]
+    """Those of all messages, one behind the other: [pieces, pieces of the question]."""
+    counts: NDArray[np.int64]
+    """Number of pieces of each message."""
+
+
 def word_matches(
     models: Sequence[AskedWords],
     rarities: Mapping[str, float],
@@ -66,22 +77,21 @@ def word_matches(
         return None
     ranked = best_first(np.round(scores, _DIGITS), messages, owners, conversations)
     best = np.sort(ranked[:COMPARED])
-    beside = np.flatnonzero(np.isin(messages.ids, messages.ids[best][:, None] + np.arange(-1, 2)))
-    lines: defaultdict[str, list[int]] = defaultdict(list)
-    for at in beside.tolist():
-        lines[conversations[int(owners[at])].id].append(messages.place(at)[0])
-    names = [(conversations[int(owners[at])].id, messages.place(at)[0]) for at in beside.tolist()]
+    of_best = messages.ids[best]
+    beside = np.flatnonzero(among(messages.ids, union(of_best - 1, of_best, of_best + 1)))
+    names = [
+        (conversations[owner].id, line)
+        for owner, line in zip(
+            owners[beside].tolist(), messages.sequences[beside].tolist(), strict=True
+        )
+    ]
     near, even = np.full((2, len(beside)), np.nan)
-    is_best = np.isin(beside, best)
+    is_best = among(beside, best)
     for words in models:
         if not np.isnan(near[is_best]).any():
             break
-        codes = known_codes(words, lines)
         of_model = nearness(
-            words.question,
-            weights(words.question, rarities),
-            messages.ids[beside],
-            [codes.get(it, b"") for it in names],
+            compare(words, names), weights(words.question, rarities), messages.ids[beside]
         )
         if words.is_main:
             near, even = of_model
@@ -103,26 +113,43 @@ def word_matches(
     return matches
 
 
-def known_codes(
-    words: AskedWords, lines: Mapping[str, Sequence[int]]
-) -> dict[tuple[str, int], bytes]:
-    """Return the codes of messages, by conversation and line; not those that are not known."""
+def compare(words: AskedWords, names: Sequence[tuple[str, int]]) -> PieceCosines:
+    """Compare messages, by conversation and line, with the question, and note the cosines of each;
+    of one without codes there are none.
+    """
+    lines: defaultdict[str, list[int]] = defaultdict(list)
+    for conversation, line in names:
+        lines[conversation].append(line)
+    codes: dict[tuple[str, int], bytes] = {}
     with suppress(VectorsUnavailable):
-        return words.store.codes_of(words.model, lines)
-    return {}
+        codes = words.store.codes_of(words.model, lines)
+    compared = piece_cosines(words.question, [codes.get(it, b"") for it in names])
+    ends = np.cumsum(compared.counts).tolist()
+    words.cosines.update(
+        (name, compared.cosines[start:end])
+        for name, start, end in zip(names, [0, *ends], ends, strict=False)
+    )
+    return compared
+
+
+def piece_cosines(question: QuestionPieces, codes: Sequence[bytes]) -> PieceCosines:
+    """Compare the codes of messages with a question."""
+    counts = np.array([len(it) // WIDTH for it in codes], np.int64)
+    pieces = np.frombuffer(b"".join(codes), np.uint8).reshape(-1, WIDTH)
+    return PieceCosines(question.cosines(pieces), counts)
 
 
 def met_words(
-    words: AskedWords, rarities: Mapping[str, float], codes: bytes, text: str
+    words: AskedWords, rare: Sequence[int], cosines: NDArray[np.float32], text: str
 ) -> list[tuple[int, int]]:
     """Return where the words of a message are that come nearest to the rare words of the question,
-    in order; none of a message without codes. `text` is the one that was embedded.
+    in order; none of a message without codes. `rare` are the pieces of those words, `text` is the
+    one that was embedded.
     """
-    rare = [at for at, it in enumerate(words.question.words) if it in rarities]
-    if not codes or not rare:
+    if not len(cosines) or not rare:
         return []
-    cosines = words.question.cosines(np.frombuffer(codes, np.uint8).reshape(-1, WIDTH))[:, rare]
-    nearest = cosines.argmax(axis=0)[cosines.max(axis=0) >= MET]
+    of_rare = cosines[:, rare]
+    nearest = of_rare.argmax(axis=0)[of_rare.max(axis=0) >= MET]
     if not len(nearest):  # to cut a text into pieces is dear
         return []
     with suppress(CannotEmbed):
@@ -140,15 +167,13 @@ def weights(question: QuestionPieces, rarities: Mapping[str, float]) -> Array:
 
 
 def nearness(
-    question: QuestionPieces, piece_weights: Array, ids: NDArray[np.int64], codes: Sequence[bytes]
+    compared: PieceCosines, piece_weights: Array, ids: NDArray[np.int64]
 ) -> tuple[Array, Array]:
     """Return for each message the weighted mean of the highest cosines, in its best passage or in
     the messages right before and behind it, and how even these are (`Matches`). `ids` ascend.
     """
-    counts = np.array([len(it) // WIDTH for it in codes], np.int64)
-    cosines = question.cosines(np.frombuffer(b"".join(codes), np.uint8).reshape(-1, WIDTH))
-    of, passages = _passages(cosines, counts)  # ascending indices of their messages
-    best = np.full((len(ids), len(question.words)), _NOTHING)
+    of, passages = _passages(compared)  # ascending indices of their messages
+    best = np.full((len(ids), len(piece_weights)), _NOTHING)
     first = np.flatnonzero(np.diff(of, prepend=-1))
     if len(of):
         best[of[first]] = np.maximum.reduceat(passages, first)
@@ -165,22 +190,20 @@ def nearness(
     return np.round(near, _DIGITS), np.round(even, _DIGITS)
 
 
-def _passages(
-    cosines: NDArray[np.float32], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the highest cosines in each passage of messages of so many pieces, [passages, pieces
-    of the question], and the index of the message of each.
+def _passages(compared: PieceCosines) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the highest cosines in each passage of the messages, [passages, pieces of the
+    question], and the index of the message of each.
     """
-    of: list[int] = []
-    bounds: list[int] = []
-    end = 0
-    for at, count in enumerate(counts.tolist()):
-        start, end = end, end + count
-        starts = [*range(start, end - PASSAGE, STEP), max(start, end - PASSAGE)] if count else []
-        of += [at] * len(starts)
-        for it in starts:
-            bounds += it, min(it + PASSAGE, end)
+    cosines, counts = compared
+    behind_first = np.maximum(-(-(counts - PASSAGE) // STEP), 0)
+    of = np.repeat(np.arange(len(counts)), np.where(counts > 0, behind_first + 1, 0))
+    if not len(of):
+        return of, cosines[:0]
+    place = np.arange(len(of)) - np.searchsorted(of, of)  # among those of its message
+    ends = np.cumsum(counts)[of]
+    last = np.maximum(counts - PASSAGE, 0)[of]
+    begins = ends - counts[of] + np.minimum(place * STEP, last)
+    bounds = np.stack([begins, np.minimum(begins + PASSAGE, ends)], axis=1).ravel()
     # a row more, for no passage may end behind the last one
     padded = np.vstack([cosines, np.zeros((1, cosines.shape[1]), np.float32)])
-    highest = np.maximum.reduceat(padded, bounds)[::2] if bounds else cosines[:0]
-    return np.array(of, np.int64), highest
+    return of, np.maximum.reduceat(padded, bounds)[::2]
