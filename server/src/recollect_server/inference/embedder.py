@@ -42,7 +42,8 @@ _QUESTION = 4  # pieces of a question that are embedded: some 800 words
 # questions whose vectors are kept: an agent that builds a context often searches for the same text
 # next
 _REMEMBERED = 32
-# texts whose pieces' places are kept, in 8 bytes for each piece, and the pieces of one of them
+# texts of which is kept where the words of their pieces are, in 8 bytes for each piece; and the
+# pieces of one at the most
 _CUT_TEXTS, _CUT_PIECES = 1024, 1024
 
 _LIBRARIES = ("onnxruntime", "tokenizers")  # imported with the first model that is loaded
@@ -134,7 +135,7 @@ class _Model:
         except (ValueError, *self.refusals) as error:
             raise WrongWeights(_cannot_use(weights, error)) from error
         self.cut_texts: LastUsed[bytes, NDArray[np.int32]] = LastUsed(_CUT_TEXTS)
-        """Where the pieces of texts are, by the hash of each: no text is kept."""
+        """Where the words of the pieces of texts are, by the hash of each: no text is kept."""
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         shape = self.session.get_outputs()[0].shape
@@ -336,13 +337,13 @@ class Embedder:
         """Return where the words are that pieces of a text are of, by the indices of the pieces;
         signs are of none. Raises CannotEmbed.
         """
-        places = self._places(text)
-        chosen = [at for at in sorted(pieces) if at < len(places)]
-        return {*_words_at(text, places[chosen].tolist())} - {_NO_WORD}
+        spans = self._spans(text)
+        chosen = [at for at in sorted(pieces) if at < len(spans)]
+        return {(first, last) for first, last in spans[chosen].tolist()} - {_NO_WORD}
 
-    def _places(self, text: str) -> NDArray[np.int32]:
-        """Return where the pieces of a text are: [n, 2]. Cutting one costs 0.1 ms, and a small
-        history is shown again and again.
+    def _spans(self, text: str) -> NDArray[np.int32]:
+        """Return where the word of each piece of a text is: [n, 2]. Cutting one costs 0.1 ms, and
+        the messages of a small history are shown again and again.
         """
         model = self._loaded()
         name = hashlib.blake2b(text.encode(), digest_size=16).digest()
@@ -350,11 +351,12 @@ class Embedder:
             if (known := model.cut_texts.get(name)) is not None:
                 model.cut_texts.move_to_end(name)
                 return known
-        places = np.array(_encoding(model, text).offsets, np.int32).reshape(-1, 2)
-        if len(places) <= _CUT_PIECES:
+        words = _words_at(text, _encoding(model, text).offsets)
+        spans = np.array(words, np.int32).reshape(-1, 2)
+        if len(spans) <= _CUT_PIECES:
             with self._guard:
-                model.cut_texts.keep(name, places)
-        return places
+                model.cut_texts.keep(name, spans)
+        return spans
 
     def _run(
         self, model: _Model, ids: NDArray[np.int64], mask: NDArray[np.int64]
@@ -404,7 +406,7 @@ def _encoding(model: _Model, text: str) -> Any:
     return model.tokenizer.encode_batch([text], add_special_tokens=False)[0]
 
 
-def _words_at(text: str, places: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+def _words_at(text: str, places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return where the words are that the pieces at these places are of, in order; `_NO_WORD` for a
     sign. Most pieces are of the word of the piece before.
     """
