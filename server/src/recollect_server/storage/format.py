@@ -7,14 +7,13 @@ older one, which names the version that can open it. A folder without the file i
 """
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import orjson
 import structlog
 
 from recollect_server import __version__
-from recollect_server.storage.logs.files import open_transcript, sync_folder
+from recollect_server.storage.logs.files import opened, write_private
 
 log = structlog.get_logger("recollect.format")
 
@@ -24,7 +23,6 @@ FORMAT = 3
 3: third parties' messages that are redacted, which an older server would take for others' lines.
 """
 NAME = "recollect.format"
-_NEW = ".new"
 _MOST_BYTES = 1000
 
 
@@ -38,13 +36,10 @@ def check_format(data_dir: Path) -> int:
     """
     path = data_dir / NAME
     try:
-        handle = open_transcript(path, os.O_RDONLY)
+        with opened(path) as handle:
+            text = os.read(handle, _MOST_BYTES)
     except FileNotFoundError:
         return 0
-    try:
-        text = os.read(handle, _MOST_BYTES)
-    finally:
-        os.close(handle)
     try:
         value = orjson.loads(text)
         number, version = value["format"], value["version"]
@@ -75,18 +70,8 @@ def mark_format(data_dir: Path) -> None:
     """
     if check_format(data_dir) == FORMAT:
         return
-    new = data_dir / (NAME + _NEW)
     try:
-        with suppress(FileNotFoundError):
-            new.unlink()
-        handle = open_transcript(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            os.write(handle, orjson.dumps({"format": FORMAT, "version": __version__}))
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        new.rename(data_dir / NAME)
-        sync_folder(data_dir)
+        write_private(data_dir / NAME, orjson.dumps({"format": FORMAT, "version": __version__}))
     except OSError as error:
         # A disk that takes nothing takes no lines of a newer format either.
         log.warning("format_not_written", reason=str(error))

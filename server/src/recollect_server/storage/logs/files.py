@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,12 +49,14 @@ def exposure(key: Path) -> str:
 
 
 @contextmanager
-def opened(file: Path | int) -> Iterator[int]:
-    """Yield a handle to read a file by. One that is given stays open. Raises OSError."""
+def opened(file: Path | int, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """Yield a handle of a file, as `open_transcript` opens it. One that is given stays open. Raises
+    OSError.
+    """
     if isinstance(file, int):
         yield file
         return
-    handle = open_transcript(file, os.O_RDONLY)
+    handle = open_transcript(file, flags)
     try:
         yield handle
     finally:
@@ -98,14 +100,22 @@ def write_private(path: Path, data: bytes, *, sync: bool = True) -> None:
     """
     copy = path.with_name(path.name + COPY)
     copy.unlink(missing_ok=True)
-    with os.fdopen(open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-        file.write(data)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
+    write_new(copy, [data], sync=sync)
     copy.rename(path)
     if sync:
         sync_folder(path.absolute().parent)
+
+
+def write_new(path: Path, lines: Iterable[bytes], *, sync: bool = True) -> None:
+    """Make a file of these lines, durable but for its name, unless `sync` is False. Raises
+    OSError.
+    """
+    handle = open_transcript(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with os.fdopen(handle, "wb") as file:
+        file.writelines(lines)
+        if sync:
+            file.flush()
+            os.fsync(handle)
 
 
 def make_folder(folder: Path) -> None:

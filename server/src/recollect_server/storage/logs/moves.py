@@ -7,7 +7,6 @@ has the mark of a move in a file, `moved_from.json`; a database in a table
 all is there.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import orjson
 from recollect_server.domain.ids import is_space_name
 from recollect_server.storage.logs.files import (
     make_folder,
-    open_transcript,
+    read_file,
     sync_folder,
     write_private,
 )
@@ -56,8 +55,7 @@ class FolderMark:
     def mark(self) -> MoveMark | None:
         """Return the mark; one without an end if the file cannot be understood. Raises OSError."""
         try:
-            with os.fdopen(open_transcript(self._path, os.O_RDONLY), "rb") as file:
-                fields = orjson.loads(file.read())
+            fields = orjson.loads(read_file(self._path))
             return MoveMark(str(fields["source"]), str(fields["ended"]))
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -84,8 +82,7 @@ class RestoreMark:
 def restore_mark(data_dir: Path) -> RestoreMark | None:
     """Return the mark of a restore into a data folder; None if there is none. Raises OSError."""
     try:
-        with os.fdopen(open_transcript(data_dir / RESTORING, os.O_RDONLY), "rb") as file:
-            fields = orjson.loads(file.read())
+        fields = orjson.loads(read_file(data_dir / RESTORING))
         spaces = [str(space) for space in fields["spaces"] if is_space_name(space)]
         return RestoreMark(str(fields["backup"]), spaces)
     except (FileNotFoundError, NotADirectoryError):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from recollect_server.storage.logs.files import open_transcript, opened
+from recollect_server.storage.logs.files import opened
 from recollect_server.storage.logs.lines import Line, Place, line_of
 
 _CHUNK = 1 << 18
@@ -49,8 +49,7 @@ def read_places(path: Path, places: Sequence[Place]) -> list[Line]:
     back as damaged.
     """
     lines: list[Line] = []
-    handle = open_transcript(path, os.O_RDONLY)
-    try:
+    with opened(path) as handle:
         start = 0
         while start < len(places):
             end = start + 1
@@ -67,15 +66,10 @@ def read_places(path: Path, places: Sequence[Place]) -> list[Line]:
                         Line(sequence, offset, length, None, "the line does not end where it did")
                     )
             start = end
-    finally:
-        os.close(handle)
     return lines
 
 
 def ends_a_line(path: Path, offset: int) -> bool:
     """Return whether a line ends before this byte. Raises OSError."""
-    handle = open_transcript(path, os.O_RDONLY)
-    try:
+    with opened(path) as handle:
         return offset == 0 or os.pread(handle, 1, offset - 1) == b"\n"
-    finally:
-        os.close(handle)

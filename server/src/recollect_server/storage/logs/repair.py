@@ -44,8 +44,7 @@ def repair_tail(
         if good > offset:
             make_durable(path, last, good)
         return None
-    handle = open_transcript(path, os.O_RDWR)
-    try:
+    with opened(path, os.O_RDWR) as handle:
         if good > size:  # only the newline was missing
             os.pwrite(handle, b"\n", size)
             hit("repair.newline")
@@ -57,8 +56,6 @@ def repair_tail(
         os.ftruncate(handle, good)
         hit("repair.cut")
         make_durable(path, last, good)
-    finally:
-        os.close(handle)
     return TornTail(size - good, why)
 
 
@@ -161,13 +158,10 @@ def _tail(path: Path | int, start: int, size: int) -> bytes:
 
 def _keep(torn: Path, data: bytes) -> None:
     """Append the cut bytes to those of earlier cuts, durable before the transcript is cut."""
-    handle = open_transcript(torn, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
+    with opened(torn, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as handle:
         hit_half_way("repair.half_kept", data, lambda part: os.write(handle, part))
         os.write(handle, data)
         os.fsync(handle)
-    finally:
-        os.close(handle)
     sync_folder(torn.parent)
 
 

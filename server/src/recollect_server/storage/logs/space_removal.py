@@ -17,7 +17,7 @@ import structlog
 from recollect_server.domain.ids import new_ulid
 from recollect_server.domain.time import from_text, to_text
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.logs.files import open_transcript, read_file, sync_folder
+from recollect_server.storage.logs.files import opened, read_file, sync_folder
 from recollect_server.storage.logs.folder import FolderStore
 from recollect_server.storage.logs.kinds import Kind
 
@@ -112,15 +112,12 @@ def _described(data_dir: Path, going: Path, now: int) -> dict[str, Any]:
 
 
 def _append(data_dir: Path, line: dict[str, Any]) -> None:
-    handle = open_transcript(data_dir / RECEIPTS, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-    try:
+    with opened(data_dir / RECEIPTS, os.O_RDWR | os.O_APPEND | os.O_CREAT) as handle:
         size = os.fstat(handle).st_size
         # a line that a crash cut off is left alone, and nothing is joined to it
         torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
         os.write(handle, b"\n" * torn + orjson.dumps(line) + b"\n")
         os.fsync(handle)
-    finally:
-        os.close(handle)
     sync_folder(data_dir)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from recollect_server.storage.failpoints import hit, hit_half_way
-from recollect_server.storage.logs.files import COPY, open_transcript, sync_folder
+from recollect_server.storage.logs.files import COPY, open_transcript, opened, sync_folder
 
 log = structlog.get_logger("recollect.writer")
 
@@ -129,14 +129,11 @@ class LogWriter:
         """Cut off the remains of failed writes behind the first `size` bytes. Raises OSError; then
         it must be repeated.
         """
-        handle = open_transcript(path, os.O_RDWR)
-        try:
+        with opened(path, os.O_RDWR) as handle:
             if give_up:
                 _replace_with_prefix(handle, path, size)
             else:
                 os.ftruncate(handle, size)
-        finally:
-            os.close(handle)
         self._unclean.pop(path, None)
 
     def _make_room(self, path: Path, error: OSError) -> None:
@@ -184,8 +181,7 @@ def _write_all(handle: int, data: bytes, offset: int) -> None:
 def _replace_with_prefix(handle: int, path: Path, size: int) -> None:
     copy = path.with_name(path.name + COPY)
     copy.unlink(missing_ok=True)
-    target = open_transcript(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
+    with opened(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as target:
         offset = 0
         while offset < size:
             part = os.pread(handle, min(1 << 20, size - offset), offset)
@@ -196,7 +192,5 @@ def _replace_with_prefix(handle: int, path: Path, size: int) -> None:
             _write_all(target, part, offset)
             offset += len(part)
         os.fsync(target)
-    finally:
-        os.close(target)
     copy.rename(path)
     sync_folder(path.parent)
