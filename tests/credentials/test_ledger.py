@@ -8,7 +8,6 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
@@ -216,10 +215,10 @@ class _SlowLedger(TokenLedger):
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
-    def lines(self) -> list[dict[str, Any] | None]:
+    def raw(self) -> list[bytes]:
         self.reads.set()
         assert self.may_go_on.wait(30)
-        return super().lines()
+        return super().raw()
 
 
 def test_a_new_token_is_valid_while_another_thread_reads_it_from_the_ledger(

@@ -24,6 +24,7 @@ from recollect_server.storage.logs.store import (
 )
 from recollect_server.storage.postgres.connections import DatabaseRefused, DatabaseUnavailable
 from recollect_server.storage.postgres.database import PostgresDatabase
+from recollect_server.storage.postgres.spaces import PostgresSpaces
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.logs.conftest import Opened
@@ -227,7 +228,9 @@ def test_the_same_names_in_two_spaces_never_meet(
     begin(two, messages=1)
     one.swap(CONVERSATION, None)
     one.drop(CONVERSATION, Version.DELETED)
-    assert not one.exists()
+    spaces = PostgresSpaces(database, tmp_path)
+    assert not spaces.has_rows("one")
+    assert spaces.has_rows("two")
     assert texts(list(two.read(CONVERSATION))) == ["number 2 🦓"]
 
 

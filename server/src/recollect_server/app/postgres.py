@@ -11,12 +11,12 @@ import structlog
 
 from recollect_server.app.database_state import DatabaseState
 from recollect_server.app.folder import CannotStart
-from recollect_server.domain.errors import NoBackupFolder, StorageUnavailable
+from recollect_server.domain.errors import NoBackupFolder
 from recollect_server.jobs.loop import Loop
 from recollect_server.settings import Settings
 from recollect_server.settings.values import LogStoreName
 from recollect_server.storage.logs.folder import FolderStore
-from recollect_server.storage.logs.moves import MoveMark, refusal
+from recollect_server.storage.logs.moves import refusal
 from recollect_server.storage.logs.space_removal import SpaceReceipt
 from recollect_server.storage.logs.store import LogStore
 from recollect_server.storage.logs.tokens import TokenLedger
@@ -27,8 +27,7 @@ from recollect_server.storage.postgres.connections import (
 )
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.moves import DatabaseMark
-from recollect_server.storage.postgres.session import Session
-from recollect_server.storage.postgres.spaces import PostgresSpaces, awaited_spaces
+from recollect_server.storage.postgres.spaces import PostgresSpaces
 from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
@@ -42,11 +41,11 @@ _LOOK_SECONDS = 2.0  # between two looks at the database, for health and metrics
 def opened_tokens(store: LogStoreName) -> Iterator[PostgresTokenLedger]:
     """Open the ledger of tokens in a database, beside its servers. Raises CannotStart."""
     with _refusing(store, "--store"):
-        session = Session(store.url)
+        database = PostgresDatabase(store.url, connections=1)
     try:
-        yield PostgresTokenLedger(session)
+        yield PostgresTokenLedger(database)
     finally:
-        session.close()
+        database.close()
 
 
 @contextmanager
@@ -81,7 +80,7 @@ class PostgresStores:
         self._spaces = spaces = PostgresSpaces(self._database, self._data_dir)
         self.names, self.receipts = spaces.names, spaces.receipts
         self.make, self.remove = spaces.make, spaces.remove
-        self.follow_removals = spaces.follow
+        self.follow_removals, self.awaited = spaces.follow, spaces.awaited
         self.expect_close = self._database.expect_close
         self._state = DatabaseState()
         # In a thread of its own: a health check must not wait for a database that is away.
@@ -100,8 +99,7 @@ class PostgresStores:
         """Return whether a space has a log in the database, or a local folder. Raises
         LogUnavailable.
         """
-        folder = self._data_dir / space
-        return os.path.lexists(folder) or PostgresStore(self._database, space, folder).exists()
+        return os.path.lexists(self._data_dir / space) or self._spaces.has_rows(space)
 
     def folder_of(self, space: str) -> FolderStore:
         """Refuse: there is none. Raises NoBackupFolder."""
@@ -124,7 +122,9 @@ class PostgresStores:
     def remove_unused(self, space: str, is_derived: Callable[[str], bool]) -> bool:
         """Remove the local folder of a space that has no log in the database."""
         store = PostgresStore(self._database, space, self._data_dir / space)
-        return not store.exists() and FolderStore(store.root).remove_without_logs(is_derived)
+        return not self._spaces.has_rows(space) and FolderStore(store.root).remove_without_logs(
+            is_derived
+        )
 
     def finish_removals(self, now: int) -> list[SpaceReceipt]:
         """End the deletes that were interrupted. Raises LogUnavailable, OSError."""
@@ -144,10 +144,6 @@ class PostgresStores:
     def state(self) -> DatabaseState:
         """Return the state of the database at the last look."""
         return self._state
-
-    def awaited(self) -> list[str]:
-        """Return the spaces where other replicas wait for this one."""
-        return awaited_spaces(self._database)
 
     def close(self) -> None:
         """Sign off, and close the connections."""
@@ -184,7 +180,8 @@ class DatabasePlace:
         """Open the database that a flag names, alone. Raises CannotStart."""
         with _refusing(store, flag):
             self._database = PostgresDatabase(store.url, is_alone=True)
-        self._mark = DatabaseMark(self._database)
+        mark = DatabaseMark(self._database)
+        self.mark, self.set_mark = mark.mark, mark.set_mark
         self._spaces = PostgresSpaces(self._database, Path())
         self.names, self.is_made = self._spaces.names, self._spaces.is_made
         self._tokens = PostgresTokenLedger(self._database)
@@ -204,19 +201,3 @@ class DatabasePlace:
 
     def set_tokens(self, lines: list[bytes]) -> None:
         self._tokens.fill(lines, is_anew=True)
-
-    def mark(self) -> MoveMark | None:
-        with _stated():
-            return self._mark.mark()
-
-    def set_mark(self, mark: MoveMark) -> None:
-        with _stated():
-            self._mark.set_mark(mark)
-
-
-@contextmanager
-def _stated() -> Iterator[None]:
-    try:
-        yield
-    except DatabaseUnavailable as error:
-        raise StorageUnavailable(str(error)) from error

@@ -21,7 +21,7 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Principal, Scope
 from recollect_server.domain.time import Clock, from_text, to_text
 from recollect_server.domain.tokens import Grant, Token
-from recollect_server.storage.logs.tokens import NO_FILE, TokenLines
+from recollect_server.storage.logs.tokens import NO_FILE, TokenLines, fields_of
 
 log = structlog.get_logger("recollect.tokens")
 
@@ -204,7 +204,7 @@ class Tokens:
     def _read(self) -> None:
         # the mark first: what is written between the two is read again the next time
         mark = self._ledger.mark()
-        lines = self._ledger.lines()
+        lines = [fields_of(line) for line in self._ledger.raw()]
         tokens: dict[str, Token] = {}
         for number, line in enumerate(lines, 1):
             if line is None:

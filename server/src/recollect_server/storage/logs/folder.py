@@ -9,12 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from recollect_server.domain.ids import (
-    is_communication_id,
-    is_conversation_id,
-    is_space_name,
-    is_thread_log,
-)
+from recollect_server.domain.ids import is_space_name
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import (
     COPY,
@@ -23,14 +18,14 @@ from recollect_server.storage.logs.files import (
     SUFFIX,
     TORN,
     make_folder,
-    open_transcript,
+    opened,
     read_file,
     sync_folder,
+    write_new,
 )
-from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Belonging, Line, Place, line_of
-from recollect_server.storage.logs.order import SharedOrder
-from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places, scan
+from recollect_server.storage.logs.kinds import IS_NAME, LEDGER, Kind, kind_of
+from recollect_server.storage.logs.lines import Line, Place
+from recollect_server.storage.logs.reader import ends_a_line, raw_lines, read_places
 from recollect_server.storage.logs.repair import look_through, repair_tail
 from recollect_server.storage.logs.store import (
     FORGOTTEN,
@@ -41,19 +36,14 @@ from recollect_server.storage.logs.store import (
     LogBlocked,
     LogConflict,
     LogNotFound,
+    LogStore,
     LogUnavailable,
     Position,
-    Sharing,
     TornTail,
     Version,
 )
 from recollect_server.storage.logs.writer import LogWriter, TranscriptChanged
 
-_IS_NAME = {
-    Kind.CONVERSATION: is_conversation_id,
-    Kind.COMMUNICATION: is_communication_id,
-    Kind.THREAD: is_thread_log,
-}
 _SUFFIXES = {
     Version.PRESENT: "",
     Version.DELETED: DELETING,
@@ -67,8 +57,6 @@ _DROPPED = {
 """Failpoints behind a removal that `drop` makes, and behind its sync."""
 _OTHERS = tuple(kind for kind in Kind if kind is not Kind.CONVERSATION)
 
-_FIRST_LINE = 16 << 10  # bytes that are read to learn whose log a file is
-
 KEPT = "kept"
 """File in the folder of a space that somebody made, and that stays without logs."""
 
@@ -80,7 +68,7 @@ def _unchecked() -> None:
     """Check nothing: a command holds the folder for a moment."""
 
 
-class FolderStore:
+class FolderStore(LogStore):
     """`<data-dir>/<space>`: `conversations/conv-….jsonl`, `external/ext-….jsonl`,
     `threads/thread-….jsonl`, and the ledgers beside these folders.
     """
@@ -94,9 +82,6 @@ class FolderStore:
         self._space = str(root.parent)
         self.root = root
         """Folder of the conversations, where the index and the vectors are kept too."""
-        self.sharing: Sharing | None = None
-        self.order: SharedOrder | None = None
-        """Both None: one process has the folder."""
         self._writer = LogWriter(sync=sync)
         # What is forgotten must not come back after a power failure, whatever `sync` says.
         self._always_synced = self._writer if sync else LogWriter(sync=True)
@@ -187,7 +172,7 @@ class FolderStore:
             hit("redact.begun")
         try:
             copy.unlink(missing_ok=True)
-            _write(copy, lines)
+            write_new(copy, lines)
             hit(f"{step}.copied")
             if keep:
                 _keep(path, old)
@@ -230,12 +215,6 @@ class FolderStore:
             hit(gone_point)
         return removed
 
-    def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
-        """Yield the whole lines behind a position, up to the byte `until`."""
-        with _failing(log, "read"):
-            lines = scan(self.path(log), after.bytes, after.lines + 1, until)
-            yield from self._belonging(log, after.lines).lines(lines)
-
     def read_at(
         self, places: Mapping[str, Sequence[Place]]
     ) -> dict[str, list[Line] | LogUnavailable]:
@@ -249,27 +228,17 @@ class FolderStore:
                 lines[log] = error
         return lines
 
-    def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
-        """Return the last whole lines before `end`, as many as the bytes allow. Their offsets are
-        not known: 0.
-        """
-        start = max(0, end.bytes - max_bytes)
+    def raw(
+        self,
+        log: str,
+        version: Version = Version.PRESENT,
+        *,
+        start: int = 0,
+        until: int | None = None,
+    ) -> Iterator[bytes]:
+        """Yield the whole lines between two bytes of a file."""
         with _failing(log, "read"):
-            handle = open_transcript(self.path(log), os.O_RDONLY)
-            try:
-                raw = os.pread(handle, end.bytes - start, start).split(b"\n")[:-1]
-            finally:
-                os.close(handle)
-            if start:
-                raw = raw[1:]  # its beginning is not here
-            first = end.lines - len(raw) + 1
-            lines = (line_of(text, number, 0) for number, text in enumerate(raw, first))
-            return [*self._belonging(log).lines(lines)]
-
-    def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
-        """Yield the whole lines of a file, undecoded and without their newlines."""
-        with _failing(log, "read"):
-            yield from raw_lines(_beside(self.path(log), _SUFFIXES[version]))
+            yield from raw_lines(_beside(self.path(log), _SUFFIXES[version]), start, until)
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return the size of a file."""
@@ -289,7 +258,7 @@ class FolderStore:
         with _failing(kind, "listed"):
             for entry in self._scan(kind):
                 name = entry.name.removesuffix(suffix)
-                is_one = name != entry.name and _IS_NAME[kind](name)
+                is_one = name != entry.name and IS_NAME[kind](name)
                 if is_one and entry.is_file(follow_symlinks=False):
                     with suppress(FileNotFoundError):  # deleted meanwhile
                         lengths.append((name, entry.stat(follow_symlinks=False).st_size))
@@ -307,7 +276,7 @@ class FolderStore:
                     name = entry.name.removesuffix(SUFFIX)
                     if name == entry.name:
                         continue
-                    reason = "" if _IS_NAME[kind](name) else f"its name is no id{advice}"
+                    reason = "" if IS_NAME[kind](name) else f"its name is no id{advice}"
                     if not entry.is_file(follow_symlinks=False):
                         reason = "it is no regular file"
                     if reason:
@@ -362,9 +331,8 @@ class FolderStore:
     def keep(self) -> None:
         """Make the folder stay though it has no log (see `remove_without_logs`). Raises OSError."""
         self._check()
-        handle = open_transcript(self.root.parent / KEPT, os.O_WRONLY | os.O_CREAT)
-        os.close(handle)
-        sync_folder(self.root.parent)
+        with opened(self.root.parent / KEPT, os.O_WRONLY | os.O_CREAT):
+            sync_folder(self.root.parent)
 
     def is_kept(self) -> bool:
         """Return whether the folder stays without a log."""
@@ -409,12 +377,6 @@ class FolderStore:
 
     # Files ----------------------------------------------------------------------------------------
 
-    def _belonging(self, log: str, after: int | None = None) -> Belonging:
-        path = self.path(log)
-        return Belonging(
-            log, lambda: next(scan(path, until=_FIRST_LINE), None), lambda: scan(path), after
-        )
-
     def path(self, log: str) -> Path:
         """Return the path of a log's file. Raises ValueError for a text that is not the name of
         one: it could be a path.
@@ -435,15 +397,11 @@ class FolderStore:
 
 @lru_cache(maxsize=16384)
 def _path(root: Path, log: str) -> Path:
-    if is_conversation_id(log):
+    kind = kind_of(log)
+    if kind == Kind.CONVERSATION:
         return root / f"{log}{SUFFIX}"
-    if is_communication_id(log):
-        return root.with_name(Kind.COMMUNICATION.value) / f"{log}{SUFFIX}"
-    if is_thread_log(log):
-        return root.with_name(Kind.THREAD.value) / f"{log}{SUFFIX}"
-    if log.isidentifier():
-        return root.parent / f"{log}{SUFFIX}"
-    raise ValueError("not the name of a log")
+    folder = root.parent if kind == LEDGER else root.with_name(kind)
+    return folder / f"{log}{SUFFIX}"
 
 
 def _beside(path: Path, suffix: str) -> Path:
@@ -459,16 +417,7 @@ def _keep(path: Path, name: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        _write(name, [read_file(path)])
-
-
-def _write(path: Path, lines: Iterable[bytes]) -> None:
-    """Make a file of these lines, durable but for its name. Raises OSError."""
-    handle = open_transcript(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    with os.fdopen(handle, "wb") as file:
-        file.writelines(lines)
-        file.flush()
-        os.fsync(handle)
+        write_new(name, [read_file(path)])
 
 
 @contextmanager

@@ -37,12 +37,13 @@ from typing import NamedTuple, Protocol
 from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.ids import is_conversation_id
 from recollect_server.storage.logs.kinds import Action, Kind
-from recollect_server.storage.logs.lines import Line, Place
+from recollect_server.storage.logs.lines import Belonging, Line, Place, line_of
 from recollect_server.storage.logs.order import SharedOrder
 
 IDENTITIES, FORGOTTEN, ANCHORS = "identities", "forgotten", "anchors"
 RETENTION = "retention"
 LEDGERS = (IDENTITIES, FORGOTTEN, ANCHORS, RETENTION)
+_FIRST_LINE = 16 << 10  # bytes that are read to learn whose log a file is
 # in the texts of errors; others: the transcript
 _NAMES = {
     ANCHORS: "the file of anchors",
@@ -193,7 +194,7 @@ class Change(NamedTuple):
 
     log: str
     kind: str
-    """As `Kind`, or `ledger`."""
+    """As `kind_of` names it."""
     action: Action
     start: int
     """Bytes of the log before it."""
@@ -309,22 +310,17 @@ class LogStore(Protocol):
     LogNotFound if there is none.
 
     Safe to call from any thread, but for calls that change the same log: their caller holds its
-    lock.
+    lock. A store is a subclass: what follows from `raw` is the same of all.
     """
 
-    @property
-    def root(self) -> Path:
-        """Return the local folder of what is derived from the logs: the index and the vectors."""
-
-    @property
-    def sharing(self) -> Sharing | None:
-        """Return what processes that share the store need; None if it has one process alone."""
-
-    @property
-    def order(self) -> SharedOrder | None:
-        """Return the order of changes that all processes agree on; None if there is one process,
-        whose index orders them.
-        """
+    root: Path
+    """Local folder of what is derived from the logs: the index and the vectors."""
+    sharing: Sharing | None = None
+    """What processes that share the store need; None if it has one process alone."""
+    order: SharedOrder | None = None
+    """Order of changes that all processes agree on; None if there is one process, whose index
+    orders them.
+    """
 
     def create(self, *, settle: bool = False) -> None:
         """Make the local folder. `settle`: make durable the names that a killed process may have
@@ -371,6 +367,25 @@ class LogStore(Protocol):
 
     def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
         """Yield the lines behind a position, up to the byte `until`. An unended tail is no line."""
+        check = self._belonging(log, after.lines).check
+        for line in self._lines(log, after, until):
+            yield check(line)
+
+    def _lines(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
+        """Yield the lines as they are, whichever log they belong to."""
+        offset = after.bytes
+        raw = self.raw(log, start=offset, until=until)
+        for sequence, text in enumerate(raw, after.lines + 1):
+            yield line_of(text, sequence, offset)
+            offset += len(text) + 1
+
+    def _belonging(self, log: str, after: int | None = None) -> Belonging:
+        return Belonging(
+            log,
+            lambda: next(self._lines(log, until=_FIRST_LINE), None),
+            lambda: self._lines(log),
+            after,
+        )
 
     def read_at(
         self, places: Mapping[str, Sequence[Place]]
@@ -381,11 +396,27 @@ class LogStore(Protocol):
         """
 
     def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
-        """Return the last whole lines before `end`, as many as the bytes allow."""
+        """Return the last whole lines before `end`, as many as the bytes allow. Their offsets are
+        not known: 0.
+        """
+        # With the byte before them, so that a line which begins earlier makes them too many.
+        raw = [*self.raw(log, start=max(0, end.bytes - max_bytes - 1), until=end.bytes)]
+        if sum(len(text) + 1 for text in raw) > max_bytes:
+            del raw[0]
+        numbered = enumerate(raw, end.lines - len(raw) + 1)
+        lines = (line_of(text, number, 0) for number, text in numbered)
+        return [*self._belonging(log).lines(lines)]
 
-    def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
-        """Yield the lines of a log, undecoded and without their newlines. An unended tail is no
-        line.
+    def raw(
+        self,
+        log: str,
+        version: Version = Version.PRESENT,
+        *,
+        start: int = 0,
+        until: int | None = None,
+    ) -> Iterator[bytes]:
+        """Yield the lines between two bytes of a log, undecoded and without their newlines. An
+        unended tail is no line. `start` inside a line: a store may yield the rest of that.
         """
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:

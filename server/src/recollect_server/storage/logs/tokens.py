@@ -17,7 +17,13 @@ from typing import Any, Protocol
 import structlog
 
 from recollect_server.storage.failpoints import hit, hit_half_way
-from recollect_server.storage.logs.files import make_folder, open_transcript, sync_folder
+from recollect_server.storage.logs.files import (
+    make_folder,
+    open_transcript,
+    opened,
+    read_file,
+    sync_folder,
+)
 from recollect_server.storage.logs.lines import Damaged, seal, unseal
 from recollect_server.storage.logs.store import LogUnavailable
 
@@ -39,10 +45,8 @@ class TokenLines(Protocol):
     def mark(self) -> Mark:
         """Return its state: another one after every change. Raises LogUnavailable."""
 
-    def lines(self) -> list[dict[str, Any] | None]:
-        """Return what the lines say, oldest first, None for a damaged one. Raises
-        LogUnavailable.
-        """
+    def raw(self) -> list[bytes]:
+        """Return the lines without their newlines, oldest first. Raises LogUnavailable."""
 
     def append(self, fields: dict[str, Any]) -> None:
         """Add a line, durable when it returns. Raises LogUnavailable."""
@@ -68,29 +72,16 @@ class TokenLedger:
             raise _failure("read", error) from error
         return status.st_ino, status.st_size, status.st_mtime_ns
 
-    def lines(self) -> list[dict[str, Any] | None]:
-        """Return what the lines say, oldest first, None for a damaged one. An unended tail is no
-        line. Raises LogUnavailable.
-        """
-        return [fields_of(line) for line in self.raw()]
-
     def raw(self) -> list[bytes]:
-        """Return the lines without their newlines. An unended tail is no line. Raises
+        """Return the lines without their newlines, oldest first. An unended tail is no line. Raises
         LogUnavailable.
         """
         try:
-            handle = open_transcript(self.path, os.O_RDONLY)
+            return read_file(self.path).split(b"\n")[:-1]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise _failure("read", error) from error
-        try:
-            data = _read(handle)
-        except OSError as error:
-            raise _failure("read", error) from error
-        finally:
-            os.close(handle)
-        return data.split(b"\n")[:-1]
 
     def fill(self, lines: Iterable[bytes]) -> None:
         """Let the file have these lines, without their newlines, and no others, durably. Raises
@@ -114,14 +105,11 @@ class TokenLedger:
         """Add a line, durable when it returns. Raises LogUnavailable; then nothing is added."""
         try:
             make_folder(self.path.parent)
-            handle = open_transcript(self.path, os.O_RDWR | os.O_CREAT | os.O_DSYNC)
-            try:
+            with opened(self.path, os.O_RDWR | os.O_CREAT | os.O_DSYNC) as handle:
                 os.fchmod(handle, 0o600)
                 self._hand_over(handle)
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 self._append(handle, seal(fields))
-            finally:
-                os.close(handle)
         except OSError as error:
             raise _failure("written", error) from error
 
@@ -152,7 +140,7 @@ class TokenLedger:
         """Return where the last whole line ends, with what an append left behind it cut off. A last
         line that lost its newline alone gets it again.
         """
-        data = _read(handle)
+        data = os.pread(handle, os.fstat(handle).st_size, 0)
         end = data.rfind(b"\n") + 1
         if end == len(data):
             return end
@@ -165,15 +153,6 @@ class TokenLedger:
         os.fsync(handle)
         hit("tokens.recovered")
         return end
-
-
-def _read(handle: int) -> bytes:
-    parts: list[bytes] = []
-    offset = 0
-    while part := os.pread(handle, 1 << 20, offset):
-        parts.append(part)
-        offset += len(part)
-    return b"".join(parts)
 
 
 def fields_of(line: bytes) -> dict[str, Any] | None:

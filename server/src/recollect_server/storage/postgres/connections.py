@@ -2,7 +2,7 @@
 what their failures are called.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -90,8 +90,7 @@ def configure(connection: Connection, prepares: bool | None = None) -> None:
     """
     if prepares is not None:
         connection.prepare_threshold = 5 if prepares else None
-    row = connection.execute(_SESSION, [connection.info.backend_pid]).fetchone()
-    assert row is not None
+    row = first_row(connection, _SESSION, [connection.info.backend_pid])
     if row[0] is None:
         if prepares is None:
             connection.prepare_threshold = None
@@ -101,6 +100,15 @@ def configure(connection: Connection, prepares: bool | None = None) -> None:
                 " server cannot set what a pooler shares: ALTER ROLE"
                 f" {connection.info.user} SET default_transaction_isolation = 'read committed'"
             )
+
+
+def first_row(
+    connection: Connection, statement: str | bytes, values: Sequence[object] = ()
+) -> tuple[Any, ...]:
+    """Return the first row of a statement that always gives one. Raises psycopg.Error."""
+    row: tuple[Any, ...] | None = connection.execute(statement, values).fetchone()
+    assert row is not None
+    return row
 
 
 def enter(connection: Connection) -> None:

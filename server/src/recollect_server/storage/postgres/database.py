@@ -26,6 +26,7 @@ from recollect_server.storage.postgres.connections import (
     connected,
     conninfo_of,
     enter,
+    first_row,
     said,
 )
 from recollect_server.storage.postgres.follower import Follower, sever
@@ -89,9 +90,8 @@ class PostgresDatabase:
                 enter(connection)
                 self.number = self._take_number(connection, is_alone=is_alone)
                 """Number of this replica, which every change names."""
-                row = connection.execute("SELECT identity::text FROM recollect.owner").fetchone()
-                assert row is not None
-                self.identity = str(row[0])
+                owner = first_row(connection, "SELECT identity::text FROM recollect.owner")
+                self.identity = str(owner[0])
                 """Name of the database's contents, the same in every copy and backup."""
                 self.follower = Follower(self._connected, connection, self.number)
                 """Follows the changes, while anybody watches them."""
@@ -355,11 +355,8 @@ def _is_locked(connection: Connection, function: str) -> bool:
 
 def _new_number(connection: Connection, moment: str) -> int:
     """Add a replica that was last seen at a time, and return its number."""
-    row = connection.execute(
-        f"INSERT INTO recollect.replicas (seen) VALUES ({moment}) RETURNING number".encode()
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
+    insert = f"INSERT INTO recollect.replicas (seen) VALUES ({moment}) RETURNING number"
+    return int(first_row(connection, insert.encode())[0])
 
 
 def _last_signs(connection: Connection) -> dict[int, Any]:
@@ -371,8 +368,9 @@ def _last_signs(connection: Connection) -> dict[int, Any]:
 
 
 def _horizon_age(connection: Connection) -> float:
-    row = connection.execute(
+    (age,) = first_row(
+        connection,
         "SELECT extract(epoch FROM clock_timestamp() - min(xact_start)) FROM pg_stat_activity"
-        " WHERE backend_xid IS NOT NULL"
-    ).fetchone()
-    return 0.0 if row is None or row[0] is None else max(0.0, float(row[0]))
+        " WHERE backend_xid IS NOT NULL",
+    )
+    return max(0.0, float(age or 0.0))

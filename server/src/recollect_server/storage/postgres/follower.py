@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import psycopg
 import structlog
@@ -30,10 +29,9 @@ from recollect_server.storage.logs.order import (
     Take,
 )
 from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.postgres.connections import Connection, first_row
 
 log = structlog.get_logger("recollect.postgres")
-
-Connection = psycopg.Connection[Any]
 
 _POLL = 0.01  # seconds between two looks for changes while somebody follows them
 _AGAIN = 0.25  # seconds after a failure until the next look
@@ -291,8 +289,7 @@ class Follower:
 
     def _look(self, connection: Connection, followed: list[Followed]) -> bool:
         """Look for changes once, and give them. Return whether there are more."""
-        row = connection.execute(_LOOK).fetchone()
-        assert row is not None
+        row = first_row(connection, _LOOK)
         snapshot = TransactionSnapshot.of(row[0])
         if self.timeline != row[1] or self._recovered not in (None, row[2]):
             # A standby took over, or a crash passed, behind a pooler, whose connections stay.
@@ -412,15 +409,13 @@ def epoch_of(connection: Connection) -> str:
     """Return the name of a database in cursors: of its contents, in this cluster of PostgreSQL.
     Another cluster numbers its transactions anew.
     """
-    row = connection.execute(
-        "SELECT identity::text, system_identifier::text FROM recollect.owner, pg_control_system()"
-    ).fetchone()
-    assert row is not None
-    return hashlib.sha256(f"{row[0]} {row[1]}".encode()).hexdigest()[:12]
+    identity, system = first_row(
+        connection,
+        "SELECT identity::text, system_identifier::text FROM recollect.owner, pg_control_system()",
+    )
+    return hashlib.sha256(f"{identity} {system}".encode()).hexdigest()[:12]
 
 
 def timeline_of(connection: Connection) -> int:
     """Return the timeline of the database."""
-    row = connection.execute("SELECT recollect.timeline()").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(first_row(connection, "SELECT recollect.timeline()")[0])

@@ -13,7 +13,7 @@ from recollect_server.storage.logs.order import (
     Part,
     Take,
 )
-from recollect_server.storage.postgres.connections import Connection
+from recollect_server.storage.postgres.connections import Connection, first_row
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.follower import (
     SNAPSHOT,
@@ -108,9 +108,7 @@ class PostgresOrder:
         """Return the oldest changes behind a key and below the horizon."""
 
         def work(connection: Connection, _: bool) -> OrderedChanges:
-            row = connection.execute(SNAPSHOT).fetchone()
-            assert row is not None
-            snapshot = TransactionSnapshot.of(row[0])
+            snapshot = TransactionSnapshot.of(first_row(connection, SNAPSHOT)[0])
             return read_after(connection, self._space, key, kind, limit, max_bytes, snapshot, only)
 
         with failing("changes", "read"):

@@ -4,7 +4,7 @@ from importlib import resources
 
 import structlog
 
-from recollect_server.storage.postgres.connections import Connection, DatabaseRefused
+from recollect_server.storage.postgres.connections import Connection, DatabaseRefused, first_row
 
 log = structlog.get_logger("recollect.postgres")
 
@@ -57,15 +57,13 @@ def migrate(connection: Connection, name: str) -> None:
 
 def _oldest_server(connection: Connection) -> int:
     """Return the step of the schema that a server must know."""
-    row = connection.execute("SELECT oldest_server FROM recollect.owner").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(first_row(connection, "SELECT oldest_server FROM recollect.owner")[0])
 
 
 def _applied(connection: Connection) -> set[int]:
     """Return the steps that were applied, and make their table if it is not there."""
-    row = connection.execute("SELECT to_regclass('recollect.schema_version')").fetchone()
-    if row is None or row[0] is None:
+    (table,) = first_row(connection, "SELECT to_regclass('recollect.schema_version')")
+    if table is None:
         connection.execute("CREATE SCHEMA IF NOT EXISTS recollect")
         connection.execute(
             "CREATE TABLE recollect.schema_version ("

@@ -19,11 +19,8 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import read_file
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.space_removal import SpaceReceipt
-from recollect_server.storage.logs.store import (
-    LogNotFound,
-    Version,
-)
-from recollect_server.storage.postgres.connections import Connection
+from recollect_server.storage.logs.store import LogNotFound, Version
+from recollect_server.storage.postgres.connections import Connection, first_row
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.sharing import failing, fetched
 from recollect_server.storage.postgres.store import PostgresStore
@@ -59,16 +56,33 @@ class PostgresSpaces:
         made = {name for (name,) in self._rows("listed", "SELECT space FROM recollect.made_spaces")}
         # Rows of a deleted log stay while another replica has words of it.
         deleted_names = {it.name for it in self.receipts()} - made
-        names = {
-            name
-            for name in spaces_of(self._database)
-            if name not in deleted_names or self._has(name)
-        }
+        names = {name for name in self._with_logs() if name not in deleted_names or self._has(name)}
         return sorted(names | made)
+
+    def _with_logs(self) -> list[str]:
+        # From each name to the next one in the index: one step for each space, not for each log.
+        rows = self._rows(
+            "listed",
+            "WITH RECURSIVE names AS ("
+            " (SELECT space FROM recollect.logs ORDER BY space LIMIT 1) UNION ALL"
+            " SELECT (SELECT l.space FROM recollect.logs l WHERE l.space > names.space"
+            " ORDER BY l.space LIMIT 1) FROM names WHERE names.space IS NOT NULL)"
+            " SELECT space FROM names WHERE space IS NOT NULL",
+        )
+        return [name for (name,) in rows]
+
+    def awaited(self) -> list[str]:
+        """Return the spaces where others wait for this replica to remove what they deleted."""
+        awaited = "SELECT DISTINCT space FROM recollect.traces WHERE replica = %s"
+        return [name for (name,) in self._rows("listed", awaited, self._database.number)]
 
     def has(self, name: str) -> bool:
         """Return whether a space has a log, or was made."""
         return self._has(name) or self.is_made(name)
+
+    def has_rows(self, name: str) -> bool:
+        """Return whether a space has a log, or a part of one that is deleted."""
+        return self._is("logs WHERE space = %s", name)
 
     def make(self, name: str) -> bool:
         """Let a space be there without a log; return whether it was not there."""
@@ -158,13 +172,13 @@ class PostgresSpaces:
                 connection.execute(
                     "UPDATE recollect.deleted_spaces SET ended = true WHERE name = %s", [name]
                 )
-            row = connection.execute(
+            number, _, *numbers = first_row(
+                connection,
                 f"SELECT id, {_RECEIPT} FROM recollect.deleted_spaces WHERE name = %s"
-                " ORDER BY id DESC LIMIT 1",
+                " ORDER BY id DESC LIMIT 1".encode(),
                 [name],
-            ).fetchone()
-            assert row is not None
-            return int(row[0]), SpaceReceipt(str(row[1]), *map(int, row[2:]))
+            )
+            return int(number), SpaceReceipt(name, *map(int, numbers))
 
         with failing(Kind.CONVERSATION, "deleted"):
             number, receipt = self._database.run(end)
@@ -216,26 +230,3 @@ class PostgresSpaces:
 
     def _rows(self, action: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return fetched(self._database, Kind.CONVERSATION, action, statement, *values)
-
-
-def spaces_of(database: PostgresDatabase) -> list[str]:
-    """Return the names of all spaces that have a log, in order. Raises LogUnavailable."""
-    # From each name to the next one in the index: one step for each space, not for each log.
-    rows = fetched(
-        *(database, Kind.CONVERSATION, "listed"),
-        "WITH RECURSIVE names AS ("
-        " (SELECT space FROM recollect.logs ORDER BY space LIMIT 1) UNION ALL"
-        " SELECT (SELECT l.space FROM recollect.logs l WHERE l.space > names.space"
-        " ORDER BY l.space LIMIT 1) FROM names WHERE names.space IS NOT NULL)"
-        " SELECT space FROM names WHERE space IS NOT NULL",
-    )
-    return [name for (name,) in rows]
-
-
-def awaited_spaces(database: PostgresDatabase) -> list[str]:
-    """Return the spaces where others wait for this replica to remove what they deleted. Raises
-    LogUnavailable.
-    """
-    awaited = "SELECT DISTINCT space FROM recollect.traces WHERE replica = %s"
-    rows = fetched(database, Kind.CONVERSATION, "listed", awaited, database.number)
-    return [name for (name,) in rows]

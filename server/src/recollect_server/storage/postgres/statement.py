@@ -7,14 +7,14 @@ lets go of it once, and takes two thirds of the processor time (docs/decisions/a
 
 from collections.abc import Iterable, Sequence
 from struct import pack
-from typing import Any, cast
+from typing import cast
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
-Connection = psycopg.Connection[Any]
+from recollect_server.storage.postgres.connections import Connection
 
 _UNKNOWN_STATEMENT = "26000"  # SQLSTATE: it is not prepared in this session
 _BYTEA = 17  # the number of the type, which never changes

@@ -16,11 +16,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal
 from uuid import UUID, uuid4
+
+import psycopg
 
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import make_folder
-from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.kinds import LEDGER, Kind, kind_of
 from recollect_server.storage.logs.lines import Belonging, Line, Place, line_of
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
@@ -28,37 +31,83 @@ from recollect_server.storage.logs.store import (
     Claim,
     LogConflict,
     LogNotFound,
+    LogStore,
     LogTaken,
     LogUnavailable,
     Position,
     TornTail,
     Version,
 )
+from recollect_server.storage.postgres.connections import Connection, first_row
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.order import PostgresOrder
-from recollect_server.storage.postgres.rows import LEDGER, LogRows, kind_of
-from recollect_server.storage.postgres.sharing import PostgresSharing, key_of
+from recollect_server.storage.postgres.sharing import (
+    PostgresSharing,
+    failing,
+    fetched,
+    held_lease,
+    key_of,
+)
+from recollect_server.storage.postgres.statement import (
+    Statement,
+    StatementFailed,
+    bytea_array,
+    text_array,
+)
 
 _PAGE_NAMES = 10_000
 _CHANGED = "the log is not as this server left it: something else wrote to it"
 _TAKEN = "another server carries the same out"
+_NONE = "there is no log of that name"
+_PAGE_BYTES = 1 << 20  # of lines that are read at once
+_CLAIMED = "RC001"  # SQLSTATE of a claim that is not free
+_Change = Literal[
+    "cancel_begin",
+    "replace",
+    "begin_redaction",
+    "end_redaction",
+    "begin_delete",
+    "end_delete",
+    "remove_empty",
+]
+_LOGS = {
+    Version.PRESENT: "recollect.logs WHERE NOT deleting",
+    Version.DELETED: "recollect.logs WHERE deleting",
+    Version.REPLACED: "(SELECT space, log, g.kind, sum(length(r.body) + 1)::bigint AS bytes"
+    " FROM recollect.redacted_lines r JOIN recollect.logs g USING (space, log)"
+    " GROUP BY space, log, g.kind) AS replaced WHERE true",
+    Version.TORN: "recollect.logs WHERE false",  # an append is there whole or not at all
+}
+"""Rows of the logs that have a version: names, kinds, bytes."""
+_ACTIONS = {it: "deleted" if it is Version.DELETED else "read" for it in Version}
+# With where the function left the position of its change.
+_APPEND = Statement(
+    "recollect.append",
+    "SELECT status, current_setting('recollect.change', true) FROM recollect.append("
+    "$1::bigint, $2::text, $3::text, $4::text, $5::bigint, $6::uuid, $7::boolean, $8::bytea[],"
+    " $9::bytea, $10::bytea[], $11::uuid[], $12::text, $13::bigint) AS status",
+    binary=[8, 9],
+)
 
 
-class PostgresStore:
+class PostgresStore(LogStore):
     """The logs of one space as rows. Its derived files are in a local folder of their own for each
     database.
     """
+
+    sharing: PostgresSharing
+    """The part that the replicas share."""
+    order: PostgresOrder
+    """The order of changes that all replicas agree on."""
 
     def __init__(self, database: PostgresDatabase, space: str, folder: Path) -> None:
         """`folder` is the space's in the data folder of this process."""
         self.root = folder / f"postgres-{database.identity[:8]}"
         """Folder of the index and the vectors."""
+        self._database = database
         self._space = space
         self.sharing = PostgresSharing(database, space)
-        """The part that the replicas share."""
         self.order = PostgresOrder(database, space)
-        """The order of changes that all replicas agree on."""
-        self._rows = LogRows(database, space, self.order)
         self._guard = threading.Lock()  # guards `_unanswered`
         self._unanswered: dict[str, tuple[int, bytes, UUID]] = {}
         """Appends that failed without an answer, which may have been made: by log."""
@@ -80,7 +129,7 @@ class PostgresStore:
         name = unanswered[2] if unanswered is not None and is_again else uuid4()
         hit("append.begun" if after.bytes else "create.begun")
         try:
-            status, place = self._rows.append(
+            status, place = self._append(
                 log, kind, after.bytes, name, bodies, claim, is_again=is_again
             )
         except LogUnavailable:
@@ -91,6 +140,50 @@ class PostgresStore:
         self.order.hurry()
         hit("append.written" if after.bytes else "create.synced")
         return str(self.order.of_change(place) or "")
+
+    def _append(
+        self,
+        log: str,
+        kind: str,
+        after_bytes: int,
+        name: UUID,
+        bodies: list[bytes],
+        claim: Claim,
+        *,
+        is_again: bool,
+    ) -> tuple[str, str]:
+        """Call the function that appends. Return its status, and where its change stands, if it
+        made one.
+        """
+        # In one order, so that two appends never wait for each other.
+        places = sorted(
+            (key_of(place), UUID(holder) if holder else None) for place, holder in claim.places
+        )
+        lease, fence = held_lease.get()
+        names = self._database.number, self._space, log, kind, after_bytes, name
+        arguments: list[bytes | None] = [
+            *(str(it).encode() for it in names),
+            b"false",
+            bytea_array(bodies),
+            key_of(claim.request) if claim.request else None,
+            text_array(rf"\\x{key.hex()}" for key, _ in places),
+            text_array(str(holder) if holder else None for _, holder in places),
+            None if lease is None else lease.encode(),
+            None if fence is None else str(fence).encode(),
+        ]
+
+        def work(connection: Connection, is_repeated: bool) -> tuple[str, str]:
+            arguments[6] = b"true" if is_again or is_repeated else b"false"
+            try:
+                status, place = _APPEND.run(connection, arguments)
+            except StatementFailed as error:
+                if error.state == _CLAIMED:
+                    return "taken", ""
+                raise
+            return (status or b"").decode(), (place or b"").decode()
+
+        with failing(log, "written"):
+            return self._database.run(work)
 
     def swap(
         self,
@@ -108,33 +201,26 @@ class PostgresStore:
         if lines is None:
             self._delete(log, before)
             return
-        claim = key_of(request) if request else None
+        claim, bodies = key_of(request) if request else None, _bodies(lines)
         if keep:
             hit("redact.begun")
-        status = (
-            self._rows.change(
-                "begin_redaction", "written", log, before, uuid4(), _bodies(lines), claim
+            status, _ = self._change(
+                "begin_redaction", "written", log, before, uuid4(), bodies, claim
             )
-            if keep
-            else self._rows.change(
-                *("replace", "written", log, kind_of(log), before, _bodies(lines), claim),
-                [key_of(it) for it in released],
+        else:
+            keys = [key_of(it) for it in released]
+            status, _ = self._change(
+                "replace", "written", log, kind_of(log), before, bodies, claim, keys
             )
-        )
         _check(status, log, "written")
         hit("redact.durable" if keep else "anchors.replaced")
 
     def _delete(self, log: str, before: int | None) -> None:
-        again = False
-
-        def seen(is_again: bool) -> None:
-            nonlocal again
-            again = is_again
-
         hit("delete.begun")
-        status = self._rows.change("begin_delete", "deleted", log, before, tried=seen)
-        if not (status == "begun" and again):
-            _check("missing" if status == "begun" else status, log, "deleted")
+        status, is_again = self._change("begin_delete", "deleted", log, before)
+        if status == "begun":
+            status = "done" if is_again else "missing"
+        _check(status, log, "deleted")
         hit("delete.durable")
 
     def drop(self, log: str, version: Version, *, undone: bool = False) -> dict[str, int]:  # noqa: ARG002 - no swap is half done
@@ -143,15 +229,9 @@ class PostgresStore:
         with suppress(LogNotFound):  # another replica was the last that had some
             removed["transcript"] = self.length(log, version)
         is_delete = version is Version.DELETED
-        self._rows.change("end_delete" if is_delete else "end_redaction", "deleted", log)
+        self._change("end_delete" if is_delete else "end_redaction", "deleted", log)
         hit("delete.file_gone" if is_delete else "redact.old_gone")
         return removed
-
-    def read(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
-        """Yield the lines behind a position, up to the byte `until`, read a page at a time."""
-        check = self._belonging(log, after.lines).check
-        for sequence, offset, body in self._rows.lines(log, after.bytes, until):
-            yield check(line_of(body, sequence, offset))
 
     def read_at(
         self, places: Mapping[str, Sequence[Place]]
@@ -159,7 +239,7 @@ class PostgresStore:
         """Return for each log its lines at places, by one statement."""
         offsets = [(log, offset) for log, own in places.items() for _, offset, _ in own]
         try:
-            rows = self._rows.lines_at(offsets) if offsets else []
+            rows = self._lines_at(offsets) if offsets else []
         except LogUnavailable as error:
             return {log: LogUnavailable(log, "read", error.reason) for log in places}
         bodies: dict[str, dict[int, tuple[int, bytes]]] = {log: {} for log in places}
@@ -176,27 +256,31 @@ class PostgresStore:
                 lines[log] = error
         return lines
 
-    def read_last(self, log: str, end: Position, max_bytes: int) -> list[Line]:
-        """Return the last whole lines before `end`, as many as the bytes allow."""
-        start = max(0, end.bytes - max_bytes)
-        lines = (
-            line_of(body, sequence, offset)
-            for sequence, offset, body in self._rows.lines(log, start, end.bytes)
+    def _lines_at(self, places: Sequence[tuple[str, int]]) -> list[tuple[str, int, int, bytes]]:
+        """Return log, number, offset and bytes of the lines at offsets of logs that are not being
+        deleted, by one statement.
+        """
+        logs, offsets = [log for log, _ in places], [offset for _, offset in places]
+        return self._query(
+            logs[0],
+            "read",
+            'SELECT log, line, "offset", body FROM recollect.lines'
+            ' JOIN unnest(%s::text[], %s::bigint[]) AS wanted(log, "offset") USING (log, "offset")'
+            " WHERE space = %s AND NOT EXISTS (SELECT FROM recollect.logs AS gone"
+            " WHERE gone.space = %s AND gone.log = lines.log AND gone.deleting)",
+            logs,
+            offsets,
+            self._space,
+            self._space,
         )
-        return [*self._belonging(log).lines(lines)]
 
     def _belonging(self, log: str, after: int | None = None) -> Belonging:
-        def whole() -> Iterator[Line]:
-            return (
-                line_of(body, sequence, offset) for sequence, offset, body in self._rows.lines(log)
-            )
-
         # No row changes its log, so the first one needs no look.
-        return Belonging(log, lambda: None, whole, after)
+        return Belonging(log, lambda: None, lambda: self._lines(log), after)
 
     def _check_boundary(self, log: str, position: Position) -> None:
         """Raise LogConflict unless a line ends at a position."""
-        rows = self._rows.query(
+        rows = self._query(
             log,
             "read",
             'SELECT g.bytes, l."offset" FROM recollect.logs g LEFT JOIN recollect.lines l'
@@ -207,20 +291,72 @@ class PostgresStore:
             log,
         )
         if not rows:
-            raise LogNotFound(log, "read", "there is no log of that name")
+            raise LogNotFound(log, "read", _NONE)
         size, offset = rows[0]
         if position.bytes != size and offset is None:
             raise LogConflict(log, "read", f"no line of it ends at byte {position.bytes}")
 
-    def raw(self, log: str, version: Version = Version.PRESENT) -> Iterator[bytes]:
-        """Yield the lines of a log, undecoded and without their newlines."""
-        return (body for _, _, body in self._rows.lines(log, version=version))
+    def raw(
+        self,
+        log: str,
+        version: Version = Version.PRESENT,
+        *,
+        start: int = 0,
+        until: int | None = None,
+    ) -> Iterator[bytes]:
+        """Yield the lines between two bytes, a page at a time; those of a replaced log come all,
+        and at once.
+        """
+        action = _ACTIONS[version]
+        while version is not Version.REPLACED:
+            rows = self._query(
+                log,
+                action,
+                'SELECT g.bytes, l."offset", l.body FROM recollect.logs g'
+                " LEFT JOIN recollect.lines l ON l.space = g.space AND l.log = g.log"
+                ' AND l."offset" >= %s AND l."offset" < %s'
+                ' WHERE g.space = %s AND g.log = %s AND g.deleting = %s ORDER BY l."offset"',
+                start,
+                start + _PAGE_BYTES,
+                self._space,
+                log,
+                version is Version.DELETED,
+            )
+            if not rows:
+                raise LogNotFound(log, action, _NONE)
+            end = start + _PAGE_BYTES  # of a page without a line: one that began before it is long
+            for _, offset, body in rows:
+                if offset is None:
+                    break
+                end = offset + len(body) + 1
+                if until is not None and end > until:
+                    return
+                yield body
+            start = end
+            if start >= (rows[0][0] if until is None else min(until, rows[0][0])):
+                return
+        rows = self._query(
+            log,
+            action,
+            "SELECT body FROM recollect.redacted_lines"
+            ' WHERE space = %s AND log = %s ORDER BY "offset"',
+            self._space,
+            log,
+        )
+        if not rows:
+            raise LogNotFound(log, action, "no redaction of it has begun")
+        for (body,) in rows:
+            yield body
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return how many bytes a log has."""
         if version is Version.PRESENT:
             self._cancel_unanswered()
-        return self._rows.length(log, version)
+        statement = f"SELECT bytes FROM {_LOGS[version]} AND space = %s AND log = %s"
+        rows = self._query(log, _ACTIONS[version], statement, self._space, log)
+        if not rows:
+            raise LogNotFound(log, _ACTIONS[version], _NONE)
+        return int(rows[0][0])
 
     def logs(self, kind: Kind, version: Version = Version.PRESENT) -> Iterator[tuple[str, int]]:
         """Yield the logs of a kind that have a version, each with its length."""
@@ -228,7 +364,12 @@ class PostgresStore:
             self._cancel_unanswered()
         last = ""
         while True:
-            rows = self._rows.names(kind, version, last, _PAGE_NAMES)
+            rows = fetched(
+                *(self._database, kind, "listed"),
+                f"SELECT log, bytes FROM {_LOGS[version]} AND space = %s AND log > %s"
+                f" AND kind = %s ORDER BY log LIMIT {_PAGE_NAMES}",
+                *(self._space, last, kind.value),
+            )
             yield from rows
             if len(rows) < _PAGE_NAMES:
                 return
@@ -247,18 +388,6 @@ class PostgresStore:
     def close(self) -> None:
         """Do nothing: the connections are shared by all spaces."""
 
-    def exists(self) -> bool:
-        """Return whether the space has any log. Raises LogUnavailable."""
-        self._cancel_unanswered()
-        rows = self._rows.query(
-            Kind.CONVERSATION,
-            "listed",
-            "SELECT 1 FROM recollect.logs WHERE space = %s LIMIT 1",
-            self._space,
-            is_name=True,
-        )
-        return bool(rows)
-
     # After a crash --------------------------------------------------------------------------------
 
     def recover(
@@ -276,7 +405,7 @@ class PostgresStore:
             for line in self.read(log, after):
                 see(line)
         elif not after.bytes and not self.length(log):
-            self._rows.change("remove_empty", "deleted", log)
+            self._change("remove_empty", "deleted", log)
             raise LogNotFound(log, "read", "it has no line")
         return None
 
@@ -295,15 +424,45 @@ class PostgresStore:
                 if not bytes_before and kind_of(log) != LEDGER
             ]
         for log, name in begins:
-            self._rows.change("cancel_begin", "written", log, kind_of(log), name)
+            self._change("cancel_begin", "written", log, kind_of(log), name)
             with self._guard:
                 self._unanswered.pop(log, None)
+
+    # Statements -----------------------------------------------------------------------------------
+
+    def _change(self, change: _Change, action: str, log: str, *values: object) -> tuple[str, bool]:
+        """Call a function of the schema. Return its status, and whether an earlier try may have
+        done it.
+        """
+        kind_of(log)
+        arguments = [self._database.number, self._space, log, *values]
+        marks = ", ".join(["%b"] * len(arguments))
+        statement = f"SELECT recollect.{change}({marks})".encode()
+
+        def work(connection: Connection, is_again: bool) -> tuple[str, bool]:
+            try:
+                return str(first_row(connection, statement, arguments)[0]), is_again
+            except psycopg.Error as error:
+                if error.sqlstate == _CLAIMED:
+                    return "taken", is_again
+                raise
+
+        with failing(log, action):
+            done = self._database.run(work)
+        self.order.hurry()
+        return done
+
+    def _query(
+        self, log: str, action: str, statement: str, *values: object
+    ) -> list[tuple[Any, ...]]:
+        kind_of(log)
+        return fetched(self._database, log, action, statement, *values)
 
 
 def _check(status: str, log: str, action: str) -> None:
     """Raise the error that the status of a change stands for."""
     if status == "missing":
-        raise LogNotFound(log, action, "there is no log of that name")
+        raise LogNotFound(log, action, _NONE)
     if status == "taken":
         raise LogTaken(log, action, _TAKEN)
     if status != "done":

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.lines import seal
-from recollect_server.storage.logs.tokens import TOKENS, Mark, fields_of
+from recollect_server.storage.logs.tokens import TOKENS, Mark
 from recollect_server.storage.postgres.connections import Connection
-from recollect_server.storage.postgres.session import Runs
+from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.sharing import failing, fetched
 
 
@@ -20,7 +20,7 @@ class PostgresTokenLedger:
     is_local = False
     """False: `mark` costs a round trip."""
 
-    def __init__(self, database: Runs) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     def mark(self) -> Mark:
@@ -29,12 +29,6 @@ class PostgresTokenLedger:
         newest = "SELECT count(*), coalesce(max(line), 0) FROM recollect.tokens"
         ((count, last),) = fetched(self._database, TOKENS, "read", newest)
         return count, last, 0
-
-    def lines(self) -> list[dict[str, Any] | None]:
-        """Return what the lines say, oldest first, None for a damaged one. Raises
-        LogUnavailable.
-        """
-        return [fields_of(line) for line in self.raw()]
 
     def append(self, fields: dict[str, Any]) -> None:
         """Add a line, durable when it returns. Raises LogUnavailable."""
@@ -48,7 +42,7 @@ class PostgresTokenLedger:
         hit("tokens.synced")
 
     def raw(self) -> list[bytes]:
-        """Return the lines without their newlines. Raises LogUnavailable."""
+        """Return the lines without their newlines, oldest first. Raises LogUnavailable."""
         bodies = "SELECT body FROM recollect.tokens ORDER BY line"
         return [bytes(body) for (body,) in fetched(self._database, TOKENS, "read", bodies)]
 
