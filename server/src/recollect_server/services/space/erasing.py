@@ -309,7 +309,7 @@ def finish_redaction(
     else:
         index.removal_of(name).purge_words(stored.number)
     if isinstance(after, Conversation):
-        anchors.drop_messages(name, redacted.sequences)
+        anchors.drop_source(name, redacted.sequences)
         anchors.changed()
         publish(Redacted(name, stored.number, redacted.sequences))
     hit("redact.forgotten")

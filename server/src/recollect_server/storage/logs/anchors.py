@@ -6,13 +6,13 @@ forgotten, so that the text is nowhere in it any more.
 """
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 import structlog
 
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
-from recollect_server.storage.logs.lines import Entry, Line, encoded
+from recollect_server.storage.logs.lines import Entry, Line, contents_of, encoded
 from recollect_server.storage.logs.store import (
     ANCHORS,
     NO_CLAIM,
@@ -58,11 +58,7 @@ class AnchorLedger:
 
     def forgotten(self) -> dict[str, int]:
         """Return up to when what was found for a key does not count, by key."""
-        return {
-            it.key: it.time
-            for entry in self.entries
-            if isinstance(it := entry.content, AnchorForgotten)
-        }
+        return _forgotten(entry.content for entry in self.entries)
 
     def changed(self) -> None:
         """Note that an anchor changed: here, in a transcript, or in what the index has of them."""
@@ -151,27 +147,15 @@ class AnchorLedger:
             self._read()
             return removed
 
-    def drop_source(self, conversation_id: str) -> int:
-        """Remove the anchors that came from a conversation that goes. Return how many. Raises
-        LogUnavailable.
-        """
-        with self.lock:
-            if not any(
-                isinstance(e.content, AnchorSet) and e.content.conversation_id == conversation_id
-                for e in self.entries
-            ):
-                return 0
-            return self.rewrite(
-                lambda anchor: None if anchor.conversation_id == conversation_id else anchor
-            )
-
-    def drop_messages(self, conversation_id: str, sequences: Collection[int]) -> int:
-        """Remove the anchors that came from messages of a conversation. Return how many. Raises
-        LogUnavailable.
+    def drop_source(self, conversation_id: str, sequences: Collection[int] | None = None) -> int:
+        """Remove the anchors that came from a conversation; `sequences`: those of these messages.
+        Return how many. Raises LogUnavailable.
         """
 
         def is_dropped(anchor: AnchorSet) -> bool:
-            return anchor.conversation_id == conversation_id and anchor.sequence in sequences
+            return anchor.conversation_id == conversation_id and (
+                sequences is None or anchor.sequence in sequences
+            )
 
         with self.lock:
             contents = [entry.content for entry in self.entries]
@@ -206,9 +190,12 @@ def forgotten_keys(store: LogStore) -> dict[str, int]:
     LogUnavailable.
     """
     with suppress(LogNotFound):
-        contents = [line.entry.content for line in store.read(ANCHORS) if line.entry]
-        return {it.key: it.time for it in contents if isinstance(it, AnchorForgotten)}
+        return _forgotten(contents_of(list(store.read(ANCHORS))))
     return {}
+
+
+def _forgotten(contents: Iterable[object]) -> dict[str, int]:
+    return {it.key: it.time for it in contents if isinstance(it, AnchorForgotten)}
 
 
 def _key(content: object) -> str:
