@@ -288,10 +288,12 @@ def test_a_delete_that_is_refused_behind_its_begin_is_seen_at_once(
 
     raw = PostgresStore.raw
 
-    def refuse(store: PostgresStore, log: str, version: Version) -> Iterator[bytes]:
+    def refuse(
+        store: PostgresStore, log: str, version: Version = Version.PRESENT, **range_: Any
+    ) -> Iterator[bytes]:
         if version is Version.REPLACED:
             raise LogUnavailable(log, "read", "the connection is lost")
-        return raw(store, log, version)
+        return raw(store, log, version, **range_)
 
     with monkeypatch.context() as lost:
         lost.setattr(PostgresStore, "raw", refuse)

@@ -5,6 +5,7 @@ wrote to.
 import json
 import stat
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from recollect.v1.conversation_pb2 import Party
 from recollect.v1.message_pb2 import Attachment, ToolCall, Usage
 from recollect_server.domain.message import Message
 from recollect_server.storage.logs.entries import Unknown
-from recollect_server.storage.logs.lines import Damaged, decode
+from recollect_server.storage.logs.lines import Damaged, Line, decode
+from recollect_server.storage.logs.reader import scan
 from recollect_server.storage.logs.repair import look_through
 
 from tests import with_token
@@ -183,13 +185,17 @@ def test_verify_names_every_flipped_bit_of_a_file(
     whole = transcript(server, conversation_id).read_bytes()
     path = tmp_path / "flipped"
     path.write_bytes(whole)
-    assert not [item for item in look_through(path, len(whole)) if isinstance(item, str)]
+
+    def read(until: int) -> Iterator[Line]:
+        return scan(path, until=until)
+
+    assert not [item for item in look_through(path, len(whole), read) if isinstance(item, str)]
     silent = []
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        if not any(isinstance(item, str) for item in look_through(path, len(whole))):
+        if not any(isinstance(item, str) for item in look_through(path, len(whole), read)):
             silent.append(bit)
     assert silent == []
 

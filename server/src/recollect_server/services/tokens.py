@@ -21,7 +21,8 @@ from recollect_server.domain.errors import (
 from recollect_server.domain.principal import ALL_SCOPES, CUSTOM, KINDS, Principal, Scope
 from recollect_server.domain.time import Clock, from_text, to_text
 from recollect_server.domain.tokens import Grant, Token
-from recollect_server.storage.logs.tokens import NO_FILE, TokenLines, fields_of
+from recollect_server.storage.logs.lines import fields_of
+from recollect_server.storage.logs.tokens import NO_FILE, TokenLines
 
 log = structlog.get_logger("recollect.tokens")
 

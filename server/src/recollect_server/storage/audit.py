@@ -18,7 +18,7 @@ from typing import Any
 
 from recollect_server.storage.failpoints import hit, hit_half_way
 from recollect_server.storage.logs.files import open_transcript, sync_folder
-from recollect_server.storage.logs.lines import Damaged, seal, unseal
+from recollect_server.storage.logs.lines import fields_of, seal
 
 NAME = "audit.jsonl"
 _PATIENCE_SECONDS = 1.0  # of waiting for the lock: a write takes some 20 us
@@ -147,18 +147,10 @@ def read_audit(data_dir: Path) -> Iterator[tuple[str, int, dict[str, Any] | None
             with os.fdopen(os.dup(handle), "rb") as lines:
                 for number, line in enumerate(lines, 1):
                     if line.endswith(b"\n"):
-                        yield name, number, _record(line[:-1])
+                        yield name, number, fields_of(line[:-1])
     finally:
         for _, handle in files.values():
             os.close(handle)
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = unseal(line)
-    except (Damaged, ValueError):
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def _old(path: Path, number: int) -> Path:

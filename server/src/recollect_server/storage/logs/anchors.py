@@ -8,10 +8,12 @@ forgotten, so that the text is nowhere in it any more.
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
 from recollect_server.domain.conversation import AnchorForgotten, AnchorSet
+from recollect_server.storage.logs.ledger import TRIES, tried_again
 from recollect_server.storage.logs.lines import Entry, Line, contents_of, encoded
 from recollect_server.storage.logs.store import (
     ANCHORS,
@@ -21,15 +23,12 @@ from recollect_server.storage.logs.store import (
     LogConflict,
     LogNotFound,
     LogStore,
-    LogTaken,
     LogUnavailable,
     Position,
     request_claim,
 )
 
 log = structlog.get_logger("recollect.anchors")
-
-_TRIES = 20  # of a rewriting that others keep from its place
 
 
 class AnchorLedger:
@@ -85,7 +84,7 @@ class AnchorLedger:
         change: Callable[[AnchorSet], AnchorSet | None],
         added: Sequence[Entry] = (),
         *,
-        tries: int = _TRIES,
+        tries: int = TRIES,
     ) -> int:
         """Replace it with every anchor changed, or left out (None), and lines added. Return how
         many were left out.
@@ -95,15 +94,7 @@ class AnchorLedger:
         another process was faster each time, LogTaken if it carries out the request of a line that
         is added, LogUnavailable; then it is as it was.
         """
-        for left in reversed(range(tries)):
-            try:
-                return self._rewrite(change, added)
-            except LogTaken:
-                raise
-            except LogConflict:  # it was read anew
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
+        return tried_again(partial(self._rewrite, change, added), tries)
 
     def reload(self) -> None:
         """Read it anew: another process wrote to it. Raises LogUnavailable."""

@@ -127,7 +127,7 @@ class FolderStore(LogStore):
         """
         path, data = _path(self.root, log), b"".join(lines)
         writer = self._always_synced if log == FORGOTTEN else self._writer
-        try:  # written out, not with `_failing`, which costs every append a generator
+        try:  # written out, not with `failing`, which costs every append a generator
             self._check()
             if after.bytes:
                 writer.append(path, data, after.bytes)
@@ -152,7 +152,7 @@ class FolderStore(LogStore):
         `….deleting`. Unless it is kept, what was cut off its tail before goes too.
         """
         path = self.path(log)
-        with _failing(log, "deleted" if lines is None else "written"):
+        with failing(log, "deleted" if lines is None else "written"):
             self._check()
             if lines is not None:
                 self._exchange(path, lines, keep=keep)
@@ -198,7 +198,7 @@ class FolderStore(LogStore):
         path = self.path(log)
         old, torn = _beside(path, _SUFFIXES[version]), _beside(path, TORN)
         removed_point, gone_point = _DROPPED[version]
-        with _failing(log, "deleted"):
+        with failing(log, "deleted"):
             self._check()
             removed = {"transcript": old.stat().st_size}
             if torn.exists() and not undone:
@@ -222,7 +222,7 @@ class FolderStore(LogStore):
         lines: dict[str, list[Line] | LogUnavailable] = {}
         for log, own in places.items():
             try:
-                with _failing(log, "read"):
+                with failing(log, "read"):
                     lines[log] = [*self._belonging(log).lines(read_places(self.path(log), own))]
             except LogUnavailable as error:
                 lines[log] = error
@@ -237,13 +237,13 @@ class FolderStore(LogStore):
         until: int | None = None,
     ) -> Iterator[bytes]:
         """Yield the whole lines between two bytes of a file."""
-        with _failing(log, "read"):
+        with failing(log, "read"):
             yield from raw_lines(_beside(self.path(log), _SUFFIXES[version]), start, until)
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return the size of a file."""
         path = _beside(self.path(log), _SUFFIXES[version])
-        with _failing(log, "read"):
+        with failing(log, "read"):
             try:
                 return path.stat().st_size
             except FileNotFoundError:
@@ -255,7 +255,7 @@ class FolderStore(LogStore):
         """Return the logs of a kind that have such a file, with its size."""
         suffix = SUFFIX + _SUFFIXES[version]
         lengths: list[tuple[str, int]] = []
-        with _failing(kind, "listed"):
+        with failing(kind, "listed"):
             for entry in self._scan(kind):
                 name = entry.name.removesuffix(suffix)
                 is_one = name != entry.name and IS_NAME[kind](name)
@@ -271,7 +271,7 @@ class FolderStore(LogStore):
         strays: list[str] = []
         for kind in Kind:
             advice = ": `recollect import` takes it in" if kind is Kind.CONVERSATION else ""
-            with _failing(kind, "listed"):
+            with failing(kind, "listed"):
                 for entry in sorted(self._scan(kind), key=lambda it: it.name):
                     name = entry.name.removesuffix(SUFFIX)
                     if name == entry.name:
@@ -296,7 +296,7 @@ class FolderStore(LogStore):
     ) -> TornTail | None:
         """Repair the tail of a file (see `repair`); what is cut off is kept beside it."""
         path = self.path(log)
-        with _failing(log, "read"):
+        with failing(log, "read"):
             self._check()
             goes_on = path.stat(follow_symlinks=False).st_size > after.bytes
             if goes_on and not ends_a_line(path, after.bytes):
@@ -366,14 +366,10 @@ class FolderStore(LogStore):
         """Yield the lines of a file up to its torn tail, and in its place what is wrong with it by
         itself (see `repair`).
         """
-        with _failing(log, "read"):
-            path = self.path(log)
-            check = self._belonging(log, 0).check
-            for it in look_through(path, path.stat().st_size if size is None else size):
-                line = it if isinstance(it, str) else check(it)
-                yield line
-                if isinstance(it, Line) and it.entry and isinstance(line, Line) and not line.entry:
-                    yield f"line {line.sequence} is damaged: {line.damage}"
+        path = self.path(log)
+        with failing(log, "read"):
+            most = path.stat().st_size if size is None else size
+            yield from look_through(path, most, lambda end: self.read(log, until=end))
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -421,7 +417,7 @@ def _keep(path: Path, name: Path) -> None:
 
 
 @contextmanager
-def _failing(log: str, action: str) -> Iterator[None]:
+def failing(log: str, action: str) -> Iterator[None]:
     """Turn what the system refuses into the errors of a store."""
     try:
         yield

@@ -7,10 +7,9 @@ forgotten (see `anchors`).
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -26,15 +25,32 @@ from recollect_server.storage.logs.store import (
     LogConflict,
     LogNotFound,
     LogStore,
+    LogTaken,
     Position,
 )
 
 E = TypeVar("E")
+T = TypeVar("T")
 
-_TRIES = 20  # of a line that others keep from its place
+TRIES = 20
+"""Tries of a change that others keep from its place."""
 _guard = threading.Lock()  # one write at a time, whichever object opened the ledger
 
 log = structlog.get_logger("recollect.ledger")
+
+
+def tried_again(change: Callable[[], T], tries: int = TRIES) -> T:
+    """Return the result of a change, which is made again if another process was faster. Raises
+    LogConflict if it was faster each time, LogTaken if it carries out the same request.
+    """
+    for _ in range(tries - 1):
+        try:
+            return change()
+        except LogTaken:
+            raise
+        except LogConflict:
+            continue
+    return change()
 
 
 class Ledger(Generic[E]):
@@ -70,11 +86,7 @@ class Ledger(Generic[E]):
         """Yield what the lines say, oldest first; `until`: those of the first bytes. A line that is
         damaged, or of another version, is passed over with a warning. Raises LogUnavailable.
         """
-        raw = self._raw()
-        if until is not None:
-            ends = accumulate(len(line) + 1 for line in raw)
-            raw = [line for line, end in zip(raw, ends, strict=True) if end <= until]
-        return self._entries(raw)
+        return self._entries(self._raw(until))
 
     def read(self) -> tuple[list[E], int]:
         """Return what `entries` yields, and the bytes that it was read from. Raises
@@ -83,9 +95,9 @@ class Ledger(Generic[E]):
         raw = self._raw()
         return list(self._entries(raw)), sum(len(line) + 1 for line in raw)
 
-    def _raw(self) -> list[bytes]:
+    def _raw(self, until: int | None = None) -> list[bytes]:
         with suppress(LogNotFound):
-            return list(self._store.raw(self.name))
+            return list(self._store.raw(self.name, until=until))
         return []
 
     def _entries(self, raw: list[bytes]) -> Iterator[E]:
@@ -130,15 +142,12 @@ class Ledger(Generic[E]):
 
     def add(self, entry: E) -> None:
         """Add a line that is true whatever the lines before it say. Raises LogUnavailable."""
-        for left in reversed(range(_TRIES)):
-            try:
-                with _guard:
-                    self._write(entry, self.size())
-                return
-            except LogConflict:  # another process added one
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
+
+        def write() -> None:
+            with _guard:
+                self._write(entry, self.size())
+
+        tried_again(write)
 
 
 _IDENTITY = Codec(Identity, Field("channel", TEXT), Field("identity", TEXT, "address"))

@@ -125,6 +125,15 @@ def unseal(line: bytes) -> Any:
     return orjson.loads(body + b"}")
 
 
+def fields_of(line: bytes) -> dict[str, Any] | None:
+    """Return the fields of a line without its newline; None for a damaged one."""
+    try:
+        fields = unseal(line)
+    except (Damaged, ValueError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
 def has_checksum(line: bytes) -> bool:
     """Return whether a line without its newline ends in a checksum, or in what damage may have left
     of one.
@@ -372,13 +381,16 @@ class Belonging:
         if not mark:
             if self._elsewhere is None:
                 first = self._first()
-                self._elsewhere = _elsewhere(first, self._log) if first else ""
+                entry = first.entry if first else None
+                self._elsewhere = ""
+                if entry is not None and entry.mark is not None:
+                    self._elsewhere = _named_elsewhere(entry.content, self._log)
             # What follows the beginning of another log was copied with it.
             self._elsewhere = self._elsewhere or _named_elsewhere(content, self._log)
             return self._elsewhere
         number = mark.removesuffix(self._tag)
         if number == mark or not number.isdecimal():
-            return _elsewhere_text(_beginning_of(content))
+            return _ELSEWHERE + (_beginning_of(content) or "another log")
         if self._last is not None:
             if int(number) <= self._last:
                 return f"it was written as line {number}, and stands behind line {self._last}"
@@ -426,15 +438,9 @@ def misplacement(lines: Iterable[Line]) -> str:
     return ""
 
 
-def _elsewhere(first: Line, log: str) -> str:
-    if first.entry is None or first.entry.mark is None:
-        return ""
-    return _named_elsewhere(first.entry.content, log)
-
-
 def _named_elsewhere(content: object, log: str) -> str:
     name = _beginning_of(content)
-    return _elsewhere_text(name) if name not in ("", log) else ""
+    return _ELSEWHERE + name if name not in ("", log) else ""
 
 
 def _beginning_of(content: object) -> str:
@@ -446,10 +452,6 @@ def _beginning_of(content: object) -> str:
             return log_of(thread_id)
         case _:
             return ""
-
-
-def _elsewhere_text(name: str) -> str:
-    return _ELSEWHERE + (name or "another log")
 
 
 def _turns(lines: Iterable[Line]) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ would report it done. So the last batch is written once more.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from recollect_server.storage.failpoints import hit, hit_half_way
@@ -165,9 +165,11 @@ def _keep(torn: Path, data: bytes) -> None:
     sync_folder(torn.parent)
 
 
-def look_through(path: Path, size: int) -> Iterator[Line | str]:
+def look_through(
+    path: Path, size: int, read: Callable[[int], Iterable[Line]]
+) -> Iterator[Line | str]:
     """Yield every line up to the torn tail, damaged ones too, and in its place what is wrong.
-    Raises OSError.
+    `read` returns the lines up to a byte. Raises OSError.
     """
     good, why, _ = whole_end(path, 0, 1, size)
     if good < size:
@@ -175,9 +177,7 @@ def look_through(path: Path, size: int) -> Iterator[Line | str]:
     elif good > size:
         yield "the last line has no newline"
     batch: tuple[int, int] | None = None  # of the line before; None where it is not known
-    for line in scan(path):
-        if line.offset >= good:
-            break
+    for line in read(good):
         yield line
         if line.entry is None:
             yield f"line {line.sequence} is damaged: {line.damage}"

@@ -24,8 +24,9 @@ from recollect_server.storage.logs.files import (
     read_file,
     sync_folder,
 )
-from recollect_server.storage.logs.lines import Damaged, seal, unseal
-from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.logs.folder import failing
+from recollect_server.storage.logs.lines import fields_of, seal
+from recollect_server.storage.logs.store import LogNotFound
 
 log = structlog.get_logger("recollect.tokens")
 
@@ -64,31 +65,27 @@ class TokenLedger:
 
     def mark(self) -> Mark:
         """Return the state of the file: another one after every change. Raises LogUnavailable."""
-        try:
-            status = self.path.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            return NO_FILE
-        except OSError as error:
-            raise _failure("read", error) from error
+        with failing(TOKENS, "read"):
+            try:
+                status = self.path.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                return NO_FILE
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def raw(self) -> list[bytes]:
         """Return the lines without their newlines, oldest first. An unended tail is no line. Raises
         LogUnavailable.
         """
-        try:
+        with suppress(LogNotFound), failing(TOKENS, "read"):
             return read_file(self.path).split(b"\n")[:-1]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _failure("read", error) from error
+        return []
 
     def fill(self, lines: Iterable[bytes]) -> None:
         """Let the file have these lines, without their newlines, and no others, durably. Raises
         LogUnavailable.
         """
         new = self.path.with_name(f"{self.path.name}.new")
-        try:
+        with failing(TOKENS, "written"):
             make_folder(self.path.parent)
             handle = open_transcript(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(handle, "wb") as file:
@@ -98,20 +95,16 @@ class TokenLedger:
                 os.fsync(handle)
             new.replace(self.path)
             sync_folder(self.path.parent)
-        except OSError as error:
-            raise _failure("written", error) from error
 
     def append(self, fields: dict[str, Any]) -> None:
         """Add a line, durable when it returns. Raises LogUnavailable; then nothing is added."""
-        try:
+        with failing(TOKENS, "written"):
             make_folder(self.path.parent)
             with opened(self.path, os.O_RDWR | os.O_CREAT | os.O_DSYNC) as handle:
                 os.fchmod(handle, 0o600)
                 self._hand_over(handle)
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 self._append(handle, seal(fields))
-        except OSError as error:
-            raise _failure("written", error) from error
 
     def _hand_over(self, handle: int) -> None:
         """Give a file that root writes to the owner of its folder, who runs the server."""
@@ -153,16 +146,3 @@ class TokenLedger:
         os.fsync(handle)
         hit("tokens.recovered")
         return end
-
-
-def fields_of(line: bytes) -> dict[str, Any] | None:
-    """Return what a line says, without its newline; None for a damaged one."""
-    try:
-        fields = unseal(line)
-    except (Damaged, ValueError):
-        return None
-    return fields if isinstance(fields, dict) else None
-
-
-def _failure(action: str, error: OSError) -> LogUnavailable:
-    return LogUnavailable(TOKENS, action, error.strerror or str(error))

@@ -12,6 +12,7 @@ from recollect_server.domain.setting import without_password
 
 Connection = psycopg.Connection[Any]
 
+_CLAIMED = "RC001"  # SQLSTATE of a claim that is not free
 # Of each connection, unless the URL says otherwise: a server that is gone is noticed in seconds.
 _DEFAULTS = {
     "application_name": "recollect-server",
@@ -38,6 +39,10 @@ _SESSION = """
 
 class DatabaseUnavailable(Exception):
     """PostgreSQL cannot be reached, or refused a statement. The text says why."""
+
+
+class DatabaseTaken(DatabaseUnavailable):
+    """A claim or a lease that a statement names is another process's."""
 
 
 class DatabaseBusy(DatabaseUnavailable):
@@ -70,6 +75,12 @@ def connected(conninfo: str, configured: Callable[[Connection], None]) -> Connec
         connection.close()
         raise
     return connection
+
+
+def refused(error: psycopg.Error) -> DatabaseUnavailable:
+    """Return what is to be raised for an error of PostgreSQL."""
+    kind = DatabaseTaken if error.sqlstate == _CLAIMED else DatabaseUnavailable
+    return kind(said(error))
 
 
 def said(error: BaseException) -> str:

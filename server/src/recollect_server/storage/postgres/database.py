@@ -27,6 +27,7 @@ from recollect_server.storage.postgres.connections import (
     conninfo_of,
     enter,
     first_row,
+    refused,
     said,
 )
 from recollect_server.storage.postgres.follower import Follower, sever
@@ -251,7 +252,7 @@ class PostgresDatabase:
                         result = work(connection, tried > 0)
                     except psycopg.Error as error:
                         if not connection.closed:
-                            raise DatabaseUnavailable(said(error)) from error
+                            raise refused(error) from error
                         raise
             except PoolTimeout as error:
                 raise self._refused() from error

@@ -118,18 +118,15 @@ class PostgresOrder:
         """Return `start`, and the logs that were changed behind it, and where: the index may have
         had that already.
         """
-        return start, self._beyond(start)
-
-    def _beyond(self, mark: Mark) -> dict[str, int]:
         rows = self._rows(
             "SELECT log, CASE WHEN bool_or(action = 'delete') THEN -1 ELSE min(\"from\") END"
             " FROM recollect.changes WHERE space = %s"
             " AND (xid > %s::text::xid8 OR xid = ANY(%s::text[]::xid8[])) GROUP BY log",
             self._space,
-            str(mark.key.transaction),
-            [str(it.transaction) for it in mark.missing],
+            str(start.key.transaction),
+            [str(it.transaction) for it in start.missing],
         )
-        return {str(name): int(start) for name, start in rows}
+        return start, {str(name): int(begin) for name, begin in rows}
 
     def of_line(self, log: str, sequence: int) -> Mark | None:
         """Return the position of the change that wrote a line; None if it is not known any more."""

@@ -14,10 +14,15 @@ from recollect_server.storage.logs.kinds import Action
 from recollect_server.storage.logs.store import (
     Change,
     Changes,
+    LogTaken,
     LogUnavailable,
     request_claim,
 )
-from recollect_server.storage.postgres.connections import Connection, DatabaseUnavailable
+from recollect_server.storage.postgres.connections import (
+    Connection,
+    DatabaseTaken,
+    DatabaseUnavailable,
+)
 from recollect_server.storage.postgres.database import PostgresDatabase
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
@@ -39,19 +44,14 @@ class PostgresSharing:
 
     def moment(self, *, join: bool = False) -> str:
         """Return the present moment: a snapshot of the database, and its timeline."""
-
-        def follow(connection: Connection, _: bool) -> None:
-            # Its number is forgotten after a long silence.
-            self._database.sign(connection)
-            connection.execute(
+        if join:
+            with failing("shared", "read"):  # its number is forgotten after a long silence
+                self._database.run(lambda connection, _: self._database.sign(connection))
+            self._rows(
                 "INSERT INTO recollect.followers (space, replica) VALUES (%s, %s)"
                 " ON CONFLICT DO NOTHING",
-                [self._space, self._database.number],
+                *(self._space, self._database.number),
             )
-
-        if join:
-            with failing("shared", "read"):
-                self._database.run(follow)
         ((moment, newest),) = self._rows(
             f"SELECT {_MOMENT}, coalesce((SELECT xid FROM recollect.changes WHERE space = %s"
             " ORDER BY xid DESC LIMIT 1), (SELECT xid FROM recollect.pruned WHERE space = %s))::text",
@@ -265,6 +265,8 @@ def failing(log: str, action: str) -> Iterator[None]:
     """Turn what the database refuses into the errors of a store."""
     try:
         yield
+    except DatabaseTaken as error:
+        raise LogTaken(log, action, "another server carries the same out") from error
     except DatabaseUnavailable as error:
         raise LogUnavailable(log, action, str(error)) from error
 

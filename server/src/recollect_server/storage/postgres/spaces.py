@@ -9,7 +9,7 @@ it is set otherwise.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -154,11 +154,9 @@ class PostgresSpaces:
                 store.swap(log, None)
 
         with ThreadPoolExecutor(_AT_ONCE, "space-delete") as pool:
-            done = ""
-            while logs := self._logs(name, done):
+            for logs in self._logs(name):
                 for _ in pool.map(delete, logs):
                     pass
-                done = logs[-1]
 
         self._remove_folder(name)
 
@@ -190,12 +188,10 @@ class PostgresSpaces:
     def _empty(self, number: int, name: str) -> None:
         """Remove the lines of deleted logs that no other replica has words of."""
         store = PostgresStore(self._database, name, self._data_dir / name)
-        done = ""
-        while logs := self._logs(name, done, "AND deleting"):
+        for logs in self._logs(name, "AND deleting"):
             for log in logs:
                 store.drop(log, Version.DELETED)
-            done = logs[-1]
-        if not self._logs(name, "", "AND deleting"):
+        if not any(self._logs(name, "AND deleting")):
             emptied = "UPDATE recollect.deleted_spaces SET emptied = true WHERE id = %s"
             self._rows("deleted", emptied, number)
 
@@ -209,14 +205,16 @@ class PostgresSpaces:
         leave = "DELETE FROM recollect.followers WHERE space = %s AND replica = %s"
         self._rows("left", leave, name, self._database.number)
 
-    def _logs(self, name: str, after: str, condition: str = "") -> list[str]:
-        rows = self._rows(
-            "listed",
+    def _logs(self, name: str, condition: str = "") -> Iterator[list[str]]:
+        """Yield the logs of a space, a page at a time."""
+        page = (
             f"SELECT log FROM recollect.logs WHERE space = %s AND log > %s {condition}"
-            f" ORDER BY log LIMIT {_PAGE}",
-            *(name, after),
+            f" ORDER BY log LIMIT {_PAGE}"
         )
-        return [log for (log,) in rows]
+        last = ""
+        while logs := [log for (log,) in self._rows("listed", page, name, last)]:
+            yield logs
+            last = logs[-1]
 
     def _has(self, name: str) -> bool:
         return self._is("logs WHERE space = %s AND NOT deleting", name)

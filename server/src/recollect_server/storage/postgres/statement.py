@@ -25,8 +25,8 @@ class StatementFailed(psycopg.OperationalError):
 
     def __init__(self, text: str, state: str) -> None:
         super().__init__(text)
-        self.state = state
-        """SQLSTATE of the error; empty if the connection was lost."""
+        self.sqlstate = state
+        """Empty if the connection was lost."""
 
 
 class Statement:

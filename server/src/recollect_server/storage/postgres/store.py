@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-import psycopg
-
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.files import make_folder
 from recollect_server.storage.logs.kinds import LEDGER, Kind, kind_of
@@ -48,19 +46,12 @@ from recollect_server.storage.postgres.sharing import (
     held_lease,
     key_of,
 )
-from recollect_server.storage.postgres.statement import (
-    Statement,
-    StatementFailed,
-    bytea_array,
-    text_array,
-)
+from recollect_server.storage.postgres.statement import Statement, bytea_array, text_array
 
 _PAGE_NAMES = 10_000
 _CHANGED = "the log is not as this server left it: something else wrote to it"
-_TAKEN = "another server carries the same out"
 _NONE = "there is no log of that name"
 _PAGE_BYTES = 1 << 20  # of lines that are read at once
-_CLAIMED = "RC001"  # SQLSTATE of a claim that is not free
 _Change = Literal[
     "cancel_begin",
     "replace",
@@ -132,6 +123,8 @@ class PostgresStore(LogStore):
             status, place = self._append(
                 log, kind, after.bytes, name, bodies, claim, is_again=is_again
             )
+        except LogTaken:
+            raise
         except LogUnavailable:
             with self._guard:
                 self._unanswered[log] = (after.bytes, _digest(bodies), name)
@@ -174,12 +167,7 @@ class PostgresStore(LogStore):
 
         def work(connection: Connection, is_repeated: bool) -> tuple[str, str]:
             arguments[6] = b"true" if is_again or is_repeated else b"false"
-            try:
-                status, place = _APPEND.run(connection, arguments)
-            except StatementFailed as error:
-                if error.state == _CLAIMED:
-                    return "taken", ""
-                raise
+            status, place = _APPEND.run(connection, arguments)
             return (status or b"").decode(), (place or b"").decode()
 
         with failing(log, "written"):
@@ -440,12 +428,7 @@ class PostgresStore(LogStore):
         statement = f"SELECT recollect.{change}({marks})".encode()
 
         def work(connection: Connection, is_again: bool) -> tuple[str, bool]:
-            try:
-                return str(first_row(connection, statement, arguments)[0]), is_again
-            except psycopg.Error as error:
-                if error.sqlstate == _CLAIMED:
-                    return "taken", is_again
-                raise
+            return str(first_row(connection, statement, arguments)[0]), is_again
 
         with failing(log, action):
             done = self._database.run(work)
@@ -463,8 +446,6 @@ def _check(status: str, log: str, action: str) -> None:
     """Raise the error that the status of a change stands for."""
     if status == "missing":
         raise LogNotFound(log, action, _NONE)
-    if status == "taken":
-        raise LogTaken(log, action, _TAKEN)
     if status != "done":
         raise LogConflict(log, action, _CHANGED)
 
