@@ -316,7 +316,7 @@ class LogStore(Protocol):
     root: Path
     """Local folder of what is derived from the logs: the index and the vectors."""
     sharing: Sharing | None = None
-    """What processes that share the store need; None if it has one process alone."""
+    """Operations of processes that share the store; None if it has one process alone."""
     order: SharedOrder | None = None
     """Order of changes that all processes agree on; None if there is one process, whose index
     orders them.
