@@ -69,6 +69,7 @@ _UNIFIED = str.maketrans(
     | dict.fromkeys(_characters(_QUOTES), "'")
     | dict.fromkeys(_characters(_DOUBLE_QUOTES), '"')
 )
+_NOT_ASCII = re.compile("[^\x00-\x7f]+")
 _AFTER_ARABIC = re.compile("(?<=[\u0600-\u06ff])\u200c")
 """Zero-width non-joiner, between the parts of a Persian word: each is a word of the index."""
 _LINE_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -152,7 +153,9 @@ def normal_form(text: str) -> str:
     """
     if text.isascii():
         return text
-    return unicodedata.normalize("NFKC", _AFTER_ARABIC.sub(" ", text).translate(_UNIFIED))
+    # `translate` looks each character up, and ASCII stays as it is
+    unified = _NOT_ASCII.sub(lambda run: run[0].translate(_UNIFIED), _AFTER_ARABIC.sub(" ", text))
+    return unicodedata.normalize("NFKC", unified)
 
 
 def places_of_form(text: str) -> tuple[str, Sequence[int]]:

@@ -12,7 +12,7 @@ from recollect_server.domain.languages import (
     REFERENCE_WORDS,
     STOP_WORDS,
 )
-from recollect_server.domain.text import UNSPACED_RUN, normal_form, pairs, runs
+from recollect_server.domain.text import UNSPACED_RUN, normal_form, pairs
 from recollect_server.domain.time import DAY
 
 _WORD = re.compile(r"\w+")
@@ -51,12 +51,9 @@ def words_of(text: str) -> frozenset[str]:
     """Return the lower-cased words of a text without stop words; of scripts without spaces, pairs
     of characters.
     """
-    words = {word for word in _WORD.findall(normal_form(text).lower()) if word not in STOP_WORDS}
-    return (
-        frozenset(words.union(*(pairs(run) for run in runs(text))))
-        if not text.isascii()
-        else frozenset(words)
-    )
+    form = normal_form(text)
+    words = frozenset(_WORD.findall(form.lower())) - STOP_WORDS
+    return words if form.isascii() else words.union(*map(pairs, UNSPACED_RUN.findall(form)))
 
 
 def words_stated(text: str) -> frozenset[str]:
