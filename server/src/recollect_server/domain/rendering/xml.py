@@ -4,7 +4,6 @@ another.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, tzinfo
 from functools import cached_property
 
@@ -103,7 +102,7 @@ class XmlForm(Form):
     def source(self, source: Source) -> int:
         """Return the tokens of the element of a source, without its messages."""
         dates = len(source.messages) * _DATE_TOKENS if source.spans_days else 0
-        return self._tokens(_source(replace(source, messages=()), source)) + dates
+        return self._tokens(_source_around(source, [])) + dates
 
     def group_message(self, it: GroupMessage) -> int:
         return self._tokens(_group_message(it))
@@ -212,30 +211,32 @@ def _group_message(it: GroupMessage, zone: tzinfo = UTC) -> str:
     return f"<written{attributes}>{''.join(parts)}</written>"
 
 
-def _source(source: Source, place: Source | None = None, *, marks: bool = False) -> str:
-    """Return one source: its title, date and place once, then its messages, each with its turn.
-
-    `place` has the messages that date and turns are of, where the source itself is given without
-    them.
-    """
-    turns = (place or source).turns
-    parts = (
-        [f"<session_summary>{text(source.abbreviation)}</session_summary>"]
-        if source.abbreviation
-        else []
-    )
-    parts += [
+def _source(source: Source, *, marks: bool) -> str:
+    """Return one source: its title, date and place once, then its messages, each with its turn."""
+    is_dated = source.spans_days
+    messages = [
         _recalled(
             it.message,
-            is_dated=source.spans_days,
+            is_dated=is_dated,
             is_later=it.is_later,
             marks=_marks(it, "cold") if marks else {},
         )
         for it in source.messages
     ]
+    return _source_around(source, messages)
+
+
+def _source_around(source: Source, messages: list[str]) -> str:
+    """Return the element of a source around its messages as they are written."""
+    turns = source.turns
+    summary = (
+        [f"<session_summary>{text(source.abbreviation)}</session_summary>"]
+        if source.abbreviation
+        else []
+    )
     return _element(
         "source",
-        parts or [" "],
+        [*summary, *messages] or [" "],
         place="earlier in this conversation"
         if source.is_own
         else ""
@@ -243,7 +244,7 @@ def _source(source: Source, place: Source | None = None, *, marks: bool = False)
         else "the conversation before this one",
         conversation="" if source.is_own else source.conversation_id,
         title=source.title,
-        date=days_text((place or source).times),
+        date=days_text(source.times),
         turns=turns_text(turns) if turns else "",
     )
 
