@@ -101,8 +101,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
     question, now, deadline = task.question[:_QUESTION], task.weighing.now, task.deadline
     zone = task.weighing.zone
     with index.until(deadline):
-        decided = task.parts.ids(index)
-        scope = SearchScope(hidden=inquiry.shown.ids(index) | decided)
+        scope = SearchScope(hidden=inquiry.shown.ids(index) | task.parts.ids(index))
         askings = Askings(space, question)
         request = Request(question, scope, _CONVERSATIONS, now, hides=askings.hidden_of, zone=zone)
         candidates = gather(index, meaning, request, deadline, space.telemetry)
@@ -133,7 +132,7 @@ def recall(space: Space, meaning: Meaning, tiers: Tiers, inquiry: Inquiry) -> Pa
         candidates,
         inquiry,
         _without_copies(index, candidates, chosen, inquiry),
-        askings.hidden | decided,
+        askings.hidden | scope.hidden,
     ).read()
     about = {
         it.id: _about(it, task.weighing.words, own=inquiry.shown.conversation_id)

@@ -72,21 +72,6 @@ class Chosen:
     ats: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _RecalledConversation:
-    id: str
-    scores: Mapping[int, float]
-    """Scores of its chosen turns, by number."""
-    matched: frozenset[int]
-    """Lines of the messages that fit."""
-    places: list[Place]
-    """Places of the messages that are read, ascending."""
-    warm: int | None
-    """Since when it is warm."""
-    summaries: Mapping[int, str]
-    """Recorded summaries of its turns, by number."""
-
-
 class RecalledTurns:
     """The turns that were chosen among the candidates of a search."""
 
@@ -104,27 +89,35 @@ class RecalledTurns:
         """
         self._space = space
         self._tiers = tiers
-        self._candidates = candidates
         self._inquiry = inquiry
         self._chosen = chosen
         self._hidden = hidden
         self._names = {it.number: it.id for it in candidates.conversations}
         self._best = max((it.score for it in chosen.values()), default=0.0)
         self._rarities = candidates.words.rarities()
+        self._matched = {
+            message_id(number, candidates.messages.place(at)[0])
+            for (number, _), it in chosen.items()
+            for at in it.ats
+        }
+        """Ids of the messages that fit."""
 
     def read(self) -> list[Turn]:
         """Return the turns, but for messages that are shown already and lines that are damaged.
         Raises DataUnavailable, CallerGone, DeadlineExceeded.
         """
+        places = self._places()
+        recorded = self._space.index.turn_memories.summaries(self._chosen)
         turns: list[Turn] = []
-        conversations = self._conversations()
-        messages = read_several(self._space, {it.id: it.places for it in conversations})
-        for conversation in conversations:
+        messages = read_several(
+            self._space, {self._names[number]: sorted(its) for number, its in places.items()}
+        )
+        for number in places:
             self._inquiry.task.deadline.check()
-            own = messages[conversation.id]
+            own = messages[self._names[number]]
             if isinstance(own, StorageUnavailable):
                 raise own
-            turns += self._turns_of(conversation, own)
+            turns += self._turns_of(number, own, recorded)
         return self._with_later(turns)
 
     def _with_later(self, turns: list[Turn]) -> list[Turn]:
@@ -157,106 +150,90 @@ class RecalledTurns:
             for turn in turns
         ]
 
-    def _conversations(self) -> list[_RecalledConversation]:
-        by_number: defaultdict[int, dict[int, Chosen]] = defaultdict(dict)
-        for (number, turn), chosen in self._chosen.items():
-            by_number[number][turn] = chosen
+    def _places(self) -> dict[int, list[Place]]:
+        """Return the places of the messages that are read, by conversation."""
         of_turns = self._space.index.messages.of_each_turn(self._chosen)
-        recorded = self._space.index.turn_memories.summaries(self._chosen)
-        return [
-            self._conversation(it, turns, of_turns, recorded) for it, turns in by_number.items()
-        ]
-
-    def _conversation(
-        self,
-        number: int,
-        turns: dict[int, Chosen],
-        of_turns: Mapping[TurnName, list[Place]],
-        recorded: Mapping[TurnName, str],
-    ) -> _RecalledConversation:
-        candidates, shown = self._candidates, self._inquiry.shown
-        name = self._names[number]
-        matched = frozenset(
-            candidates.messages.place(at)[0] for it in turns.values() for at in it.ats
-        )
-        places: list[Place] = []
-        for turn in turns:
+        places: defaultdict[int, list[Place]] = defaultdict(list)
+        for number, turn in self._chosen:
             there = of_turns[number, turn]
-            if len(there) > _WHOLE_TURN:
-                last = len(there) - 1
-                there = [it for at, it in enumerate(there) if at in (0, last) or it[0] in matched]
-            places += [it for it in there if message_id(number, it[0]) not in self._hidden]
-        if number == shown.number:
-            places = [place for place in places if place[0] not in shown.sequences]
-        scores = {turn: it.score for turn, it in turns.items()}
-        summaries = {turn: recorded.get((number, turn), "") for turn in turns}
-        warm = self._tiers.warm_since(name)
-        return _RecalledConversation(name, scores, matched, sorted(places), warm, summaries)
+            last = len(there) - 1
+            for at, place in enumerate(there):
+                id_ = message_id(number, place[0])
+                is_wanted = last < _WHOLE_TURN or at in (0, last) or id_ in self._matched
+                if is_wanted and id_ not in self._hidden:
+                    places[number].append(place)
+        return places
 
-    def _turns_of(self, conversation: _RecalledConversation, messages: list[Message]) -> list[Turn]:
-        turns: defaultdict[int, Turn] = defaultdict(list)
-        questions: dict[int, str] = {}
+    def _turns_of(
+        self, number: int, messages: list[Message], recorded: Mapping[TurnName, str]
+    ) -> list[Turn]:
+        """Return the turns of a conversation that have these messages; `recorded` are summaries of
+        turns.
+        """
+        warm = self._tiers.warm_since(self._names[number])
+        turns: defaultdict[TurnName, Turn] = defaultdict(list)
+        questions: dict[TurnName, str] = {}
         """The user's message of each turn, as it is shown."""
         for message in messages:
-            turn = message.turn_number
-            if turn not in conversation.scores:
+            name = number, message.turn_number
+            if name not in self._chosen:
                 continue
-            shown = self._shown(message, conversation, questions.get(turn, ""))
+            shown = self._shown(number, message, questions.get(name, ""))
             if message.role is Role.USER:
-                questions[turn] = shown.content
-            turns[turn].append(self._candidate(message, shown, conversation))
+                questions[name] = shown.content
+            turns[name].append(
+                self._candidate(number, message, shown, warm, recorded.get(name, ""))
+            )
         return [*turns.values()]
 
-    def _shown(
-        self, message: Message, conversation: _RecalledConversation, question: str
-    ) -> Message:
+    def _shown(self, number: int, message: Message, question: str) -> Message:
         """Return the message with excerpts of its content and of its tool calls' arguments, where
         they are long. Words of the user's `question` count less.
         """
-        tokens = self._length(message, conversation)
-        if estimate_tokens(message.content) <= tokens and not message.tool_calls:
+        most, size = self._inquiry.excerpt_tokens, estimate_tokens(message.content)
+        tokens = excerpt_length(
+            most,
+            self._chosen[number, message.turn_number].score,
+            self._best,
+            fits=message_id(number, message.sequence) in self._matched,
+        )
+        if message.role is Role.USER:
+            tokens = max(tokens, int(_OF_USERS * most))
+        if size * (1 - _CUT_OFF) <= tokens:
+            tokens = max(tokens, min(most, size))
+        if size <= tokens and not message.tool_calls:
             return message
         # An answer begins by repeating the question: what else fits is worth more.
-        repeated = words_of(question) & self._rarities.keys()
+        repeated = self._rarities.keys() & words_of(question)
         rarities = self._rarities | {word: _REPEATED * self._rarities[word] for word in repeated}
         return _excerpted(message, tokens, self._inquiry.task.weighing.words, rarities)
 
-    def _length(self, message: Message, conversation: _RecalledConversation) -> int:
-        """Return the tokens that are shown of a message, at the most."""
-        most, size = self._inquiry.excerpt_tokens, estimate_tokens(message.content)
-        score = conversation.scores[message.turn_number]
-        fits = message.sequence in conversation.matched
-        tokens = excerpt_length(most, score, self._best, fits=fits)
-        if message.role is Role.USER:
-            tokens = max(tokens, int(_OF_USERS * most))
-        return max(tokens, min(most, size)) if size * (1 - _CUT_OFF) <= tokens else tokens
-
     def _candidate(
-        self, message: Message, shown: Message, conversation: _RecalledConversation
+        self, number: int, message: Message, shown: Message, warm: int | None, summary: str
     ) -> Candidate:
-        """Return a message as a candidate of the cold tier, with what is `shown` of it."""
-        weighing, warm = self._inquiry.task.weighing, conversation.warm
-        score = conversation.scores[message.turn_number]
-        strength = weighing.strengths.get((conversation.id, message.sequence), 0.0)
-        age = weighing.now - max(message.timestamp, warm or 0)
-        fits = message.sequence in conversation.matched
+        """Return a message as a candidate of the cold tier, with what is `shown` of it, the time
+        since when its conversation is `warm`, and the recorded summary of its turn.
+        """
+        weighing, conversation_id = self._inquiry.task.weighing, self._names[number]
+        score = self._chosen[number, message.turn_number].score
+        strength = weighing.strengths.get((conversation_id, message.sequence), 0.0)
         reason = (
             f"fits the message: {score:.2f}"
-            if fits
+            if message_id(number, message.sequence) in self._matched
             else f"of the turn of a message that fits: {score:.2f}"
         )
         reason += ", and its conversation was in use lately" if warm else ""
         reason += ", and an anchor came from it" if strength else ""
-        relevance = relevance_of(age=age, similarity=score, anchor=strength)
+        age = weighing.now - max(message.timestamp, warm or 0)
         return Candidate(
-            conversation.id,
+            conversation_id,
             shown,
-            relevance,
+            relevance_of(age=age, similarity=score, anchor=strength),
             reason,
             charge=weighing.form.recalled(shown),
             is_excerpt=shown is not message,
             score=score,
-            summary=conversation.summaries[message.turn_number],
+            summary=summary,
         )
 
 
