@@ -23,8 +23,7 @@ from recollect.v1.recall_service_pb2_grpc import RecallServiceStub
 from recollect_server.domain.context import Budget
 from recollect_server.domain.live import Holder
 from recollect_server.domain.time import system_clock
-from recollect_server.services.context.inquiry import ContextTask
-from recollect_server.services.context.own import Weighing
+from recollect_server.services.context.inquiry import ContextTask, Weighing
 from recollect_server.services.context.own_tiers import Choosing, OwnTiers, room_of_warm
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.relevance import words_of

@@ -9,8 +9,7 @@ from recollect_server.services.channels.identities import Identities
 from recollect_server.services.channels.receiving import Receiving
 from recollect_server.services.checkpoints import Checkpoints
 from recollect_server.services.context.building import ContextBuilder
-from recollect_server.services.context.own import Window
-from recollect_server.services.context.own_tiers import Choosing
+from recollect_server.services.context.own_tiers import Choosing, Window
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations

@@ -28,10 +28,10 @@ from recollect_server.domain.routing import group_of
 from recollect_server.domain.telemetry import Count
 from recollect_server.domain.time import UNLIMITED, Deadline
 from recollect_server.services.anchors import Anchors
-from recollect_server.services.context import own, past
+from recollect_server.services.context import past
 from recollect_server.services.context.fitting import named_once, rendered_within, within_bytes
 from recollect_server.services.context.following import as_said, asker_of, question_of, unanswered
-from recollect_server.services.context.inquiry import ContextTask, Inquiry
+from recollect_server.services.context.inquiry import ContextTask, Inquiry, Weighing
 from recollect_server.services.context.own_tiers import Choosing, Own, OwnTiers
 from recollect_server.services.context.packing import pack_cold
 from recollect_server.services.context.parts import CallersParts
@@ -181,15 +181,13 @@ class ContextBuilder:
             self._space.telemetry.count(Count.DEGRADED, label=part)
         return context
 
-    def _weighing(
-        self, message: str, form: Form, anchors: list[Anchor], zone: tzinfo
-    ) -> own.Weighing:
+    def _weighing(self, message: str, form: Form, anchors: list[Anchor], zone: tzinfo) -> Weighing:
         """Return the means to weigh messages for the one to be answered."""
         strengths: dict[tuple[str, int], float] = {}
         for anchor in anchors:
             place = (anchor.conversation_id, anchor.sequence)
             strengths[place] = max(strengths.get(place, 0.0), anchor.confidence)
-        return own.Weighing(words_of(message[:_ASKED]), self._space.clock(), strengths, form, zone)
+        return Weighing(words_of(message[:_ASKED]), self._space.clock(), strengths, form, zone)
 
     def _with_past(
         self,

@@ -1,13 +1,16 @@
 """The task of a context, and the question that it asks of the past."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 
+from recollect_server.domain.context import Candidate
 from recollect_server.domain.ids import message_id
+from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.time import UNLIMITED, Deadline
-from recollect_server.services.context.own import Weighing
 from recollect_server.services.context.packing import Recalling
 from recollect_server.services.context.parts import CallersParts
+from recollect_server.services.context.relevance import overlap, relevance_of
 from recollect_server.storage.index.index import Index
 
 
@@ -37,6 +40,48 @@ class ShownMessages:
         return frozenset(
             message_id(self.number, line)
             for line in (*self.sequences, *(line for line, _, _ in newest))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """Question to answer, and the means to weigh a message for it."""
+
+    words: frozenset[str]
+    now: int
+    strengths: dict[tuple[str, int], float]
+    """Confidence of the anchors, by the message that they came from."""
+    form: Form = field(default_factory=Form)
+    """Form that prices a message."""
+    zone: tzinfo = UTC
+    """Time zone of the dates in the question, and of those that are rendered."""
+
+    def similarity(self, message: Message) -> float:
+        """Return the share of the words of the message to be answered that this one has."""
+        return overlap(self.words, message.content)
+
+    def candidate(
+        self,
+        conversation_id: str,
+        message: Message,
+        reason: str,
+        similarity: float,
+        summary: str = "",
+    ) -> Candidate:
+        """Return a message of this conversation as a candidate, weighed by its age, its similarity
+        and its anchor; `summary` is the recorded one of its turn.
+        """
+        strength = self.strengths.get((conversation_id, message.sequence), 0.0)
+        relevance = relevance_of(
+            age=self.now - message.timestamp, similarity=similarity, anchor=strength
+        )
+        return Candidate(
+            conversation_id,
+            message,
+            relevance,
+            reason,
+            charge=max(1, self.form.own(message)),
+            summary=summary,
         )
 
 

@@ -2,6 +2,7 @@
 the summary of those before them.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -24,9 +25,9 @@ from recollect_server.domain.message import Message
 from recollect_server.domain.rendering.form import Form
 from recollect_server.domain.rendering.messages import is_said
 from recollect_server.domain.text import counted
-from recollect_server.services.context import own
 from recollect_server.services.context.inquiry import ContextTask, ShownMessages
 from recollect_server.services.context.packing import (
+    HOT_TURNS,
     WORTH_SHORTENING,
     Preference,
     Recalling,
@@ -37,10 +38,32 @@ from recollect_server.services.context.packing import (
 )
 from recollect_server.services.context.parts import CallersParts
 from recollect_server.services.context.recent_turns import RecentTurns
+from recollect_server.services.context.relevance import evenly
 from recollect_server.services.space.conversation_logs import ConversationState
 from recollect_server.services.space.events import Appended, Reloaded, Resting
 from recollect_server.services.space.space import Space
-from recollect_server.services.turns import Turns, turn_marks, turn_summaries, turns_among
+from recollect_server.services.turns import (
+    Turns,
+    turn_marks,
+    turn_summaries,
+    turns_among,
+    turns_of,
+)
+
+_SHORT_TURN, _LEAST_TURNS = 20, 10
+"""Tokens of a short turn, and how many of the last turns are looked at whatever the budget."""
+_READ = 12
+"""Bytes that are read of the last turns for each token: as JSON, and more than are packed."""
+_SPACED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Numbers of turns of the conversation itself that a context considers."""
+
+    hot_turns: int = HOT_TURNS
+    warm_turns: int = 0
+    """Of the last turns before the hot ones, at the most; 0: as many as the budget may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +73,7 @@ class Choosing:
     recalling: Recalling
     excerpt_tokens: int
     """Tokens of a recalled message, at the most."""
-    window: own.Window = field(default_factory=own.Window)
+    window: Window = field(default_factory=Window)
     budget: Budget = USUAL_BUDGET
     """Limits of contexts whose callers give none."""
 
@@ -183,12 +206,9 @@ class OwnTiers:
     def newest(self, conversation_id: str, degraded: dict[str, str]) -> NewestMessages:
         """Return the newest turns, and whether they were in memory."""
         head: ConversationState | None = None
-        window = self._choosing.now.window
         try:
             with self._space.reading(conversation_id) as head:
-                turns, in_memory = own.newest(
-                    self._space, self._recent, head, self._max_bytes, window.hot_turns
-                )
+                turns, in_memory = self._newest(head)
             marks = turn_marks(self._space, head)
             tiers = {turn: tier for turn, tier, _ in marks if tier}
             with_summary = {turn for turn, _, has_summary in marks if has_summary}
@@ -209,6 +229,22 @@ class OwnTiers:
             summaries=summaries,
             hot_messages=others.messages,
         )
+
+    def _newest(self, head: ConversationState) -> tuple[Turns, bool]:
+        """Return the newest turns that no summary covers, and whether they were in memory. Hold the
+        conversation's lock.
+
+        Of more bytes than may be read only the newest messages are. Raises StorageUnavailable.
+        """
+        conversation, hot_turns = head.conversation, self._choosing.now.window.hot_turns
+        covered = conversation.compressed_through
+        if (cached := self._recent.get(conversation.id, head.lines)) is not None:
+            return Turns([it for it in cached if it.turn_number > covered]), True
+        first = max(covered, conversation.turn_count - hot_turns) + 1
+        turns = turns_of(self._space, head, first, conversation.turn_count, self._max_bytes)
+        if not turns.damaged and first <= max(1, conversation.turn_count - hot_turns + 1):
+            self._recent.put(conversation.id, head.lines, turns.messages)
+        return turns, False
 
     def packed(
         self,
@@ -304,17 +340,7 @@ class OwnTiers:
         summary = head.conversation.compression_summary
         hot_turns = {it.message.turn_number for it in hot.packed}
         try:
-            turns, preference = own.earlier(
-                self._space,
-                head,
-                anchors,
-                room,
-                self._max_bytes,
-                self._choosing.now.window,
-                newest.tiers,
-                newest.with_summary,
-                hot_turns,
-            )
+            turns, preference = self._earlier(head, newest, anchors, room, hot_turns)
             there = {it.turn_number for it in turns.messages}
             summaries = turn_summaries(self._space, head, newest.with_summary & there)
         except StorageUnavailable as error:
@@ -345,6 +371,56 @@ class OwnTiers:
                 )
         preference = replace(preference, similarity=similarity, words=weighing.words)
         return Earlier(summary, weighing.form, candidates, preference)
+
+    def _earlier(
+        self,
+        head: ConversationState,
+        newest: NewestMessages,
+        anchors: list[Anchor],
+        room: int,
+        hot: AbstractSet[int],
+    ) -> tuple[Turns, Preference]:
+        """Return turns that no summary covers and what each is worth: the last ones before those
+        that are `hot`, as many as `room` tokens may hold, and of those before them some, with those
+        that the caller keeps, and the last ones that have a summary of their own. Raises
+        StorageUnavailable.
+        """
+        window = self._choosing.now.window
+        first, last = head.conversation.compressed_through + 1, head.conversation.turn_count
+        lines = [
+            it.sequence
+            for it in anchors
+            if it.conversation_id == head.conversation.id and it.sequence
+        ]
+        before_hot = max(first, last - window.hot_turns)
+        spaced = list(evenly(first, before_hot, _SPACED))
+        most = min(window.warm_turns or sys.maxsize, max(_LEAST_TURNS, room // _SHORT_TURN))
+        since = max(first, before_hot - most + 1)
+        while last in hot:
+            last -= 1
+        read = Turns([])
+        if since <= last:
+            read = turns_of(self._space, head, since, last, min(self._max_bytes, _READ * room))
+        messages, damaged = read.messages, read.damaged
+        if messages and messages[0].turn_number > since:  # the oldest one may lack its beginning
+            since = messages[0].turn_number + 1
+            messages = [it for it in messages if it.turn_number >= since]
+        callers = frozenset(
+            turn for turn, tier in newest.tiers.items() if tier in (Tier.HOT, Tier.WARM)
+        )
+        short = sorted(turn for turn in newest.with_summary if first <= turn < since)
+        others = sorted({it for it in (first, *spaced, *callers, *short[-most:]) if it < since})
+        if others:
+            read = turns_among(self._space, head, others, lines, self._max_bytes)
+            between = [
+                it
+                for it in read.messages
+                if first <= it.turn_number < since or it.turn_number in callers.intersection(others)
+            ]
+            messages, damaged = [*between, *messages], damaged + read.damaged
+        of_anchors = set(lines)
+        anchored = frozenset(it.turn_number for it in messages if it.sequence in of_anchors)
+        return Turns(messages, damaged), Preference(first, anchored, {}, spaced, callers=callers)
 
     def condensed(self, task: ContextTask, head: ConversationState | None) -> int:
         """Return how many messages the summary of a conversation stands for; 0 where the index
