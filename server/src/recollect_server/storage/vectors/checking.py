@@ -8,11 +8,14 @@ from pathlib import Path
 import apsw
 import numpy as np
 
-from recollect_server.domain.embedding import DIMENSIONS
 from recollect_server.domain.ids import SEQUENCE_BITS, id_range, sequence_of
-from recollect_server.storage.database import connected
-from recollect_server.storage.vectors.file import NAME, VectorsUnavailable, failures
-from recollect_server.storage.vectors.texts import PIECE_BITS
+from recollect_server.storage.vectors.file import (
+    NAME,
+    VectorsUnavailable,
+    connect_to_read,
+    failures,
+)
+from recollect_server.storage.vectors.texts import PIECE_BITS, read_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +146,8 @@ class Outside:
                     yield str(name), sequence_of(place)
 
     def _damaged_texts(self, chunk: int) -> set[int]:
-        query = (
-            "SELECT c.validity, c.rowids, v.vectors FROM vectors_chunks c"
-            " JOIN vectors_vector_chunks00 v ON v.rowid = c.chunk_id WHERE c.chunk_id = ?"
-        )
-        row = self._connection.execute(query, (chunk,)).fetchone()
-        if row is None:
-            return set()
-        valid = np.unpackbits(np.frombuffer(row[0], np.uint8), bitorder="little").astype(bool)
-        rows = np.frombuffer(row[1], np.int64)[valid]
-        vectors = np.frombuffer(row[2], np.int8).reshape(-1, DIMENSIONS)[valid].astype(np.int16)
-        wrong = np.abs(vectors).max(axis=1, initial=0) != _LARGEST
+        rows, vectors = read_chunk(self._connection, chunk)
+        wrong = np.abs(vectors.astype(np.int16)).max(axis=1, initial=0) != _LARGEST
         return set((rows[wrong] >> PIECE_BITS).tolist())
 
 
@@ -176,10 +170,9 @@ _SERVED = "(SELECT CAST(value AS INTEGER) FROM facts WHERE name IN ('served', 'b
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[apsw.Connection]:
-    with failures():
-        connection = connected(folder / NAME, apsw.SQLITE_OPEN_READONLY)
-        try:
-            connection.set_busy_timeout(2000)
+    connection = connect_to_read(folder / NAME)
+    try:
+        with failures():
             yield connection
-        finally:
-            connection.close()
+    finally:
+        connection.close()
