@@ -8,7 +8,6 @@ more, from the transcript.
 from collections.abc import Iterable
 
 import apsw
-import orjson
 
 from recollect_server.domain.budget import first_turns, message_tokens, newest_turns
 from recollect_server.domain.ids import (
@@ -21,7 +20,7 @@ from recollect_server.domain.ids import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.storage.index.analysis import indexed_form, plain_form
-from recollect_server.storage.index.columns import MessageRow
+from recollect_server.storage.index.columns import MessageRow, dump_json
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.logs.lines import Line
 
@@ -32,6 +31,8 @@ TurnName = tuple[int, int]
 
 # as the index `messages_by_turn` spells it: else it would not be used
 _OF_CONVERSATION = f"id >> {SEQUENCE_BITS} = ?"
+_PLACE = f"id & {MAX_LINES}, offset, length"
+"""Columns of a `Place`."""
 _NO_TURN = 1 << 31  # higher than any turn
 
 
@@ -125,8 +126,12 @@ class MessageTable:
         """Return the messages of the turns from `first` to `last`, ordered by turn, then by
         line.
         """
-        with self._database.reading() as connection:
-            return _of_turns(connection, number, first, last)
+        rows = self._database.rows(
+            f"SELECT {_PLACE} FROM messages WHERE {_OF_CONVERSATION} AND turn_number BETWEEN ? AND ?"
+            " ORDER BY turn_number, id",
+            (number, first, last),
+        )
+        return [(row[0], row[1], row[2]) for row in rows]
 
     def of_each_turn(self, turns: Iterable[TurnName]) -> dict[TurnName, list[Place]]:
         """Return the messages of turns of any conversations, ordered by line."""
@@ -135,7 +140,7 @@ class MessageTable:
             "SELECT m.id, m.turn_number, m.offset, m.length FROM json_each(?) j"
             f" CROSS JOIN messages m ON m.id >> {SEQUENCE_BITS} = j.value ->> 0"
             " AND m.turn_number = j.value ->> 1 ORDER BY m.id",
-            (orjson.dumps([*places]).decode(),),
+            (dump_json([*places]),),
         )
         for identity, turn, offset, length in rows:
             place = (sequence_of(identity), offset, length)
@@ -154,36 +159,31 @@ class MessageTable:
         with self._database.reading() as connection:
             within, bound = _beside(connection, number, after, ">") if after else ("1", ())
             rows = connection.execute(
-                f"SELECT id, turn_number, offset, length FROM messages WHERE {_OF_CONVERSATION}"
+                f"SELECT turn_number, {_PLACE} FROM messages WHERE {_OF_CONVERSATION}"
                 f" AND turn_number BETWEEN ? AND ? AND {within} ORDER BY turn_number, id",
                 (number, first, last, *bound),
             )
-            return first_turns(
-                ((row[1], row[3], (sequence_of(row[0]), row[2], row[3])) for row in rows), max_bytes
-            )
+            return first_turns(((row[0], row[3], row[1:]) for row in rows), max_bytes)
 
     def of_turns_and_lines(self, number: int, turns: list[int], lines: list[int]) -> list[Place]:
         """Return the messages of these turns and of the turns that these lines belong to,
         ascending.
         """
-        with self._database.reading() as connection:
-            ids = orjson.dumps([message_id(number, line) for line in lines]).decode()
-            rows = connection.execute(
-                "SELECT turn_number FROM messages WHERE id IN (SELECT value FROM json_each(?))",
-                (ids,),
-            )
-            numbers = sorted({*turns, *(row[0] for row in rows)})
-            return [
-                place for turn in numbers for place in _of_turns(connection, number, turn, turn)
-            ]
+        rows = self._database.rows(
+            f"SELECT {_PLACE} FROM messages WHERE {_OF_CONVERSATION} AND turn_number IN"
+            " (SELECT value FROM json_each(?) UNION SELECT turn_number FROM messages"
+            " WHERE id IN (SELECT value FROM json_each(?))) ORDER BY turn_number, id",
+            (number, dump_json(turns), dump_json([message_id(number, line) for line in lines])),
+        )
+        return [(row[0], row[1], row[2]) for row in rows]
 
     def of_lines(self, number: int, first: int, last: int) -> list[Place]:
         """Return the messages of the lines from `first` to `last`."""
         rows = self._database.rows(
-            "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
+            f"SELECT {_PLACE} FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
             (message_id(number, first), message_id(number, last)),
         )
-        return [(sequence_of(identity), offset, length) for identity, offset, length in rows]
+        return [(row[0], row[1], row[2]) for row in rows]
 
     def count_through(self, number: int, turn: int) -> int:
         """Return how many messages a conversation has in its turns up to this one."""
@@ -193,18 +193,18 @@ class MessageTable:
     def newest(self, number: int) -> tuple[Place, int, int] | None:
         """Return the place of the newest message, its turn and its time, or None."""
         row = self._database.row(
-            "SELECT id, offset, length, turn_number, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+            f"SELECT {_PLACE}, turn_number, time FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
             id_range(number),
         )
-        return None if row is None else ((sequence_of(row[0]), row[1], row[2]), row[3], row[4])
+        return None if row is None else (row[:3], row[3], row[4])
 
     def newest_through(self, number: int, sequence: int) -> Place | None:
         """Return the place of the newest message at or before a line, or None."""
-        row = self._database.row(
-            "SELECT id, offset, length FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+        place: Place | None = self._database.row(
+            f"SELECT {_PLACE} FROM messages WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
             (id_range(number)[0], message_id(number, sequence)),
         )
-        return None if row is None else (sequence_of(row[0]), row[1], row[2])
+        return place
 
     def bytes_of_lines(self, number: int, first: int, last: int) -> int:
         """Return how many bytes the messages of these lines have."""
@@ -212,15 +212,6 @@ class MessageTable:
         return int(
             self._database.value(query, (message_id(number, first), message_id(number, last)))
         )
-
-
-def _of_turns(connection: apsw.Connection, number: int, first: int, last: int) -> list[Place]:
-    rows = connection.execute(
-        f"SELECT id, offset, length FROM messages WHERE {_OF_CONVERSATION} AND turn_number BETWEEN ? AND ?"
-        " ORDER BY turn_number, id",
-        (number, first, last),
-    )
-    return [(sequence_of(identity), offset, length) for identity, offset, length in rows]
 
 
 def _beside(
