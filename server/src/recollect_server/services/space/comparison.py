@@ -322,8 +322,8 @@ class Comparison:
             if it.time > forgotten.get(it.key, -1)
         }
         indexed = {
-            (it.line, it.key, it.value, it.confidence, it.source, it.time)
-            for it in self.index.anchors.of(number)
+            (line, it.key, it.value, it.confidence, it.sequence, it.time)
+            for line, it in self.index.anchors.of(number)
         }
         for line in sorted({anchor[0] for anchor in expected ^ indexed}):
             yield f"line {line}: the index has another anchor than the transcript"

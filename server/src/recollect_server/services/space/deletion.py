@@ -357,15 +357,12 @@ class Deletions:
         anchors: list[AnchorSet] | None = None
         if number is not None:
             with suppress(IndexUnavailable):
-                anchors = [
-                    AnchorSet(row.key, row.value, row.confidence, 0, row.time)
-                    for row in self._parts.projection.index.anchors.of(number)
-                ]
+                anchors = [it for _, it in self._parts.projection.index.anchors.of(number)]
         if anchors is None:
             contents = contents_of(list(self._parts.store.read(conversation_id)))
-            anchors = [replace(it, sequence=0) for it in contents if isinstance(it, AnchorSet)]
+            anchors = [it for it in contents if isinstance(it, AnchorSet)]
         forgotten = self._parts.anchors.forgotten()
-        return [anchor for anchor in anchors if anchor.time > forgotten.get(anchor.key, -1)]
+        return [replace(it, sequence=0) for it in anchors if it.time > forgotten.get(it.key, -1)]
 
     def _is_begun(self, conversation_id: str, request: RequestKey) -> bool:
         """Return whether this very request began to delete a conversation, in another process or in

@@ -1,7 +1,5 @@
 """Anchors (lasting facts about the user) that were found in conversations."""
 
-from dataclasses import dataclass
-
 from recollect_server.domain.conversation import AnchorSet
 from recollect_server.storage.index.database import Database
 
@@ -13,31 +11,19 @@ _KEYS = """
 """  # each key by one look into the index of keys, however many anchors it has
 
 
-@dataclass(frozen=True, slots=True)
-class AnchorRow:
-    """An anchor: the event's line, and the line of the message that it came from."""
-
-    line: int
-    key: str
-    value: str
-    confidence: float
-    source: int
-    time: int
-
-
 class AnchorTable:
     """The anchors of indexed conversations."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of(self, number: int) -> list[AnchorRow]:
-        """Return the anchors that came from a conversation, in order."""
-        rows = self._database.rows(
-            "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line",
-            (number,),
-        )
-        return [AnchorRow(*row) for row in rows]
+    def of(self, number: int) -> list[tuple[int, AnchorSet]]:
+        """Return the anchors that came from a conversation, each with its event's line, in
+        order.
+        """
+        query = "SELECT line, key, value, confidence, source, time FROM anchors WHERE number = ? ORDER BY line"
+        rows = self._database.rows(query, (number,))
+        return [(row[0], AnchorSet(*row[1:])) for row in rows]
 
     def found(self, key: str) -> list[AnchorSet]:
         """Return the anchors of a key (empty: of every key) that were found in conversations: the
