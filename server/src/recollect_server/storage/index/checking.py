@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 import orjson
@@ -21,10 +21,8 @@ from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
 from recollect_server.storage.index.external_rows import EXTERNAL_MESSAGES, ExternalMessageRow
-from recollect_server.storage.index.file import DAMAGED, NAME, checked, looking
+from recollect_server.storage.index.file import NAME, checked, looked_at, looking
 from recollect_server.storage.index.index import Index
-
-T = TypeVar("T")
 
 _MAX_TERM = 32_768  # bytes of a word that FTS5 keeps (FTS5_MAX_TOKEN_SIZE)
 
@@ -231,7 +229,7 @@ class State:
 
 def state_of(folder: Path) -> State:
     """Look at the index in a folder without taking it from a server that runs."""
-    problem, state = _looked_at(folder, _state)
+    problem, state = looked_at(folder, _state)
     if state is None:
         return State(problem)
     if problem:
@@ -276,7 +274,7 @@ class SpaceTotals:
 
 def totals_of(folder: Path) -> SpaceTotals:
     """Count what the index in a folder knows, without taking it from a server that runs."""
-    problem, totals = _looked_at(folder, _totals)
+    problem, totals = looked_at(folder, _totals)
     return replace(totals or SpaceTotals(), problem=problem)
 
 
@@ -288,20 +286,3 @@ def _totals(connection: apsw.Connection) -> SpaceTotals:
         " + (SELECT coalesce(sum(bytes), 0) FROM external_communications)"
     )
     return SpaceTotals(*connection.execute(query).get)
-
-
-def _looked_at(folder: Path, question: Callable[[apsw.Connection], T]) -> tuple[str, T | None]:
-    """Return what is wrong with the index in a folder, and its answer (None: it has none)."""
-    path = folder / NAME
-    if not path.exists():
-        return "missing: the next start makes it anew", None
-    try:
-        with looking(path) as connection:
-            answer = question(connection)
-            query = "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
-            reason = connection.execute(query).get
-    except FAILURES as error:
-        return f"unusable ({error}): the next start makes it anew", None
-    if not reason and path.with_name(NAME + DAMAGED).exists():
-        reason = "a page of it is damaged"
-    return (f"to be made anew at the next start: {reason}" if reason else ""), answer

@@ -112,19 +112,31 @@ def _log_size(path: Path) -> int:
         return 0
 
 
-def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
-    """Return the answer of the index in a folder, whether a server has it or not; `otherwise` where
-    there is none or it cannot answer.
-
-    For `stats`, which says of the index itself what is wrong with it (see `checking.state_of`).
+def looked_at(folder: Path, question: Callable[[apsw.Connection], T]) -> tuple[str, T | None]:
+    """Return what is wrong with the index in a folder, whether a server has it or not, and its
+    answer; None: it has none.
     """
+    path = folder / NAME
+    if not path.exists():
+        return "missing: the next start makes it anew", None
     try:
-        if not (folder / NAME).exists():
-            return otherwise
-        with looking(folder / NAME) as connection:
-            return question(connection)
-    except FAILURES:
-        return otherwise
+        with looking(path) as connection:
+            answer = question(connection)
+            query = "SELECT value FROM identity WHERE name = 'rebuild_wanted'"
+            reason = connection.execute(query).get
+    except FAILURES as error:
+        return f"unusable ({error}): the next start makes it anew", None
+    if not reason and path.with_name(NAME + DAMAGED).exists():
+        reason = "a page of it is damaged"
+    return (f"to be made anew at the next start: {reason}" if reason else ""), answer
+
+
+def look(folder: Path, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
+    """Return the answer of the index in a folder, whatever is wrong with it; `otherwise` if it has
+    none.
+    """
+    answer = looked_at(folder, question)[1]
+    return otherwise if answer is None else answer
 
 
 def remove_files(folder: Path) -> None:
