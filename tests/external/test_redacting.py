@@ -9,7 +9,7 @@ from recollect.v1.channel_pb2 import EmailOrigin, WhatsappOrigin
 from recollect.v1.external_communication_pb2 import ExternalMessage
 from recollect.v1.message_pb2 import Attachment
 from recollect_server.domain.errors import IndexUnavailable
-from recollect_server.storage.index.removal import CommunicationRemoval
+from recollect_server.storage.index.external import CommunicationRemoval
 
 from tests.at_rest import problems
 from tests.conftest import MovableClock, RunningServer, Start

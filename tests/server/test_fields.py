@@ -37,7 +37,7 @@ from recollect_server.domain.external import (
     TrustSet,
 )
 from recollect_server.domain.message import Message, Redaction, Role, ToolCall, Usage
-from recollect_server.storage.index import columns, external_rows
+from recollect_server.storage.index import columns, external
 from recollect_server.storage.index.columns import Columns, dump_json
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Entry, Line, decode, encode
@@ -57,7 +57,7 @@ TIME = 1_700_000_000_123
 # lists leave out those that have the third, and messages end the fourth
 ABSENT = {"notes.failure", "manually_named", "archived", "unindexed"}
 DECLARATIONS = [
-    it for module in (columns, external_rows) for it in vars(module).values() if type(it) is Columns
+    it for module in (columns, external) for it in vars(module).values() if type(it) is Columns
 ]
 
 
@@ -83,7 +83,7 @@ def test_the_index_keeps_every_field_of_a_conversation(tmp_path: Path) -> None:
     number, _ = index.add(None, None, conversation, [line], time=1, failed=pytest.fail)
     stored = index.conversations.find(conversation.id)
     assert stored is not None
-    assert stored.conversation == conversation
+    assert stored.state == conversation
     assert index.conversations.by_number({number}) == {number: conversation}
     index.close()
 

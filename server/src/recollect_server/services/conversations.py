@@ -90,11 +90,9 @@ class Conversations:
         rows = self._space.index.conversations.select(chosen, size + 1, after)
         more = len(rows) > size
         rows = rows[:size]
-        last = rows[-1].conversation if more else None
+        last = rows[-1].state if more else None
         following = (last.update_time, last.id) if last else None
-        return ConversationPage(
-            [self._space.current(stored.conversation) for stored in rows], following
-        )
+        return ConversationPage([self._space.current(stored.state) for stored in rows], following)
 
     # Writing --------------------------------------------------------------------------------------
 
@@ -204,10 +202,10 @@ class Conversations:
             for address in addresses:
                 chosen = Filter(channels=(channel,), party=Party(contact=address))
                 for row in index.conversations.select(chosen, 1):
-                    if name := row.conversation.party.contact_name:
+                    if name := row.state.party.contact_name:
                         return replace(party, contact_name=name)
             if stored := index.external.with_party(channel, addresses):
-                return replace(party, contact_name=stored.communication.party_name)
+                return replace(party, contact_name=stored.state.party_name)
         return party
 
     def _pinned_at(self, place: Place) -> set[str]:

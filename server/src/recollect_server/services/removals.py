@@ -95,7 +95,7 @@ class Removals:
 
         def page(place: PageEnd | None, size: int) -> list[PageEnd]:
             rows = space.index.conversations.select(chosen, size, place, newest_first=False)
-            return [(it.conversation.update_time, it.conversation.id) for it in rows]
+            return [(it.state.update_time, it.state.id) for it in rows]
 
         def remove(name: str) -> Removed:
             if not dry_run:

@@ -37,7 +37,7 @@ from recollect_server.domain.time import Clock
 from recollect_server.services.space.bulk_removal import PageEnd
 from recollect_server.services.space.deletion import DELETE_ANCHORS, KEEP_ANCHORS, NotConfirmed
 from recollect_server.services.space.space import Space
-from recollect_server.storage.index.conversations import Size
+from recollect_server.storage.index.stored import Size
 from recollect_server.storage.logs.ledger import Ledger, retention_ledger
 from recollect_server.storage.logs.store import (
     LogConflict,

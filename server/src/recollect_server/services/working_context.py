@@ -61,7 +61,7 @@ class WorkingContext:
         newest = self._space.index.conversations.select(
             Filter(channels=(channel,), archived=False), 1
         )
-        return newest[0].conversation.id if newest else None
+        return newest[0].state.id if newest else None
 
     def load(
         self,

@@ -339,7 +339,7 @@ class Receiving:
                 assert isinstance(inbound.origin, WebOrigin)
                 return [inbound.origin.conversation_id]
             newest = self._space.index.conversations.select(Filter(channels=(WEB,)), 1)
-            return [it.conversation.id for it in newest]
+            return [it.state.id for it in newest]
         if headers.ids:
             return sorted(self._space.routes.threads(map(mail_number, headers.ids)))
         return self._pinned(self._places(inbound.channel, party_of(inbound)))

@@ -250,7 +250,7 @@ def last_conversation(
         for stored in space.index.conversations.select(
             Filter(channels=channels, unindexed=False), _LAST_SEEN + 1
         ):
-            before = stored.conversation
+            before = stored.state
             if (
                 not before.abbreviation
                 or not _goes_on(conversation, before)

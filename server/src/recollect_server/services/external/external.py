@@ -47,9 +47,9 @@ from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import LacksLines
 from recollect_server.services.space.requests import key_of
 from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import Place, newest_within
 from recollect_server.storage.index.removal import Removed
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.received import (
     hash_of_delivery,
     key_of_partys_delivery,
@@ -190,7 +190,7 @@ class External:
             stored, claim = self._with_party(channel, party)
             delivery = key_of_partys_delivery(channel, party, origin.group, provider_message_id)
             claim = replace(claim, request=f"delivery {delivery}")
-            name = stored.communication.id if stored else f"ext-{new_ulid()}"
+            name = stored.state.id if stored else f"ext-{new_ulid()}"
             with self._space.exclusive(conversation=name):
                 if stored is None:
                     began = CommunicationBegan(name, channel, party, message.timestamp)
@@ -199,7 +199,7 @@ class External:
                 # somebody may have written to it before the lock was ours
                 stored = self._still_there(name)
                 return self._received(
-                    stored.communication, stored, [], message, stored.lines + 1, now, claim
+                    stored.state, stored, [], message, stored.lines + 1, now, claim
                 )
 
     def delivered(
@@ -219,7 +219,7 @@ class External:
         name, place = row
         try:
             messages = self._store.messages(name, [place])
-            communication = self._store.find(name).communication
+            communication = self._store.find(name).state
         except CommunicationNotFound:
             raise _being_deleted(name) from None
         # its line is damaged
@@ -244,7 +244,7 @@ class External:
     def _received(
         self,
         communication: Communication,
-        stored: StoredCommunication | None,
+        stored: Stored[Communication] | None,
         contents: list[ExternalContent],
         message: ExternalMessage,
         sequence: int,
@@ -283,8 +283,11 @@ class External:
         """Return a page of the communications that match, newest update first."""
         self._store.catch_up()
         rows = self._space.index.external.select(chosen, size + 1, after)
-        last = rows[size - 1] if len(rows) > size else None
-        return CommunicationPage(rows[:size], (last.update_time, last.id) if last else None)
+        communications = [it.state for it in rows]
+        last = communications[size - 1] if len(rows) > size else None
+        return CommunicationPage(
+            communications[:size], (last.update_time, last.id) if last else None
+        )
 
     def history(
         self, communication_id: str, size: int, after: PageEnd | None, max_bytes: int
@@ -301,9 +304,7 @@ class External:
         more = len(places) > len(fitting)
         places = fitting
         messages = self._store.messages(communication_id, places)
-        return MessagePage(
-            stored.communication, messages[::-1], (places[0][0], "") if more else None
-        )
+        return MessagePage(stored.state, messages[::-1], (places[0][0], "") if more else None)
 
     def escalations(
         self, communication_id: str, size: int, after: PageEnd | None, *, resolved: bool
@@ -401,7 +402,7 @@ class External:
             if request and (before := self._before(request)):
                 return before[0]
             stored, claim = self._with_party(channel, party)
-            name = stored.communication.id if stored else f"ext-{new_ulid()}"
+            name = stored.state.id if stored else f"ext-{new_ulid()}"
             with self._space.exclusive(conversation=name):
                 if stored is None:
                     now = self._space.clock()
@@ -412,7 +413,7 @@ class External:
                     return self._store.write(name, None, contents, request, claim)
                 return self._trust(self._still_there(name), trust, scopes, request)
 
-    def _with_party(self, channel: str, party: str) -> tuple[StoredCommunication | None, Claim]:
+    def _with_party(self, channel: str, party: str) -> tuple[Stored[Communication] | None, Claim]:
         """Return the communication with a party; None with the claim of who begins it."""
         find, claim = self._space.index.external.with_party, NO_CLAIM
         addresses = spellings(channel, party)
@@ -423,7 +424,7 @@ class External:
             stored = find(channel, addresses)
         return stored, (NO_CLAIM if stored else claim)
 
-    def _still_there(self, communication_id: str) -> StoredCommunication:
+    def _still_there(self, communication_id: str) -> Stored[Communication]:
         """Return a communication that was there just now. Raises StorageUnavailable if it is
         deleted since: the repeat of the call begins another one.
         """
@@ -434,7 +435,7 @@ class External:
 
     def _trust(
         self,
-        stored: StoredCommunication,
+        stored: Stored[Communication],
         trust: Trust,
         scopes: tuple[str, ...],
         request: RequestKey | None,
@@ -442,8 +443,8 @@ class External:
         now = self._space.clock()
         contents: list[ExternalContent] = [TrustSet(trust, scopes, now)]
         if trust is Trust.BLOCKED:
-            contents += [EscalationResolved(name, "", now) for name in stored.communication.open]
-        return self._store.write(stored.communication.id, stored, contents, request)
+            contents += [EscalationResolved(name, "", now) for name in stored.state.open]
+        return self._store.write(stored.state.id, stored, contents, request)
 
     def record_reply(
         self, communication_id: str, text: str, scope: str, request_id: str
@@ -461,7 +462,7 @@ class External:
                 return communication, messages[0]
             with self._space.exclusive(conversation=communication_id):
                 stored = self._store.find(communication_id)
-                communication = stored.communication
+                communication = stored.state
                 why = refusal(communication, scope)
                 acknowledges = (
                     bool(why)
@@ -542,7 +543,7 @@ class External:
 
         def page(place: PageEnd | None, size: int) -> list[PageEnd]:
             rows = space.index.external.select(chosen, size, place, newest_first=False)
-            return [(it.update_time, it.id) for it in rows]
+            return [(it.state.update_time, it.state.id) for it in rows]
 
         def remove(name: str) -> Removed:
             return {} if dry_run else space.deletions.delete(name, 0, deleting=deleting).removed

@@ -16,6 +16,7 @@ from recollect_server.domain.external import (
     ExternalMessage,
     Trust,
 )
+from recollect_server.domain.filters import CommunicationFilter
 from recollect_server.domain.update import (
     Changed,
     Escalated,
@@ -28,7 +29,7 @@ from recollect_server.domain.update import Kind as KindOfUpdate
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import ExchangeRedacted
 from recollect_server.services.streaming.log import Encode, Interest, Snapshot, UpdateLog, Watcher
-from recollect_server.storage.index.external_rows import is_shown
+from recollect_server.storage.index.external import is_shown
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import OrderedChange
@@ -129,7 +130,8 @@ class LiveCommunications(UpdateLog[_State]):
     def _snapshot(self, *, reset: bool) -> Snapshot:
         """Return the newest communications. Raises DataUnavailable."""
         mark = self.begin()
-        listed = Listed(tuple(self.space.index.external.newest(_LISTED)))
+        newest = self.space.index.external.select(CommunicationFilter(), _LISTED)
+        listed = Listed(tuple(it.state for it in newest))
         update = Update(self.cursor(mark), "", self.space.clock(), listed, reset=reset)
         return Snapshot(mark, (self.encode(update),))
 

@@ -21,8 +21,8 @@ from recollect_server.services.space.events import ChangedElsewhere
 from recollect_server.services.space.logs import IndexAhead, RedactedElsewhere, RequestKey
 from recollect_server.services.space.space import Space
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.messages import Place
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.store import (
     NO_CLAIM,
@@ -100,7 +100,7 @@ class CommunicationStore:
             wait=False,
         )
 
-    def find(self, communication_id: str) -> StoredCommunication:
+    def find(self, communication_id: str) -> Stored[Communication]:
         """Return a communication. Raises CommunicationNotFound."""
         stored = (
             self.space.index.external.find(communication_id)
@@ -114,7 +114,7 @@ class CommunicationStore:
     def write(
         self,
         communication_id: str,
-        stored: StoredCommunication | None,
+        stored: Stored[Communication] | None,
         contents: list[ExternalContent],
         request: RequestKey | None = None,
         claim: Claim = NO_CLAIM,
@@ -138,7 +138,7 @@ class CommunicationStore:
             self.space.overlay.note_lag(communication_id)
             raise
         hit("external.recorded")
-        before = stored.communication if stored else None
+        before = stored.state if stored else None
         communication = self._logs.behind(before, lines, communication_id)
         try:
             self.space.index.external.add(before, communication, lines, time=self.space.clock())

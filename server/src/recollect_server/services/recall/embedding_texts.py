@@ -55,7 +55,7 @@ class TextReader:
         stored = index.conversations.find(name)
         places = index.messages.of_lines(stored.number, line, line) if stored else []
         messages = read_found(self._space, name, places)
-        if stored is None or stored.conversation.unindexed or not messages:
+        if stored is None or stored.state.unindexed or not messages:
             return None
         return _text(stored.number, name, messages[0])
 
@@ -66,7 +66,7 @@ class TextReader:
         None if that is all that waits of it, or it is gone.
         """
         stored = index.conversations.find(name)
-        if stored is None or stored.conversation.unindexed or after > stored.lines:
+        if stored is None or stored.state.unindexed or after > stored.lines:
             return None
         places = index.messages.of_lines(stored.number, after + 1, stored.lines)
         sizes = np.cumsum([length for _, _, length in reversed(places)])
@@ -85,7 +85,7 @@ class TextReader:
         stored = index.conversations.find(name)
         if stored is None:
             return None
-        if stored.conversation.unindexed:  # all of it is looked at when somebody writes to it
+        if stored.state.unindexed:  # all of it is looked at when somebody writes to it
             return TextBatch([], 0, is_end=True, bytes=0)
         # more was looked at than there is: it is another file
         after = after if after <= stored.lines else 0
@@ -98,7 +98,7 @@ class TextReader:
         if messages is None:
             return None
         texts = [text for it in messages if (text := _text(stored.number, name, it))]
-        if is_end and (notes := stored.conversation.abbreviation):
+        if is_end and (notes := stored.state.abbreviation):
             texts.append(
                 Text(name, stored.number, ABBREVIATION, 0, 0, notes, hash_of(notes), notes)
             )

@@ -21,8 +21,8 @@ from recollect_server.services.recall.showing import Showing
 from recollect_server.services.space.space import Space
 from recollect_server.services.tiers import Tiers
 from recollect_server.services.turns import Turns, page_of_turns
-from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.index.words import NO_TERMS
 
 # Conversations scored beyond twice the limit, because another retriever may rank them higher.
@@ -156,13 +156,13 @@ class Recall:
         rows = self._index.conversations.select(chosen, limit, newest_first=newest_first)
         return [
             (
-                self._space.current(stored.conversation),
-                "" if stored.conversation.abbreviation else self._newest_words(stored, showing),
+                self._space.current(stored.state),
+                "" if stored.state.abbreviation else self._newest_words(stored, showing),
             )
             for stored in rows
         ]
 
-    def _newest_words(self, stored: Stored, showing: Showing) -> str:
+    def _newest_words(self, stored: Stored[Conversation], showing: Showing) -> str:
         newest = self._index.messages.newest(stored.number)
-        message = showing.message(stored.conversation.id, newest[0]) if newest else None
+        message = showing.message(stored.state.id, newest[0]) if newest else None
         return opening_of(message.content) if message else ""

@@ -15,15 +15,15 @@ from recollect_server.domain.external import (
     fold,
 )
 from recollect_server.domain.ids import message_id
-from recollect_server.services.space.logs import Indexed, Logs, Reading
+from recollect_server.services.space.logs import Logs, Reading
 from recollect_server.storage.index.checking import Contents
-from recollect_server.storage.index.external_rows import (
-    StoredCommunication,
+from recollect_server.storage.index.external import (
     place_name,
     row_of,
     searchable_text,
 )
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import LOST_CHANNEL, Line
 from recollect_server.storage.logs.store import lines_at
@@ -130,15 +130,15 @@ class CommunicationLogs(Logs[Communication]):
         """Return the error for a transcript whose file belongs to another communication."""
         return LogMisplaced("external communication", name, f"{name}.jsonl", reason)
 
-    def find(self, index: Index, name: str) -> StoredCommunication | None:
+    def find(self, index: Index, name: str) -> Stored[Communication] | None:
         """Return what the index has of a communication."""
         return index.external.find(name)
 
     def progress(self, index: Index) -> dict[str, int]:
         """Return how many bytes of each transcript are indexed."""
-        return index.external.progress()
+        return {name: size for name, (size, _) in index.external.progress().items()}
 
-    def goes_on(self, index: Index, stored: Indexed[Communication]) -> bool:
+    def goes_on(self, index: Index, stored: Stored[Communication]) -> bool:
         """Return whether the newest message still stands where the index says."""
         places = index.external.places(stored.number, 1 << 62, 1)
         lines = lines_at(self.store, stored.state.id, places) if places else []

@@ -20,9 +20,10 @@ from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.text import counted
 from recollect_server.services.space.communication_logs import CommunicationLogs
 from recollect_server.services.space.conversation_logs import ConversationLogs, ConversationReading
-from recollect_server.services.space.logs import Indexed, Logs, Reading
+from recollect_server.services.space.logs import Logs, Reading
 from recollect_server.storage.index.checking import Contents, Words
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.anchors import forgotten_keys
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.ledger import forgotten_ledger
@@ -56,7 +57,7 @@ class Compared:
 
     name: str
     reading: Reading[Any]
-    stored: Indexed[Any] | None
+    stored: Stored[Any] | None
     """The log as the index has it."""
     damage: list[str]
     """Problems of the log by itself, and what the index does not have yet."""
@@ -252,7 +253,7 @@ class Comparison:
         self,
         logs: Logs[Any],
         name: str,
-        stored: Indexed[Any] | None,
+        stored: Stored[Any] | None,
         contents: Contents | None,
     ) -> Compared:
         """Read a log, to be compared with the contents of the index."""
@@ -270,7 +271,7 @@ class Comparison:
             compared.damage.append("no line can be read")
         return compared
 
-    def lines(self, name: str, stored: Indexed[Any] | None = None) -> Lines:
+    def lines(self, name: str, stored: Stored[Any] | None = None) -> Lines:
         """Yield the lines of a log up to where the index has it, unless others are asked for."""
         if self._read is not None:
             yield from self._read(name)
@@ -281,7 +282,7 @@ class Comparison:
                 yield f"line {line.sequence} is damaged: {line.damage}"
 
     def _differences(
-        self, name: str, stored: Indexed[Any], reading: Reading[Any], contents: Contents
+        self, name: str, stored: Stored[Any], reading: Reading[Any], contents: Contents
     ) -> Iterator[str]:
         if (stored.lines, stored.bytes) != reading.end:
             lines, size = reading.end

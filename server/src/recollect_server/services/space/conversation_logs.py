@@ -25,11 +25,11 @@ from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import mail_ids_of
 from recollect_server.domain.text import counted
 from recollect_server.domain.time import arrival
-from recollect_server.services.space.logs import Indexed, Logs, Reading
+from recollect_server.services.space.logs import Logs, Reading
 from recollect_server.storage.index.checking import Contents
-from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import row_of, searchable_text
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import LOST_CHANNEL, Line, contents_of
 from recollect_server.storage.logs.store import LogNotFound, Version, lines_at
@@ -180,7 +180,7 @@ class ConversationLogs(Logs[Conversation]):
         """Return the error for a transcript whose file belongs to another conversation."""
         return ConversationDamaged(name, f"{name}.jsonl, and {reason}")
 
-    def find(self, index: Index, name: str) -> Stored | None:
+    def find(self, index: Index, name: str) -> Stored[Conversation] | None:
         """Return what the index has of a conversation."""
         return index.conversations.find(name)
 
@@ -188,7 +188,7 @@ class ConversationLogs(Logs[Conversation]):
         """Return how many bytes of each transcript are indexed."""
         return {name: size for name, (size, _) in index.conversations.progress().items()}
 
-    def goes_on(self, index: Index, stored: Indexed[Conversation]) -> bool:
+    def goes_on(self, index: Index, stored: Stored[Conversation]) -> bool:
         """Return True if the newest message still stands where the index says.
 
         What was put in or taken out before it moves it. Then nothing that the index knows is where

@@ -35,8 +35,7 @@ from recollect_server.services.space.events import Deleted
 from recollect_server.services.space.logs import RedactedElsewhere, RequestKey
 from recollect_server.services.space.parts import Parts
 from recollect_server.services.space.requests import request_of_delete
-from recollect_server.storage.index.conversations import Stored
-from recollect_server.storage.index.external_rows import StoredCommunication
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Entry, contents_of
 from recollect_server.storage.logs.store import LogNotFound, Version, is_taken
@@ -300,7 +299,7 @@ class Deletions:
             # of a shared one the store itself compares the length, when the delete begins
             store = self._parts.store
             has_all = store.sharing is not None or store.length(name) == stored.bytes
-            if confirm is not None and not (has_all and confirm(stored.communication)):
+            if confirm is not None and not (has_all and confirm(stored.state)):
                 raise NotConfirmed
             return stored.number, stored.bytes
         state = self._parts.states.get(name)
@@ -385,7 +384,9 @@ class Deletions:
         empty = Receipt(conversation_id, {}, self._parts.clock())
         return Receipt.of(self._parts.requests.end_delete(empty.known_as(request)))
 
-    def _keep_as_indexed(self, delete: _Delete, stored: Stored | StoredCommunication) -> None:
+    def _keep_as_indexed(
+        self, delete: _Delete, stored: Stored[Conversation | Communication]
+    ) -> None:
         """Keep the lines that the index has of a deleted conversation, if the log has others: its
         row, which says how many, goes first. Where nobody has them, the index is made anew.
         """

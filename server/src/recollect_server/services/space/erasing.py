@@ -49,10 +49,9 @@ from recollect_server.services.space.logs import (
 from recollect_server.services.space.requests import request_of_delete, share
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.index.conversations import Stored
-from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.removal import Erased, Removed, WordRemoval, Words
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.anchors import AnchorLedger, forgotten_keys
 from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.ledger import forgotten_ledger
@@ -321,19 +320,19 @@ def finish_redaction(
 
 def _take_out(
     index: Index,
-    stored: Stored | StoredCommunication,
+    stored: Stored[Conversation | Communication],
     after: Conversation | Communication,
     event: Line,
     erased: Erased,
     time: int,
 ) -> int:
     """Let the index take in the line that says what was redacted, and have none of its text."""
-    number = stored.number
-    if isinstance(stored, Stored):
+    number, before = stored.number, stored.state
+    if isinstance(before, Conversation):
         assert isinstance(after, Conversation)
-        return index.redact(number, stored.conversation, after, event, erased, time=time)
+        return index.redact(number, before, after, event, erased, time=time)
     assert isinstance(after, Communication)
-    index.external.redact(number, stored.communication, after, event, erased, time=time)
+    index.external.redact(number, before, after, event, erased, time=time)
     return 0
 
 
@@ -423,7 +422,7 @@ def follow_redaction(
 def _take_in(
     logs: Logs[Any],
     index: Index,
-    stored: Stored | StoredCommunication,
+    stored: Stored[Conversation | Communication],
     behind: list[Line],
     time: int,
 ) -> None:
@@ -450,7 +449,7 @@ def lines_as_indexed(
     store: LogStore,
     index: Index,
     conversation_id: str,
-    stored: Stored | StoredCommunication,
+    stored: Stored[Conversation | Communication],
     *,
     is_deleted: bool = False,
 ) -> list[bytes] | None:

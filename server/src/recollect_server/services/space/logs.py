@@ -11,7 +11,7 @@ write that the index refused. Whether it says what the logs say is looked at in 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import structlog
 
@@ -22,6 +22,7 @@ from recollect_server.domain.text import counted
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.checking import Contents
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded, misplacement
@@ -41,7 +42,6 @@ from recollect_server.storage.logs.store import (
 log = structlog.get_logger("recollect.recovery")
 
 State = TypeVar("State")
-StateOut = TypeVar("StateOut", covariant=True)
 
 _CHUNK_LINES = 2000
 _MAX_KEPT = 256 << 10  # bytes of a log that is decoded once, to be recovered and indexed
@@ -65,19 +65,6 @@ class IndexAhead(IndexUnavailable):
 
 class RedactedElsewhere(IndexAhead):
     """The index has the text of messages that another process redacted."""
-
-
-class Indexed(Protocol[StateOut]):
-    """A log as the index has it: its number there, its state, and how far it is indexed."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def state(self) -> StateOut: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def lines(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -176,7 +163,7 @@ class Logs(ABC, Generic[State]):
         """Return the error for a log whose file belongs to another one."""
 
     @abstractmethod
-    def find(self, index: Index, name: str) -> Indexed[State] | None:
+    def find(self, index: Index, name: str) -> Stored[State] | None:
         """Return what the index has of a log."""
 
     @abstractmethod
@@ -184,7 +171,7 @@ class Logs(ABC, Generic[State]):
         """Return how many bytes of each log are indexed."""
 
     @abstractmethod
-    def goes_on(self, index: Index, stored: Indexed[State]) -> bool:
+    def goes_on(self, index: Index, stored: Stored[State]) -> bool:
         """Return whether the newest message still stands where the index says."""
 
     @abstractmethod
@@ -275,7 +262,7 @@ class Logs(ABC, Generic[State]):
         self,
         index: Index,
         name: str,
-        stored: Indexed[State] | None,
+        stored: Stored[State] | None,
         *,
         time: int,
         log_updates: bool,
@@ -354,7 +341,7 @@ class Logs(ABC, Generic[State]):
             raise IndexUnavailable(f"the index refused lines of {name}: {refused[0]}")
 
     def _check_goes_on(
-        self, index: Index, name: str, stored: Indexed[State] | None, end: Position
+        self, index: Index, name: str, stored: Stored[State] | None, end: Position
     ) -> None:
         """Raise IndexAhead unless a log goes on behind what is indexed of it, up to `end`."""
         size = self.store.length(name)

@@ -33,8 +33,7 @@ from recollect_server.services.space.logs import RequestKey, check_unanswered, e
 from recollect_server.services.space.parts import Parts
 from recollect_server.storage.failpoints import hit
 from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.index.conversations import Stored
-from recollect_server.storage.index.external_rows import StoredCommunication
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import (
     Line,
@@ -148,7 +147,7 @@ class Redactions:
 
     def _as_indexed(
         self, name: str, state: ConversationState | None
-    ) -> Stored | StoredCommunication:
+    ) -> Stored[Conversation | Communication]:
         """Return what the index has; of a conversation, as much as its state says."""
         if state is None:
             if (stored := self._parts.projection.index.external.find(name)) is None:
@@ -313,13 +312,13 @@ class Redactions:
 
 
 def _chosen(
-    lines: list[Line], stored: Stored | StoredCommunication, sequence: int, turn: int
+    lines: list[Line], stored: Stored[Conversation | Communication], sequence: int, turn: int
 ) -> list[Message] | list[ExternalMessage]:
     """Return the messages that are to be redacted. Raises InvalidField if there are none."""
-    if not sequence and isinstance(stored, Stored):
+    if not sequence and isinstance(stored.state, Conversation):
         chosen = [message for message in messages_of(lines) if message.turn_number == turn]
         if not chosen:
-            newest = stored.conversation.turn_count
+            newest = stored.state.turn_count
             raise InvalidField.of("turn_number", f"is {turn}; the newest turn is {newest}")
         return chosen
     line = lines[sequence - 1] if sequence <= len(lines) else None
@@ -329,8 +328,8 @@ def _chosen(
             f"is {sequence}, a line that is damaged ({line.damage}): only a delete removes it",
         )
     content = line.entry.content if line and line.entry else None
-    if isinstance(stored, StoredCommunication) and isinstance(content, ExternalMessage):
+    if isinstance(stored.state, Communication) and isinstance(content, ExternalMessage):
         return [content]
-    if isinstance(stored, Stored) and isinstance(content, Message):
+    if isinstance(stored.state, Conversation) and isinstance(content, Message):
         return [content]
     raise InvalidField.of("sequence", f"is {sequence}, and no message has that line")

@@ -28,7 +28,7 @@ from recollect_server.services.space.logs import (
 )
 from recollect_server.services.space.projection import Overlay, Projection
 from recollect_server.storage.index.columns import KnownRequest
-from recollect_server.storage.index.conversations import Stored
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.lines import Line, lines_of
 from recollect_server.storage.logs.store import LogNotFound, Version
 
@@ -196,7 +196,7 @@ class States:
         if stored is None:
             return None
         return ConversationState(
-            stored.conversation,
+            stored.state,
             stored.bytes,
             stored.lines,
             stored.number,
@@ -231,7 +231,7 @@ class States:
                 self._transcripts.check_own(conversation_id)
             overlay.caught_up(conversation_id)
             return ConversationState(
-                stored.conversation, stored.bytes, stored.lines, stored.number, indexed=True
+                stored.state, stored.bytes, stored.lines, stored.number, indexed=True
             )
         except IndexUnavailable as error:
             overlay.note_lag(conversation_id, str(error))

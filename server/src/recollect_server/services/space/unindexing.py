@@ -25,10 +25,10 @@ from recollect_server.services.space.erasing import (
 from recollect_server.services.space.events import Unindexed
 from recollect_server.services.space.parts import Parts
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index.conversations import Stored
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.messages import Place, searchable_text
 from recollect_server.storage.index.removal import Words
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.logs.lines import line_of, messages_of, over
 from recollect_server.storage.logs.store import LogNotFound, LogStore, lines_at
 
@@ -86,7 +86,7 @@ class Unindexing:
             stored = index.conversations.find(conversation_id)
             if stored is None:
                 return False
-            if not stored.conversation.unindexed:
+            if not stored.state.unindexed:
                 return bring_back_part(self._parts.store, index, conversation_id, stored)
             if take_out_part(self._parts.store, index, conversation_id, stored):
                 return True
@@ -107,7 +107,9 @@ def settle_all(store: LogStore, index: Index) -> None:
                 index.removal.purge_words(stored.number)
 
 
-def take_out_part(store: LogStore, index: Index, conversation_id: str, stored: Stored) -> bool:
+def take_out_part(
+    store: LogStore, index: Index, conversation_id: str, stored: Stored[Conversation]
+) -> bool:
     """Take out the first words of a conversation that are there. Return False if none is left.
     Hold its lock. Raises LogNotFound.
     """
@@ -129,7 +131,9 @@ def take_out_part(store: LogStore, index: Index, conversation_id: str, stored: S
     return last < lines
 
 
-def bring_back_part(store: LogStore, index: Index, conversation_id: str, stored: Stored) -> bool:
+def bring_back_part(
+    store: LogStore, index: Index, conversation_id: str, stored: Stored[Conversation]
+) -> bool:
     """Bring back the last words that a conversation lacks in the index. Return False if it lacks
     none. Hold its lock. Raises LogNotFound.
     """
@@ -161,7 +165,11 @@ def _parts(places: list[Place], most: int) -> Iterator[list[Place]]:
 
 
 def _spoken(
-    store: LogStore, index: Index, conversation_id: str, places: list[Place], stored: Stored
+    store: LogStore,
+    index: Index,
+    conversation_id: str,
+    places: list[Place],
+    stored: Stored[Conversation],
 ) -> list[Words]:
     """Return what the lines at these places say, but for damaged ones, as the index has them."""
     there = lines_at(store, conversation_id, places)

@@ -140,7 +140,7 @@ class LiveUpdates(UpdateLog[Conversation]):
             return None
         if stored is None:
             return None
-        return Position(stored.lines, stored.bytes), stored.conversation
+        return Position(stored.lines, stored.bytes), stored.state
 
     def _kinds_of(
         self, change: OrderedChange, state: Conversation

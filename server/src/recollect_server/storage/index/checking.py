@@ -20,7 +20,7 @@ from recollect_server.storage.database import DAMAGE, FAILURES
 from recollect_server.storage.index import activity_tables
 from recollect_server.storage.index.analysis import tokens
 from recollect_server.storage.index.columns import MESSAGES, MessageRow
-from recollect_server.storage.index.external_rows import EXTERNAL_MESSAGES, ExternalMessageRow
+from recollect_server.storage.index.external import EXTERNAL_MESSAGES, ExternalMessageRow
 from recollect_server.storage.index.file import NAME, checked, looked_at, looking
 from recollect_server.storage.index.index import Index
 

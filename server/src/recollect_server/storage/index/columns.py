@@ -195,16 +195,6 @@ CONVERSATIONS = Columns(
 into numbers.
 """
 
-SELECT = (
-    f"SELECT c.number, {CONVERSATIONS.select('c')}"
-    " FROM conversations c LEFT JOIN notes n ON n.number = c.number LEFT JOIN contact_names k ON k.number = c.number"
-    " LEFT JOIN note_records r ON r.number = c.number "
-)
-"""Rows of conversations: the number, then what `conversation_of` reads."""
-
-conversation_of = CONVERSATIONS.reader(1)
-"""Return the conversation of a row of `SELECT`."""
-
 
 class MessageRow(NamedTuple):
     """A message of a conversation in the index."""

@@ -3,7 +3,6 @@ them.
 """
 
 import threading
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apsw
@@ -13,13 +12,15 @@ from numpy.typing import NDArray
 
 from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.filters import Filter
-from recollect_server.storage.index.columns import SELECT, conversation_of
-from recollect_server.storage.index.database import Database
-
-_FIND = (
-    SELECT.replace(" FROM", ", p.bytes, p.lines FROM", 1)
-    + " JOIN progress p ON p.number = c.number WHERE c.id = ?"
+from recollect_server.storage.index.columns import CONVERSATIONS, dump_json
+from recollect_server.storage.index.stored import (
+    Condition,
+    LogTable,
+    conditions,
+    listed,
 )
+
+_conversation_of = CONVERSATIONS.reader(1)
 
 
 class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen dataclass
@@ -31,138 +32,79 @@ class Outline(NamedTuple):  # made by the hundred: cheaper than a frozen datacla
     message_count: int
 
 
-class Size(NamedTuple):
-    """A conversation or a communication, and the bytes of its transcript."""
+def _conditions(chosen: Filter) -> list[Condition]:
+    return [
+        ("c.id = ?", chosen.conversation_id),
+        ("c.id IN (SELECT value FROM json_each(?))", listed(chosen.conversation_ids)),
+        (f"c.channel IN ({_marks(chosen.channels)})", chosen.channels),
+        (
+            f"c.number IN (SELECT number FROM topics WHERE topic IN ({_marks(chosen.topics)}))",
+            chosen.topics,
+        ),
+        _of_participants(chosen),
+        *(
+            (f"c.{column} = ?", getattr(chosen.party, column))
+            for column in ("contact", "group_id", "thread_id", "subject")
+        ),
+        ("c.pinned = ?", chosen.pinned),
+        ("c.archived = ?", chosen.archived),
+        ("c.unindexed = ?", chosen.unindexed),
+        ("c.needs_abbreviation <> ''", chosen.notes_failed or None),
+        ("c.needs_abbreviation = ''", chosen.notes_failed is False or None),
+        ("c.update_time >= ?", chosen.updated_after),
+        ("c.update_time < ?", chosen.updated_before),
+        # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by
+        # SQLite for ASCII alone.
+        ("instr(casefold(c.name), ?) > 0", chosen.name.casefold()),
+    ]
 
-    id: str
-    channel: str
-    update_time: int
-    bytes: int
 
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A conversation in the index: its number here, and how far its transcript is indexed."""
-
-    number: int
-    conversation: Conversation
-    bytes: int = 0
-    lines: int = 0
-
-    @property
-    def state(self) -> Conversation:
-        """Return the state of the log, as every stored log has it."""
-        return self.conversation
+def _of_participants(chosen: Filter) -> Condition:
+    """Return the condition that any of a filter's participants took part, by name or by address."""
+    named = f"SELECT number FROM participants WHERE participant IN ({_marks(chosen.participants)})"
+    if not (chosen.participants and chosen.identities):
+        return f"c.number IN ({named})", chosen.participants
+    of_identities = (
+        "SELECT p.number FROM json_each(?) j JOIN participants p ON p.participant = j.value ->> 1"
+        " JOIN conversations x ON x.number = p.number AND x.channel = j.value ->> 0"
+        " UNION ALL SELECT x.number FROM json_each(?) j JOIN conversations x"
+        " ON x.contact = j.value ->> 1 AND x.channel = j.value ->> 0 AND x.contact <> ''"
+    )
+    pairs = dump_json(chosen.identities)
+    return (
+        f"c.number IN ({named} UNION ALL {of_identities})",
+        (*chosen.participants, pairs, pairs),
+    )
 
 
 def condition_of(chosen: Filter) -> tuple[str, list[Any]]:
     """Return the condition of a filter over `conversations c`, and its values."""
-    parts: list[str] = []
-    values: list[Any] = []
-
-    def add(condition: str, *parameters: object) -> None:
-        parts.append(condition)
-        values.extend(parameters)
-
-    if chosen.conversation_id:
-        add("c.id = ?", chosen.conversation_id)
-    if chosen.conversation_ids:
-        add(
-            "c.id IN (SELECT value FROM json_each(?))",
-            orjson.dumps(chosen.conversation_ids).decode(),
-        )
-    if chosen.channels:
-        add(f"c.channel IN ({_marks(chosen.channels)})", *chosen.channels)
-    if chosen.topics:
-        add(
-            f"c.number IN (SELECT number FROM topics WHERE topic IN ({_marks(chosen.topics)}))",
-            *chosen.topics,
-        )
-    if chosen.participants:
-        queries = [
-            f"SELECT number FROM participants WHERE participant IN ({_marks(chosen.participants)})"
-        ]
-        values.extend(chosen.participants)
-        if chosen.identities:
-            pairs = orjson.dumps(chosen.identities).decode()
-            queries.append(
-                "SELECT p.number FROM json_each(?) j JOIN participants p ON p.participant = j.value ->> 1"
-                " JOIN conversations x ON x.number = p.number AND x.channel = j.value ->> 0"
-            )
-            queries.append(
-                "SELECT x.number FROM json_each(?) j JOIN conversations x"
-                " ON x.contact = j.value ->> 1 AND x.channel = j.value ->> 0 AND x.contact <> ''"
-            )
-            values.extend((pairs, pairs))
-        add(f"c.number IN ({' UNION ALL '.join(queries)})")
-    for column in ("contact", "group_id", "thread_id", "subject"):
-        if value := getattr(chosen.party, column):
-            add(f"c.{column} = ?", value)
-    if chosen.pinned is not None:
-        add("c.pinned = ?", int(chosen.pinned))
-    if chosen.archived is not None:
-        add("c.archived = ?", int(chosen.archived))
-    if chosen.unindexed is not None:
-        add("c.unindexed = ?", int(chosen.unindexed))
-    if chosen.notes_failed is not None:
-        add("c.needs_abbreviation <> ''" if chosen.notes_failed else "c.needs_abbreviation = ''")
-    if chosen.updated_after is not None:
-        add("c.update_time >= ?", chosen.updated_after)
-    if chosen.updated_before is not None:
-        add("c.update_time < ?", chosen.updated_before)
-    if chosen.name:
-        # instr, not LIKE: no character of the text is a pattern. Lower case on both sides, by
-        # SQLite for ASCII alone.
-        add("instr(casefold(c.name), ?) > 0", chosen.name.casefold())
-    return " AND ".join(parts) or "1", values
+    return conditions(_conditions(chosen))
 
 
 def _marks(values: tuple[str, ...]) -> str:
     return ", ".join("?" * len(values))
 
 
-class ConversationTable:
+class ConversationTable(LogTable[Conversation, Filter]):
     """The indexed conversations."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    # in this order, by which pages are read
+    tables = "conversations c CROSS JOIN progress p ON p.number = c.number"
+    query = (
+        f"SELECT c.number, {CONVERSATIONS.select('c')}, p.bytes, p.lines FROM {tables}"
+        " LEFT JOIN notes n ON n.number = c.number LEFT JOIN contact_names k ON k.number = c.number"
+        " LEFT JOIN note_records r ON r.number = c.number"
+    )
+    settled = True
 
-    def find(self, conversation_id: str) -> Stored | None:
-        """Return a conversation with the indexed length of its transcript, or None."""
-        row = self._database.row(_FIND, (conversation_id,))
-        return None if row is None else Stored(row[0], conversation_of(row), *row[-2:])
+    def state_of(self, row: Any) -> Conversation:
+        """Return the conversation of a row of `query`."""
+        return _conversation_of(row)
 
-    def select(
-        self,
-        chosen: Filter,
-        limit: int,
-        after: tuple[int, str] | None = None,
-        *,
-        newest_first: bool = True,
-    ) -> list[Stored]:
-        """Return the conversations that match, by update time then id, behind the place `after` =
-        (update_time, id).
-
-        Not by number: a new index gives other numbers, and the same answers.
-        """
-        where, values = condition_of(chosen)
-        order, comparison = ("DESC", "<") if newest_first else ("ASC", ">")
-        if after is not None:
-            where += f" AND (c.update_time, c.id) {comparison} (?, ?)"
-            values += after
-        query = f"{SELECT} WHERE {where} ORDER BY c.update_time {order}, c.id {order} LIMIT ?"
-        return [
-            Stored(row[0], conversation_of(row))
-            for row in self._database.rows(query, (*values, limit))
-        ]
-
-    def by_number(self, numbers: set[int]) -> dict[int, Conversation]:
-        """Return the conversations of these numbers, without those that are gone."""
-        query = f"{SELECT} WHERE c.number IN (SELECT value FROM json_each(?))"
-        return {
-            row[0]: conversation_of(row)
-            for row in self._database.rows(query, (orjson.dumps(list(numbers)).decode(),))
-        }
+    def conditions_of(self, chosen: Filter) -> list[Condition]:
+        """Return the conditions of a filter."""
+        return _conditions(chosen)
 
     def outlines(self, numbers: NDArray[np.int64]) -> list[Outline]:
         """Return the outlines of the conversations of these numbers, which ascend, without those
@@ -193,27 +135,10 @@ class ConversationTable:
         query = "SELECT id FROM conversations WHERE unindexed = 1"
         return [str(row[0]) for row in self._database.rows(query)]
 
-    def sizes(self, chosen: Filter, limit: int, after: tuple[int, str] | None = None) -> list[Size]:
-        """Return the conversations that match with the bytes of their transcripts, the longest
-        unchanged first, behind the place `after` = (update_time, id).
-        """
-        where, values = condition_of(chosen)
-        if after is not None:
-            where += " AND (c.update_time, c.id) > (?, ?)"
-            values += after
-        query = (
-            "SELECT c.id, c.channel, c.update_time, p.bytes FROM conversations c"
-            f" JOIN progress p ON p.number = c.number WHERE {where} ORDER BY c.update_time, c.id LIMIT ?"
-        )
-        return [Size(*row) for row in self._database.rows(query, (*values, limit))]
-
     def total(self, chosen: Filter) -> tuple[int, int]:
         """Return how many conversations match, and the bytes of their transcripts."""
         where, values = condition_of(chosen)
-        query = (
-            "SELECT count(*), coalesce(sum(p.bytes), 0) FROM conversations c"
-            f" JOIN progress p ON p.number = c.number WHERE {where}"
-        )
+        query = f"SELECT count(*), coalesce(sum(p.bytes), 0) FROM {self.tables} WHERE {where}"
         count, size = self._database.value(query, values)
         return int(count), int(size)
 
@@ -262,13 +187,6 @@ class ConversationTable:
         ):
             origins.setdefault(number, []).append((origin, through))
         return origins
-
-    def progress(self) -> dict[str, tuple[int, int]]:
-        """Return the indexed length of every transcript by conversation: bytes and lines."""
-        rows = self._database.rows(
-            "SELECT c.id, p.bytes, p.lines FROM conversations c JOIN progress p USING (number)"
-        )
-        return {row[0]: (row[1], row[2]) for row in rows}
 
 
 class Lengths:

@@ -1,52 +1,288 @@
-"""External communications in the index.
+"""External communications in the index: their rows, how lines are taken in, how they are removed,
+and what is asked of them.
 
 A change of theirs is committed when `ExternalIndex.add` returns, so what is asked for here need not
 wait for the appends of conversations that are not taken in yet.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
+from recollect_server.domain.conversation import MessagesRedacted
 from recollect_server.domain.external import (
     Communication,
+    Direction,
     Escalation,
     EscalationOpened,
+    EscalationResolved,
     ExternalMessage,
     Trust,
+    TrustSet,
+    fold,
 )
 from recollect_server.domain.filters import CommunicationFilter, CommunicationSearch
-from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS
-from recollect_server.storage.index import words
-from recollect_server.storage.index.columns import dump_json
-from recollect_server.storage.index.conversations import Size
-from recollect_server.storage.index.database import Database
-from recollect_server.storage.index.external_rows import (
-    COMMUNICATIONS,
-    ESCALATIONS,
-    StoredCommunication,
-    place_name,
-    take_in,
-    updates_of,
+from recollect_server.domain.ids import MAX_LINES, SEQUENCE_BITS, message_id
+from recollect_server.storage.index import requests, updates, words
+from recollect_server.storage.index.analysis import indexed_form, plain_form
+from recollect_server.storage.index.columns import (
+    Column,
+    Columns,
+    KnownRequest,
+    UpdateRow,
+    dump_json,
+    load_texts,
 )
+from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.messages import Place
-from recollect_server.storage.index.removal import CommunicationRemoval, Erased
+from recollect_server.storage.index.removal import Erased, Removed, WordRemoval
 from recollect_server.storage.index.requests import SeenNames
-from recollect_server.storage.index.updates import Added
+from recollect_server.storage.index.stored import (
+    Condition,
+    LogTable,
+    Stored,
+    conditions,
+    listed,
+)
+from recollect_server.storage.index.updates import Added, Update
 from recollect_server.storage.index.words import Term
-from recollect_server.storage.logs.lines import Line
+from recollect_server.storage.logs.kinds import Kind
+from recollect_server.storage.logs.lines import Line, line_of
 from recollect_server.storage.logs.received import former_key_of_delivery
 
-_SELECT = f"SELECT {COMMUNICATIONS.select()} FROM external_communications"
+_HANGING = {
+    "escalations": "external_escalations",
+    "deliveries": "external_deliveries",
+}
+"""Tables that have rows of a communication beside its messages, by their names in a receipt."""
+
+COMMUNICATIONS = Columns(
+    "external_communications",
+    Communication,
+    Column("id", is_fixed=True),
+    Column("channel", is_fixed=True),
+    Column("party", is_fixed=True),
+    Column("trust", load=Trust, dump=str),
+    Column("scopes", load=load_texts, dump=dump_json),
+    Column("create_time", is_fixed=True),
+    Column("update_time"),
+    Column("message_count"),
+    Column("open", load=load_texts, dump=dump_json),
+    Column("released", load=bool, dump=int),
+    Column("party_name"),
+    Column("subject"),
+    Column("acknowledged", load=bool, dump=int),
+)
+
+
+class ExternalMessageRow(NamedTuple):
+    """A message of a communication in the index."""
+
+    number: int
+    sequence: int
+    offset: int
+    length: int
+    """Place of its line in the transcript, in bytes."""
+    time: int
+    place: str
+    """The channel and the group that it was written in (see `place_name`); empty: none."""
+
+
+EXTERNAL_MESSAGES = Columns(
+    "external_messages", ExternalMessageRow, *map(Column, ExternalMessageRow._fields)
+)
+
+ESCALATIONS = Columns(
+    "external_escalations",
+    Escalation,
+    Column("id"),
+    Column("sequence"),
+    Column("question"),
+    Column("create_time"),
+    Column("answer"),
+    Column("resolve_time"),
+    Column("communication_id", expression="c.id"),
+)
+
+
+_SHOWN = (ExternalMessage, TrustSet, EscalationOpened, EscalationResolved, MessagesRedacted)
+
+_changing = ", ".join(
+    f"{name} = excluded.{name}" for name in (*COMMUNICATIONS.changing, "bytes", "lines")
+)
+_TAKE_IN = (
+    f"INSERT INTO external_communications({COMMUNICATIONS.list}, bytes, lines)"
+    f" VALUES({COMMUNICATIONS.marks}, ?, ?) ON CONFLICT(id) DO UPDATE SET {_changing}"
+    " RETURNING number"
+)
+
+
+def searchable_text(message: ExternalMessage) -> str:
+    """Return the text of a message that is indexed: its sender's name, its subject and its text."""
+    mail = message.origin.email
+    parts = (
+        plain_form(message.origin.sender_name),
+        indexed_form(mail.subject) if mail else "",
+        indexed_form(message.text),
+    )
+    return "\n".join(part for part in parts if part)
+
+
+def place_name(channel: str, group: str) -> str:
+    """Return the name of a group on a channel, as rows of messages have it; empty for none."""
+    return f"{channel} {group}" if group else ""
+
+
+def row_of(number: int, channel: str, line: Line, message: ExternalMessage) -> ExternalMessageRow:
+    """Return the row of a message."""
+    place = place_name(channel, message.origin.group)
+    return ExternalMessageRow(
+        number, line.sequence, line.offset, line.length, message.timestamp, place
+    )
+
+
+def take_in(
+    connection: apsw.Connection,
+    after: Communication,
+    lines: list[Line],
+    changes: list[Update],
+    cursor: int,
+) -> int:
+    """Take in lines that follow what is indexed, and return the communication's number.
+
+    `changes` are their rows in the update log, and `cursor` is the one before those. Raises
+    apsw.Error if the lines do not follow.
+    """
+    query = "SELECT bytes FROM external_communications WHERE id = ?"
+    if (connection.execute(query, (after.id,)).get or 0) != lines[0].offset:
+        raise apsw.AbortError("the lines before these are not indexed")
+    values = (*COMMUNICATIONS.values(after), lines[-1].end, lines[-1].sequence)
+    number = int(connection.execute(_TAKE_IN, values).get)
+    for line in lines:
+        _take_in_line(connection, number, after.channel, line)
+    for at, (time, begin, end) in enumerate(changes, start=cursor + 1):
+        row = UpdateRow(at, number, Kind.COMMUNICATION, time, begin, end)
+        updates.add(connection, row)
+    for request_id, value, first, last in requests.carried_by(lines):
+        requests.add(connection, KnownRequest(request_id, value, after.id, first, last))
+    return number
+
+
+def _take_in_line(connection: apsw.Connection, number: int, channel: str, line: Line) -> None:
+    match line.entry.content if line.entry else None:
+        case ExternalMessage(provider_message_id=delivery) as message:
+            row = row_of(number, channel, line, message)
+            connection.execute(f"INSERT {EXTERNAL_MESSAGES.insert}", row)
+            connection.execute(
+                "INSERT INTO external_fts(rowid, text) VALUES(?, ?)",
+                (message_id(number, line.sequence), searchable_text(message)),
+            )
+            if delivery:
+                connection.execute(
+                    "INSERT OR IGNORE INTO external_deliveries VALUES(?, ?, ?, ?)",
+                    (number, row.place, delivery, line.sequence),
+                )
+        case EscalationOpened() as opened:
+            escalation = Escalation(opened.id, "", opened.sequence, opened.question, opened.time)
+            connection.execute(
+                f"INSERT OR IGNORE INTO external_escalations({ESCALATIONS.list}, number)"
+                f" VALUES({ESCALATIONS.marks}, ?)",
+                (*ESCALATIONS.values(escalation), number),
+            )
+        case EscalationResolved() as resolved:
+            connection.execute(
+                "UPDATE external_escalations SET answer = ?, resolve_time = ? WHERE id = ? AND number = ?",
+                (resolved.answer, resolved.time, resolved.id, number),
+            )
+
+
+def updates_of(before: Communication | None, lines: list[Line], time: int) -> list[Update]:
+    """Return an update for each line that panels get one of; `before` is the state without them."""
+    changes: list[Update] = []
+    for line in lines:
+        if line.entry is not None:
+            before = fold(before, line.entry.content)
+            if before is not None and is_shown(line, before.trust):
+                changes.append([time, line.sequence, line.sequence])
+    return changes
+
+
+def is_shown(line: Line, trust: Trust) -> bool:
+    """Return whether panels get an update of a line, with which there was this trust: none of what
+    a blocked party wrote.
+    """
+    match line.entry.content if line.entry else None:
+        case ExternalMessage(direction=Direction.INBOUND):
+            return trust is not Trust.BLOCKED
+        case content:
+            return isinstance(content, _SHOWN)
+
+
+class CommunicationRemoval(WordRemoval):
+    """Removal of external communications. Its first step takes everything but the messages with
+    their words. A note in `identity` says from there on that the rest is to go.
+    """
+
+    words = "external_fts"
+    messages = "external_messages"
+    line = "sequence"
+    behind = "number = :number AND sequence > :after"
+    among = "number = :number AND sequence IN (SELECT value ->> 2 FROM json_each(:rows))"
+    prefix = "external_"
+    message = ExternalMessage
+
+    def begin(self, number: int, name: str, time: int) -> Removed:
+        """Remove the communication's row, and all that hangs on it but its messages."""
+        rows: list[UpdateRow] = []
+
+        def job(connection: apsw.Connection, cursor: int) -> Removed:
+            removed = {"communications": 1}
+            connection.execute("DELETE FROM external_communications WHERE number = ?", (number,))
+            for place, table in _HANGING.items():
+                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
+                removed[place] = connection.changes()
+            removed["updates"] = updates.remove(connection, number, Kind.COMMUNICATION, MAX_LINES)
+            connection.execute("INSERT INTO identity VALUES(?, ?)", (_begun(name), str(number)))
+            rows.append(updates.deleted(cursor + 1, number, Kind.COMMUNICATION, time, name))
+            updates.add(connection, rows[-1])
+            return removed
+
+        return self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
+
+    def find(self, name: str) -> int | None:
+        """Return the number of a communication whose removal has begun, or None."""
+        query = "SELECT value FROM identity WHERE name = ?"
+        number = self._database.value(query, (_begun(name),))
+        return None if number is None else int(number)
+
+    def text_of(self, raw: bytes, sequence: int) -> str | None:
+        """Return the text of a message as it was indexed, by its line; None of a damaged line."""
+        entry = line_of(raw, sequence, 0).entry
+        content = entry.content if entry else None
+        return self.searchable(content) if isinstance(content, ExternalMessage) else None
+
+    def searchable(self, message: ExternalMessage) -> str:
+        """Return the text of a message as it is indexed."""
+        return searchable_text(message)
+
+    def end(self, number: int, name: str) -> None:  # noqa: ARG002
+        """Forget a communication, of which nothing is left to remove."""
+        self._execute("DELETE FROM identity WHERE name = ?", _begun(name))
+
+
+def _begun(name: str) -> str:
+    """Return the name in `identity` that says that a communication's removal has begun."""
+    return f"removing {name}"
+
+
 _ESCALATIONS = (
     f"SELECT {ESCALATIONS.select('e')}"
     " FROM external_escalations e JOIN external_communications c USING (number)"
 )
 _IDENTITIES = "(SELECT value ->> 0, value ->> 1 FROM json_each(?))"
 _PLACE = "SELECT sequence, offset, length FROM external_messages"
-_stored_of = COMMUNICATIONS.reader()
+_communication_of = COMMUNICATIONS.reader(1)
 _escalation_of = ESCALATIONS.reader()
 
 
@@ -61,13 +297,37 @@ class WordHits:
     total: int
 
 
-class ExternalIndex:
+class ExternalIndex(LogTable[Communication, CommunicationFilter]):
     """The indexed external communications."""
 
+    tables = "external_communications c"
+    query = f"SELECT c.number, {COMMUNICATIONS.select('c')}, c.bytes, c.lines FROM {tables}"
+    settled = False
+
     def __init__(self, database: Database, names: SeenNames) -> None:
-        self._database = database
+        super().__init__(database)
         self._names = names
         self.removal = CommunicationRemoval(database)
+
+    def state_of(self, row: Any) -> Communication:
+        """Return the communication of a row of `query`."""
+        return _communication_of(row)
+
+    def conditions_of(self, chosen: CommunicationFilter) -> list[Condition]:
+        """Return the conditions of a filter."""
+        return [
+            ("c.id IN (SELECT value FROM json_each(?))", listed(chosen.ids)),
+            ("c.channel IN (SELECT value FROM json_each(?))", listed(chosen.channels)),
+            (
+                f"(c.channel, c.party) IN {_IDENTITIES}",
+                dump_json(chosen.identities) if chosen.parties else None,
+            ),
+            ("c.trust = ?", chosen.trust),
+            ("c.trust <> ?", chosen.except_trust),
+            ("c.update_time < ?", chosen.updated_before),
+            ("c.message_count > 0", chosen.with_messages or None),
+            ("c.open <> '[]'", chosen.waiting or None),
+        ]
 
     def add(
         self,
@@ -85,12 +345,9 @@ class ExternalIndex:
         update log; `log` False leaves it out.
         """
         self._database.check()
+        self._names.add_requests(lines)
         for line in lines:
-            if line.entry is None:
-                continue
-            if line.entry.stamp.request_id:
-                self._names.add(line.entry.stamp.request_id)
-            if isinstance(message := line.entry.content, ExternalMessage):
+            if line.entry and isinstance(message := line.entry.content, ExternalMessage):
                 self._names.add(former_key_of_delivery(after.channel, message.provider_message_id))
         changes = updates_of(before, lines, time) if log else []
         return self._database.writer.write(
@@ -112,8 +369,7 @@ class ExternalIndex:
         """Take the text of messages out, durably, and take in the line that says so. `before` is
         the communication as it is indexed, `after` as its transcript is now.
         """
-        if line.entry is not None and line.entry.stamp.request_id:
-            self._names.add(line.entry.stamp.request_id)
+        self._names.add_requests([line])
         questions: list[EscalationOpened] = erased.now(EscalationOpened)
         changes = updates_of(before, [line], time)
 
@@ -129,60 +385,21 @@ class ExternalIndex:
 
     # Communications ------------------------------------------------------------------------------
 
-    def find(self, communication_id: str) -> StoredCommunication | None:
-        """Return a communication with how far its transcript is indexed, or None."""
-        row = self._database.row(f"{_SELECT} WHERE id = ?", (communication_id,), settled=False)
-        return None if row is None else _stored_of(row)
-
-    def with_party(self, channel: str, addresses: tuple[str, ...]) -> StoredCommunication | None:
+    def with_party(self, channel: str, addresses: tuple[str, ...]) -> Stored[Communication] | None:
         """Return the communication with a party on a channel, or None. Of several, which versions
         before began for one number in two spellings, a blocked one counts.
         """
-        row = self._database.row(
-            f"{_SELECT} WHERE party IN (SELECT value FROM json_each(?)) AND channel = ?"
-            " ORDER BY trust = ? DESC, id LIMIT 1",
+        rows = self._rows(
+            f"{self.query} WHERE c.party IN (SELECT value FROM json_each(?)) AND c.channel = ?"
+            " ORDER BY c.trust = ? DESC, c.id LIMIT 1",
             (dump_json(addresses), channel, Trust.BLOCKED.value),
-            settled=False,
         )
-        return None if row is None else _stored_of(row)
-
-    def select(
-        self,
-        chosen: CommunicationFilter,
-        limit: int,
-        after: tuple[int, str] | None = None,
-        *,
-        newest_first: bool = True,
-    ) -> list[Communication]:
-        """Return the communications that match, newest update first, or last, behind the place
-        `after` = (update_time, id).
-        """
-        with self._database.reading(settled=False) as connection:
-            rows = _select(connection, chosen, limit, after, newest_first=newest_first)
-            return [it.communication for it in rows]
-
-    def sizes(
-        self, chosen: CommunicationFilter, limit: int, after: tuple[int, str] | None = None
-    ) -> list[Size]:
-        """Return the communications that match with the bytes of their transcripts, the longest
-        unchanged first, behind the place `after` = (update_time, id).
-        """
-        with self._database.reading(settled=False) as connection:
-            rows = _select(connection, chosen, limit, after, newest_first=False)
-        of = ((it.communication, it.bytes) for it in rows)
-        return [Size(it.id, it.channel, it.update_time, size) for it, size in of]
+        return self.stored_of(rows[0]) if rows else None
 
     def channels(self) -> list[str]:
         """Return the channels that have communications."""
-        rows = self._database.rows(
-            "SELECT DISTINCT channel FROM external_communications", settled=False
-        )
+        rows = self._rows("SELECT DISTINCT channel FROM external_communications")
         return sorted(row[0] for row in rows)
-
-    def progress(self) -> dict[str, int]:
-        """Return the number of bytes indexed of every communication's transcript."""
-        rows = self._database.rows("SELECT id, bytes FROM external_communications", settled=False)
-        return {row[0]: row[1] for row in rows}
 
     # Messages ------------------------------------------------------------------------------------
 
@@ -194,25 +411,23 @@ class ExternalIndex:
         """
         if former_key_of_delivery(channel, provider_message_id) not in self._names:
             return None
-        row = self._database.row(
+        rows = self._rows(
             "SELECT c.id, m.sequence, m.offset, m.length FROM external_communications c"
             " JOIN external_deliveries d USING (number)"
             " JOIN external_messages m ON m.number = d.number AND m.sequence = d.sequence"
             " WHERE c.channel = ? AND c.party IN (SELECT value FROM json_each(?))"
             " AND d.place = ? AND d.provider_message_id = ?",
             (channel, dump_json(addresses), place_name(channel, group), provider_message_id),
-            settled=False,
         )
-        return None if row is None else (row[0], row[1:])
+        return (rows[0][0], rows[0][1:]) if rows else None
 
     def places(self, number: int, before: int, limit: int) -> list[Place]:
         """Return the places of the newest messages before a line, in the order of the
         transcript.
         """
-        rows = self._database.rows(
+        rows = self._rows(
             f"{_PLACE} WHERE number = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
             (number, before, limit),
-            settled=False,
         )
         return [(row[0], row[1], row[2]) for row in reversed(rows)]
 
@@ -220,17 +435,12 @@ class ExternalIndex:
 
     def escalation(self, escalation_id: str) -> Escalation | None:
         """Return an escalation, or None."""
-        row = self._database.row(f"{_ESCALATIONS} WHERE e.id = ?", (escalation_id,), settled=False)
-        return None if row is None else _escalation_of(row)
+        return next(iter(self._escalations("e.id = ?", (escalation_id,))), None)
 
     def escalation_about(self, communication_id: str, sequence: int) -> Escalation | None:
         """Return the escalation that a message opened, or None."""
-        row = self._database.row(
-            f"{_ESCALATIONS} WHERE c.id = ? AND e.sequence = ?",
-            (communication_id, sequence),
-            settled=False,
-        )
-        return None if row is None else _escalation_of(row)
+        about = "c.id = ? AND e.sequence = ?"
+        return next(iter(self._escalations(about, (communication_id, sequence))), None)
 
     def escalations(
         self,
@@ -243,27 +453,18 @@ class ExternalIndex:
         """Return escalations, oldest first, behind the place `after` = (create_time, id): of one
         communication or of all (None).
         """
-        where, values = ["1"], list[Any]()
-        if number is not None:
-            where.append("e.number = ?")
-            values.append(number)
-        if not resolved:
-            where.append("e.resolve_time IS NULL")
-        if after is not None:
-            where.append("(e.create_time, e.id) > (?, ?)")
-            values += after
-        query = f"{_ESCALATIONS} WHERE {' AND '.join(where)} ORDER BY e.create_time, e.id LIMIT ?"
-        return [
-            _escalation_of(row)
-            for row in self._database.rows(query, (*values, limit), settled=False)
+        asked: list[Condition] = [
+            ("e.number = ?", number),
+            ("e.resolve_time IS NULL", not resolved or None),
+            ("(e.create_time, e.id) > (?, ?)", after),
         ]
+        where, values = conditions(asked)
+        return self._escalations(f"{where} ORDER BY e.create_time, e.id LIMIT ?", (*values, limit))
+
+    def _escalations(self, rest: str, values: tuple[Any, ...]) -> list[Escalation]:
+        return [_escalation_of(row) for row in self._rows(f"{_ESCALATIONS} WHERE {rest}", values)]
 
     # Streams -------------------------------------------------------------------------------------
-
-    def by_number(self, numbers: set[int]) -> dict[int, Communication]:
-        """Return the communications of these numbers, without those that are gone."""
-        with self._database.reading(settled=False) as connection:
-            return _by_number(connection, numbers)
 
     def newest_through(self, number: int, sequence: int) -> Place | None:
         """Return the place of the newest message at or before a line, or None."""
@@ -278,129 +479,64 @@ class ExternalIndex:
         )
         return int(self._database.value(query, (number, first, last), settled=False))
 
-    def newest(self, limit: int) -> list[Communication]:
-        """Return the newest communications."""
-        with self._database.moment() as connection:
-            rows = _select(connection, CommunicationFilter(), limit, None)
-            return [it.communication for it in rows]
-
     # Search --------------------------------------------------------------------------------------
 
     def search(self, query: CommunicationSearch, limit: int) -> WordHits:
-        """Return the messages of communications that have any of the words, best first."""
+        """Return the messages of communications that have any of the words, best first: by BM25,
+        then the newest.
+        """
         with self._database.moment() as connection:
-            return _search(connection, query, limit)
+            count = int(connection.execute("SELECT count(*) FROM external_messages").get)
+            terms = words.choose_terms(connection, query.text, count, words.EXTERNAL).chosen
+            finding = [term for term in terms if not term.only_ranks]
+            if not finding:
+                return WordHits([], terms, 0)
+            asked: list[Condition] = [
+                (f"(c.channel, c.party) IN {_IDENTITIES}", _json_or_none(query.identities)),
+                ("c.channel = ?", query.channel),
+                ("c.trust = ?", query.trust),
+                ("c.id = ?", query.communication_id),
+                ("m.time >= ?", query.start),
+                ("m.time < ?", query.end),
+            ]
+            where, values = conditions(asked)
+            matching = (
+                f" FROM external_fts JOIN external_messages m ON m.number = external_fts.rowid >> {SEQUENCE_BITS}"
+                f" AND m.sequence = external_fts.rowid & {MAX_LINES} JOIN external_communications c ON c.number = m.number"
+                f" WHERE external_fts MATCH ? AND {where}"
+            )
+            match = " OR ".join(term.match for term in finding)
+            total = int(connection.execute(f"SELECT count(*){matching}", (match, *values)).get)
+            best = (
+                f"SELECT m.number, m.sequence, m.offset, m.length, -rank{matching}"
+                " ORDER BY rank, m.time DESC, c.id, m.sequence DESC LIMIT ?"
+            )
+            rows: list[Any] = connection.execute(best, (match, *values, limit)).fetchall()
+            if ranking := [term for term in terms if term.only_ranks]:
+                # Of what the rarer words find, what has the common ones too is better: its score
+                # is the sum over both kinds.
+                both = f"({match}) AND ({' OR '.join(term.match for term in ranking)})"
+                scored = {row[:2]: row for row in rows} | {
+                    row[:2]: row for row in connection.execute(best, (both, *values, limit))
+                }
+                rows = sorted(scored.values(), key=lambda row: -row[4])[:limit]
+            of = self.by_number({row[0] for row in rows})
+            hits = [(of[row[0]], (row[1], row[2], row[3]), row[4]) for row in rows]
+            return WordHits(hits, terms, total)
 
     def in_group(self, channel: str, group: str, limit: int) -> list[tuple[Communication, Place]]:
         """Return the newest messages that third parties wrote in a group, newest first, but for
         those of blocked ones.
         """
-        with self._database.moment() as connection:
-            return _in_group(connection, channel, group, limit)
+        query = (
+            "SELECT m.number, m.sequence, m.offset, m.length FROM external_messages m JOIN external_communications c USING (number)"
+            " WHERE m.place = ? AND m.place <> '' AND c.trust <> ? ORDER BY m.time DESC, c.id DESC, m.sequence DESC LIMIT ?"
+        )
+        with self._database.moment():
+            rows = self._rows(query, (place_name(channel, group), Trust.BLOCKED.value, limit))
+            of = self.by_number({row[0] for row in rows})
+            return [(of[row[0]], (row[1], row[2], row[3])) for row in rows]
 
 
-def _by_number(connection: apsw.Connection, numbers: Iterable[int]) -> dict[int, Communication]:
-    """Return the communications of these numbers."""
-    rows = connection.execute(
-        f"{_SELECT} WHERE number IN (SELECT value FROM json_each(?))", (dump_json(list(numbers)),)
-    )
-    return {it.number: it.communication for it in map(_stored_of, rows)}
-
-
-def _select(
-    connection: apsw.Connection,
-    chosen: CommunicationFilter,
-    limit: int,
-    after: tuple[int, str] | None,
-    *,
-    newest_first: bool = True,
-) -> list[StoredCommunication]:
-    where, values = ["1"], list[Any]()
-    for column, allowed in (("id", chosen.ids), ("channel", chosen.channels)):
-        if allowed:
-            where.append(f"{column} IN (SELECT value FROM json_each(?))")
-            values.append(dump_json(allowed))
-    if chosen.parties:
-        where.append(f"(channel, party) IN {_IDENTITIES}")
-        values.append(dump_json(chosen.identities))
-    if chosen.trust is not None:
-        where.append("trust = ?")
-        values.append(chosen.trust.value)
-    if chosen.except_trust is not None:
-        where.append("trust <> ?")
-        values.append(chosen.except_trust.value)
-    if chosen.updated_before is not None:
-        where.append("update_time < ?")
-        values.append(chosen.updated_before)
-    if chosen.with_messages:
-        where.append("message_count > 0")
-    if chosen.waiting:
-        where.append("open <> '[]'")
-    if after is not None:
-        where.append(f"(update_time, id) {'<' if newest_first else '>'} (?, ?)")
-        values += after
-    way = "DESC" if newest_first else "ASC"
-    query = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY update_time {way}, id {way} LIMIT ?"
-    return [_stored_of(row) for row in connection.execute(query, (*values, limit))]
-
-
-def _search(connection: apsw.Connection, query: CommunicationSearch, limit: int) -> WordHits:
-    """Find the messages that have any of the words, best first: by BM25, then the newest."""
-    count = int(connection.execute("SELECT count(*) FROM external_messages").get)
-    terms = words.choose_terms(connection, query.text, count, words.EXTERNAL).chosen
-    finding = [term for term in terms if not term.only_ranks]
-    if not finding:
-        return WordHits([], terms, 0)
-    where, values = _conditions(query)
-    matching = (
-        f" FROM external_fts JOIN external_messages m ON m.number = external_fts.rowid >> {SEQUENCE_BITS}"
-        f" AND m.sequence = external_fts.rowid & {MAX_LINES} JOIN external_communications c ON c.number = m.number"
-        f" WHERE external_fts MATCH ?{where}"
-    )
-    match = " OR ".join(term.match for term in finding)
-    total = int(connection.execute(f"SELECT count(*){matching}", (match, *values)).get)
-    best = (
-        f"SELECT m.number, m.sequence, m.offset, m.length, -rank{matching}"
-        " ORDER BY rank, m.time DESC, c.id, m.sequence DESC LIMIT ?"
-    )
-    rows: list[Any] = connection.execute(best, (match, *values, limit)).fetchall()
-    if ranking := [term for term in terms if term.only_ranks]:
-        # Of what the rarer words find, what has the common ones too is better: its score is the sum
-        # over both kinds.
-        both = f"({match}) AND ({' OR '.join(term.match for term in ranking)})"
-        scored = {row[:2]: row for row in rows} | {
-            row[:2]: row for row in connection.execute(best, (both, *values, limit))
-        }
-        rows = sorted(scored.values(), key=lambda row: -row[4])[:limit]
-    of = _by_number(connection, {row[0] for row in rows})
-    return WordHits([(of[row[0]], (row[1], row[2], row[3]), row[4]) for row in rows], terms, total)
-
-
-def _conditions(query: CommunicationSearch) -> tuple[str, list[Any]]:
-    conditions = {
-        f"(c.channel, c.party) IN {_IDENTITIES}": None
-        if query.identities is None
-        else dump_json(query.identities),
-        "c.channel = ?": query.channel or None,
-        "c.trust = ?": query.trust.value if query.trust else None,
-        "c.id = ?": query.communication_id or None,
-        "m.time >= ?": query.start,
-        "m.time < ?": query.end,
-    }
-    chosen = {condition: value for condition, value in conditions.items() if value is not None}
-    return "".join(f" AND {condition}" for condition in chosen), list(chosen.values())
-
-
-def _in_group(
-    connection: apsw.Connection, channel: str, group: str, limit: int
-) -> list[tuple[Communication, Place]]:
-    """Return the newest messages of members of a group who are not blocked, newest first, with
-    their communications.
-    """
-    rows: list[Any] = connection.execute(
-        "SELECT m.number, m.sequence, m.offset, m.length FROM external_messages m JOIN external_communications c USING (number)"
-        " WHERE m.place = ? AND m.place <> '' AND c.trust <> ? ORDER BY m.time DESC, c.id DESC, m.sequence DESC LIMIT ?",
-        (place_name(channel, group), Trust.BLOCKED.value, limit),
-    ).fetchall()
-    of = _by_number(connection, {row[0] for row in rows})
-    return [(of[row[0]], (row[1], row[2], row[3])) for row in rows]
+def _json_or_none(values: object) -> str | None:
+    return None if values is None else dump_json(values)

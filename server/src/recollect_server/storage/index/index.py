@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import cast
 
 import apsw
 import orjson
@@ -34,6 +33,7 @@ from recollect_server.domain.conversation import (
     TurnMemory,
 )
 from recollect_server.domain.errors import IndexUnavailable
+from recollect_server.domain.external import Communication
 from recollect_server.domain.ids import is_communication_id
 from recollect_server.domain.message import Message
 from recollect_server.storage.failpoints import hit
@@ -41,10 +41,9 @@ from recollect_server.storage.index import requests, words
 from recollect_server.storage.index.activity import ActivityTable
 from recollect_server.storage.index.anchors import AnchorTable
 from recollect_server.storage.index.columns import CONVERSATIONS
-from recollect_server.storage.index.conversations import ConversationTable, Lengths, Stored
+from recollect_server.storage.index.conversations import ConversationTable, Lengths
 from recollect_server.storage.index.database import Database
 from recollect_server.storage.index.external import ExternalIndex
-from recollect_server.storage.index.external_rows import StoredCommunication
 from recollect_server.storage.index.file import seal
 from recollect_server.storage.index.log import IndexLog
 from recollect_server.storage.index.messages import MessageTable, row_of, searchable_text
@@ -59,6 +58,7 @@ from recollect_server.storage.index.removal import (
 from recollect_server.storage.index.requests import RequestTable
 from recollect_server.storage.index.routing import Routing
 from recollect_server.storage.index.search import Search
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.index.tiers import TierLog
 from recollect_server.storage.index.turn_memories import TurnMemoryTable
 from recollect_server.storage.index.updates import Added, Update
@@ -109,7 +109,7 @@ class Index(Database):
         """Return the removal of the kind of log that a name is of."""
         return self.external.removal if is_communication_id(name) else self.removal
 
-    def indexed(self, name: str) -> Stored | StoredCommunication | None:
+    def indexed(self, name: str) -> Stored[Conversation | Communication] | None:
         """Return what there is of a conversation or a communication."""
         if is_communication_id(name):
             return self.external.find(name)
@@ -151,11 +151,7 @@ class Index(Database):
         """
         self.check()
         own = next(self._numbers) if number is None else number
-        request_id = ""  # the lines of one follow each other
-        for line in lines:
-            if line.entry is not None and line.entry.stamp.request_id not in ("", request_id):
-                request_id = line.entry.stamp.request_id
-                self._names.add(request_id)
+        self._names.add_requests(lines)
         updates = updates_of(lines, time) if log else []
         for name in mail:
             self._names.add(name)
@@ -194,8 +190,7 @@ class Index(Database):
             with self.reading() as connection:
                 entries = words.entries_of_notes(connection, after)
         updates = updates_of([line], time)
-        if line.entry is not None and line.entry.stamp.request_id:
-            self._names.add(line.entry.stamp.request_id)
+        self._names.add_requests([line])
         cursors: list[int] = []
 
         def change(connection: apsw.Connection, cursor: int) -> None:
@@ -364,7 +359,11 @@ def document_of(
         ],
         "updates": updates,
         "cursor": cursor,
-        "requests": _requests_of(lines, updates),
+        # with which of the updates, from 1, is the last that began with the request or before
+        "requests": [
+            (*request, bisect_right(updates, request[3], key=itemgetter(1)))
+            for request in requests.carried_by(lines)
+        ],
         "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
     }
     if is_wordless:
@@ -442,22 +441,3 @@ def updates_of(lines: list[Line], time: int) -> list[Update]:
             case _:
                 pass
     return updates
-
-
-def _requests_of(lines: list[Line], updates: list[Update]) -> list[list[object]]:
-    """Return the requests that wrote these lines: id, hash, first and last line, and which of the
-    updates is its last (from 1).
-    """
-    requests: dict[str, list[object]] = {}
-    for line in lines:
-        if line.entry is not None and (request_id := line.entry.stamp.request_id):
-            first = requests.setdefault(
-                request_id,
-                [request_id, line.entry.stamp.request_hash, line.sequence, line.sequence],
-            )
-            first[3] = line.sequence
-    for request in requests.values():
-        # Both are in the order of the lines: a request's last update is the last that began with it
-        # or before.
-        request.append(bisect_right(updates, cast(int, request[3]), key=itemgetter(1)))
-    return list(requests.values())

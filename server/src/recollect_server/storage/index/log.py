@@ -173,15 +173,15 @@ class IndexLog:
                 places, more, _ = self._messages.tail(
                     first[0].number,
                     before_turn=0,
-                    after_turn=first[0].conversation.compressed_through,
+                    after_turn=first[0].state.compressed_through,
                     max_turns=max_turns,
                     max_tokens=max_tokens,
                     max_bytes=max_bytes,
                 )
-            newest = first[0].conversation if first else None
+            newest = first[0].state if first else None
             return Newest(
                 updates.last(connection),
-                [stored.conversation for stored in rows],
+                [stored.state for stored in rows],
                 newest,
                 places,
                 more,

@@ -32,7 +32,6 @@ import orjson
 
 from recollect_server.domain.budget import message_tokens
 from recollect_server.domain.conversation import Conversation
-from recollect_server.domain.external import ExternalMessage
 from recollect_server.domain.ids import (
     MAX_LINES,
     SEQUENCE_BITS,
@@ -42,7 +41,7 @@ from recollect_server.domain.ids import (
 )
 from recollect_server.domain.message import Message
 from recollect_server.storage.failpoints import hit
-from recollect_server.storage.index import activity_tables, external_rows, updates
+from recollect_server.storage.index import activity_tables, updates
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.conversations import Lengths
 from recollect_server.storage.index.database import Database
@@ -50,7 +49,7 @@ from recollect_server.storage.index.file import patience
 from recollect_server.storage.index.messages import searchable, searchable_text
 from recollect_server.storage.logs.entries import AnyContent
 from recollect_server.storage.logs.kinds import Kind
-from recollect_server.storage.logs.lines import Line, line_of, spoken
+from recollect_server.storage.logs.lines import Line, spoken
 from recollect_server.storage.logs.redaction import ANY_HASH
 
 Words = tuple[int, str]
@@ -66,12 +65,6 @@ _HANGING = (
 """Tables that have rows of a conversation which its removal begins with. Those of `participants` go
 with the row in `conversations`, which names them.
 """
-_HANGING_OUTSIDE = {
-    "escalations": "external_escalations",
-    "deliveries": "external_deliveries",
-}
-"""Tables that have rows of a communication beside its messages, by their names in a receipt."""
-
 _ROWS = 2000  # of the update log and the requests in one transaction
 # bytes of text that are removed by `secure-delete` whatever the size of the index
 _SHORT = 64 << 10
@@ -493,58 +486,6 @@ class Removal(WordRemoval):
         self._database.write(job)
 
 
-class CommunicationRemoval(WordRemoval):
-    """Removal of external communications. Its first step takes everything but the messages with
-    their words. A note in `identity` says from there on that the rest is to go.
-    """
-
-    words = "external_fts"
-    messages = "external_messages"
-    line = "sequence"
-    behind = "number = :number AND sequence > :after"
-    among = "number = :number AND sequence IN (SELECT value ->> 2 FROM json_each(:rows))"
-    prefix = "external_"
-    message = ExternalMessage
-
-    def begin(self, number: int, name: str, time: int) -> Removed:
-        """Remove the communication's row, and all that hangs on it but its messages."""
-        rows: list[UpdateRow] = []
-
-        def job(connection: apsw.Connection, cursor: int) -> Removed:
-            removed = {"communications": 1}
-            connection.execute("DELETE FROM external_communications WHERE number = ?", (number,))
-            for place, table in _HANGING_OUTSIDE.items():
-                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
-                removed[place] = connection.changes()
-            removed["updates"] = updates.remove(connection, number, Kind.COMMUNICATION, MAX_LINES)
-            connection.execute("INSERT INTO identity VALUES(?, ?)", (_begun(name), str(number)))
-            rows.append(updates.deleted(cursor + 1, number, Kind.COMMUNICATION, time, name))
-            updates.add(connection, rows[-1])
-            return removed
-
-        return self._database.writer.write(job, updates=1, notice=lambda: rows[-1])
-
-    def find(self, name: str) -> int | None:
-        """Return the number of a communication whose removal has begun, or None."""
-        query = "SELECT value FROM identity WHERE name = ?"
-        number = self._database.value(query, (_begun(name),))
-        return None if number is None else int(number)
-
-    def text_of(self, raw: bytes, sequence: int) -> str | None:
-        """Return the text of a message as it was indexed, by its line; None of a damaged line."""
-        entry = line_of(raw, sequence, 0).entry
-        content = entry.content if entry else None
-        return self.searchable(content) if isinstance(content, ExternalMessage) else None
-
-    def searchable(self, message: ExternalMessage) -> str:
-        """Return the text of a message as it is indexed."""
-        return external_rows.searchable_text(message)
-
-    def end(self, number: int, name: str) -> None:  # noqa: ARG002
-        """Forget a communication, of which nothing is left to remove."""
-        self._execute("DELETE FROM identity WHERE name = ?", _begun(name))
-
-
 def forget_derived(
     connection: apsw.Connection,
     number: int,
@@ -609,8 +550,3 @@ def _bounds(number: int, after: int = 0) -> dict[str, Any]:
         "first": message_id(number, after),
         "last": last,
     }
-
-
-def _begun(name: str) -> str:
-    """Return the name in `identity` that says that a communication's removal has begun."""
-    return f"removing {name}"

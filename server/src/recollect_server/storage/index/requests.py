@@ -7,6 +7,7 @@ import apsw
 
 from recollect_server.storage.index.columns import REQUESTS, KnownRequest
 from recollect_server.storage.index.database import Database
+from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.received import former_key_of_delivery
 
 _BITS = 32  # of the Bloom filters, for each name
@@ -47,6 +48,14 @@ class SeenNames:
             for at in _places(value, newest.size):
                 newest.bits[at >> 3] |= 1 << (at & 7)
             newest.names += 1
+
+    def add_requests(self, lines: list[Line]) -> None:
+        """Add the requests that wrote lines."""
+        request_id = ""  # the lines of one follow each other
+        for line in lines:
+            if line.entry is not None and line.entry.stamp.request_id not in ("", request_id):
+                request_id = line.entry.stamp.request_id
+                self.add(request_id)
 
     def __contains__(self, name: str | int) -> bool:
         value = hash(name)
@@ -99,6 +108,16 @@ def all_names(connection: apsw.Connection) -> SeenNames:
     for (name,) in connection.execute("SELECT name FROM mail"):
         names.add(name)
     return names
+
+
+def carried_by(lines: list[Line]) -> list[tuple[str, str, int, int]]:
+    """Return the requests that wrote lines: id, hash, first and last line of each."""
+    carried: dict[str, tuple[str, str, int, int]] = {}
+    for line in lines:
+        if line.entry is not None and (name := line.entry.stamp.request_id):
+            new = (name, line.entry.stamp.request_hash, line.sequence, line.sequence)
+            carried[name] = (*carried.get(name, new)[:3], line.sequence)
+    return list(carried.values())
 
 
 def add(connection: apsw.Connection, request: KnownRequest) -> None:
