@@ -350,7 +350,17 @@ def document_of(
     """
     # A new index reads a whole transcript at once: one that ends up unindexed never gets words.
     is_wordless = before is None and after.unindexed
-    document = {
+    contents = [line.entry.content for line in lines if line.entry is not None]
+    facts = facts_of(before, after, contents)
+    notes = (after.abbreviation, after.compression_summary)
+    old_notes = (before.abbreviation, before.compression_summary) if before else ("", "")
+    records = (after.abbreviation_record, after.title_record)
+    old_records = (
+        (before.abbreviation_record, before.title_record) if before else (NO_RECORD, NO_RECORD)
+    )
+    name, old_name = after.party.contact_name, before.party.contact_name if before else ""
+    continued = [it.conversation_id for it in contents if isinstance(it, Continued)]
+    sections = {
         "conversation": (number, *CONVERSATIONS.values(after)),
         "messages": [
             (*row_of(number, line, message), "" if is_wordless else searchable_text(message))
@@ -365,44 +375,30 @@ def document_of(
             for request in requests.carried_by(lines)
         ],
         "progress": (lines[0].offset, lines[-1].end, lines[-1].sequence),
+        "wordless": lines[-1].sequence if is_wordless else None,
+        "activity": [(*key, *counters) for key, counters in facts.items()] or None,
+        "notes": notes if notes != old_notes else None,
+        "records": [value for it in records for value in (it.writer, it.model, it.time)]
+        if records != old_records
+        else None,
+        "words": words,
+        "anchors": [
+            (line.sequence, it.key, it.value, it.confidence, it.sequence, it.time)
+            for line in lines
+            if line.entry is not None and isinstance(it := line.entry.content, AnchorSet)
+        ]
+        or None,
+        "turnMemories": [
+            (it.turn, it.tier, it.summary) for it in contents if isinstance(it, TurnMemory)
+        ]
+        or None,
+        "contactName": name if name not in ("", old_name) else None,
+        "mail": list(mail) or None,
+        "continued": continued[-1] if continued else None,
     }
-    if is_wordless:
-        document["wordless"] = lines[-1].sequence
-    contents = (line.entry.content for line in lines if line.entry is not None)
-    if facts := facts_of(before, after, contents):
-        document["activity"] = [(*key, *counters) for key, counters in facts.items()]
-    notes = (after.abbreviation, after.compression_summary)
-    if notes != (("", "") if before is None else (before.abbreviation, before.compression_summary)):
-        document["notes"] = notes
-    records = (after.abbreviation_record, after.title_record)
-    if records != (
-        (NO_RECORD, NO_RECORD)
-        if before is None
-        else (before.abbreviation_record, before.title_record)
-    ):
-        document["records"] = [value for it in records for value in (it.writer, it.model, it.time)]
-    if words is not None:
-        document["words"] = words
-    if anchors := [
-        (line.sequence, anchor.key, anchor.value, anchor.confidence, anchor.sequence, anchor.time)
-        for line in lines
-        if line.entry is not None and isinstance(anchor := line.entry.content, AnchorSet)
-    ]:
-        document["anchors"] = anchors
-    if memories := [
-        (memory.turn, memory.tier, memory.summary)
-        for line in lines
-        if line.entry is not None and isinstance(memory := line.entry.content, TurnMemory)
-    ]:
-        document["turnMemories"] = memories
-    if (name := after.party.contact_name) and (before is None or before.party.contact_name != name):
-        document["contactName"] = name
-    if mail:
-        document["mail"] = list(mail)
-    for line in lines:
-        if line.entry is not None and isinstance(line.entry.content, Continued):
-            document["continued"] = line.entry.content.conversation_id
-    return orjson.dumps(document).decode()
+    # A trigger takes a section that is there, were it null.
+    present = {key: section for key, section in sections.items() if section is not None}
+    return orjson.dumps(present).decode()
 
 
 def have_notes_changed(before: Conversation | None, after: Conversation) -> bool:
