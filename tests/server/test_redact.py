@@ -31,6 +31,7 @@ from tests.server.conftest import (
     transcript,
     user,
 )
+from tests.server.test_damage import flipped
 
 SECRETS = [
     "quixotriple", "wimblezark", "florbtangle", "snorquibble", "grumpfelix", "zanthquork", "plimborax", "drofwhistle",
@@ -205,6 +206,34 @@ def test_a_repeat_answers_the_same_and_brings_nothing_back(
         service = connect(server)
     assert files_with(server.data_dir, *SECRETS) == []
     assert len(service.load(conversation_id).messages) == 4
+
+
+@pytest.mark.files
+@pytest.mark.parametrize("is_reread", [False, True], ids=["running", "new index"])
+def test_a_repeat_names_the_line_of_a_tombstone_that_was_damaged_since(
+    start_server: Start, connect: Connect, is_reread: bool
+) -> None:
+    """Its request is known, and nothing is left to answer it with."""
+    server = start_server()
+    service = connect(server)
+    conversation_id = service.conversation_of("Good morning", "My password is quixotriple")
+    redact(service, conversation_id, sequence=3, request_id="r")
+    path = transcript(server, conversation_id)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = flipped(lines[2])
+    path.write_bytes(b"".join(lines))
+    if is_reread:
+        server.stop()
+        delete_index(server)
+        service = connect(start_server())
+    for request_id in ("r", "another", ""):
+        failure = failure_of(
+            partial(redact, service, conversation_id, sequence=3, request_id=request_id)
+        )
+        assert (failure.code, failure.fields) == ("INVALID_ARGUMENT", ("sequence",))
+        assert "is 3, a line that is damaged" in failure.text
+        assert failure.text.endswith("only a delete removes it")
+    assert path.read_bytes() == b"".join(lines)
 
 
 def test_no_repeat_or_late_call_brings_an_anchor_of_a_redacted_message_back(
