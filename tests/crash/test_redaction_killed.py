@@ -41,12 +41,14 @@ def redact(service: Service, conversation_id: str) -> api.RedactMessageResponse:
     )
 
 
-def killed_at(point: str, data_dir: Path) -> str:
-    """Kill a server at a point of a redaction. Return the conversation."""
+def killed_at(point: str, data_dir: Path, conversation_id: str = "") -> str:
+    """Kill a server at a point of a redaction. Return the conversation, which is begun if none is
+    named.
+    """
     nth = ":2" if point == "index.job_committed" else ""  # the first is of its notes
     with process(data_dir, f"{point}{nth}") as server:
         with connected(server.target) as service:
-            conversation_id = told(service)
+            conversation_id = conversation_id or told(service)
             service.listed()
             with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
                 redact(service, conversation_id)
@@ -101,6 +103,24 @@ def test_a_server_that_is_killed_while_it_finishes_a_redaction_finishes_it_the_n
     conversation_id = killed_at("redact.durable", data)
     with process(data, point) as server:
         assert server.was_killed
+    beside = tmp_path / "beside"
+    assert problems_after(data, conversation_id, start_server, beside, is_done=True) == []
+
+
+@pytest.mark.parametrize("point", ["redact.old_removed", "redact.old_gone"])
+def test_once_the_old_lines_go_a_loss_of_power_brings_back_no_index_that_needs_them(
+    point: str, tmp_path: Path, start_server: Start
+) -> None:
+    """The write-ahead log was cut before: what it says is in the file of the index for good."""
+    data = tmp_path / "killed"
+    with process(data) as server, connected(server.target) as service:
+        conversation_id = told(service)
+        server.popen.terminate()
+        server.popen.wait()  # the index's file has the text
+    killed_at(point, data, conversation_id)
+    assert files_with(data, WORD) == []
+    for path in (data / "default" / "conversations").glob("conversations.db-*"):
+        path.unlink()  # as what was not synced
     beside = tmp_path / "beside"
     assert problems_after(data, conversation_id, start_server, beside, is_done=True) == []
 
