@@ -6,23 +6,27 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apsw
 import grpc
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from recollect import CheckpointRecord, Client
+from recollect_server import app
 from recollect_server.storage.logs.store import START, LogTaken, LogUnavailable
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.sharing import PostgresSharing
 from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
 
+from tests import at_rest
 from tests.administration.test_verification import verified
 from tests.channels.conftest import ALEX, ALEX_MAIL, STRANGER, Post, home
-from tests.conftest import RunningServer, Start
+from tests.conftest import MovableClock, RunningServer, Start
 from tests.crash.checker import check, repeat
 from tests.crash.load import connected, process
 from tests.database.load import Load, changes_of, contents_of, told_of
@@ -259,6 +263,53 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
         assert service.create(messages=[user("A quagga grazes")], request_id="c1").id != lost.second
         service.delete(lost.deleted, request_id="d1")
         assert shown(connect(servers[1]), "pangolin") == set()
+
+
+@pytest.mark.timeout(180)
+def test_a_start_behind_a_takeover_compares_first_what_was_written_anew_and_the_rest_beside_calls(
+    cluster: Cluster, start_server: Start, connect: Connect, tmp_path: Path, clock: MovableClock
+) -> None:
+    """Where all of it is too much. Lengths do not tell: a log may have got as much as it lost."""
+    url = cluster.renew()
+
+    def start(name: str) -> RunningServer:
+        return start_server(store=url, data_dir=tmp_path / name)
+
+    servers = [start(name) for name in "ab"]
+    services = [connect(server) for server in servers]
+    name, kept = (services[0].conversation_of(text) for text in ("A walrus sleeps", "An otter"))
+    services[0].append(kept, user("It swims"), request_id="r1")
+    for service in services:
+        until(lambda service=service: service.get(kept).message_count == 2)  # type: ignore[misc]
+    servers[1].stop()  # it has what both histories have
+    cluster.detach()
+    services[0].append(name, user("zebra vanished"))
+    assert shown(services[0], "zebra") == {name}
+    servers[0].stop()
+    cluster.fail_over()
+    taken_over = start("c")
+    service = connect(taken_over)
+    service.append(name, user("hyena remained"))
+    service.append(kept, user("It dives"))
+    taken_over.stop()
+    with apsw.Connection(str(servers[1].folder / at_rest.INDEX)) as connection:
+        connection.execute("UPDATE requests SET hash = 'ff' WHERE request_id = 'r1'")
+    connection.close()
+    (servers[1].folder / f"{at_rest.INDEX}{at_rest.SEAL}").unlink()
+    with ExitStack() as stack:
+        for server, is_rebuilt in zip(servers, (True, False), strict=True):
+            again = RunningServer(
+                app.start(server.settings, clock=clock, compared_at_once=0), clock, server.settings
+            )
+            stack.callback(again.stop)
+            recovered = again.app.recovered
+            assert (recovered.rebuilt, recovered.is_compared) == (is_rebuilt, is_rebuilt)
+            service = connect(again)
+            assert shown(service, "zebra") == set()
+            assert shown(service, "hyena") == {name}
+            repeat_it = partial(service.append, kept, user("It swims"), request_id="r1")
+            until(lambda repeat_it=repeat_it: is_answered(repeat_it))  # type: ignore[misc]
+            assert repeat_it().duplicate
 
 
 KEPT, LOST = "kept", "lost"
