@@ -29,7 +29,13 @@ from recollect_server.services.space.space import Space
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import Following, Key, Mark, OrderedChange, OrderedChanges
-from recollect_server.storage.logs.store import START, LogNotFound, LogStore, Position
+from recollect_server.storage.logs.store import (
+    START,
+    LogNotFound,
+    LogStore,
+    LogUnavailable,
+    Position,
+)
 
 Encode = Callable[[Update], bytes]
 About = tuple[str, str]
@@ -224,6 +230,9 @@ class Replaying(Generic[State]):
             return list(self._store.read(change.log, after, change.until))
         except LogNotFound:
             return []
+        except LogUnavailable as error:
+            # Named: whoever waits for it may watch many.
+            raise LogUnavailable(change.log, "read", f"{change.log}: {error.reason}") from error
 
 
 Begun = TypeVar("Begun")
