@@ -19,9 +19,12 @@ from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import Interest
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.storage.logs.lines import Entry, encoded
+from recollect_server.storage.logs.store import LogUnavailable
+from recollect_server.storage.postgres.store import PostgresStore
 from structlog.testing import capture_logs
 
 from tests.conftest import RunningServer, Start
+from tests.crash.load import connected, process
 from tests.external.conftest import BLOCKED, Meet, Watch, assert_refused
 from tests.postgres import Postgres
 from tests.server.conftest import Service, agent, code_of, delete_index, server_process, user
@@ -82,6 +85,39 @@ def test_a_stream_goes_on_as_soon_as_there_is_an_index_and_not_with_its_next_hea
     assert one.until_count("conversation_loaded", 2)[1].messages[0].content == "One"
     record(server).turn(name, "Two")
     one.until(lambda: one.messages() == ["Two", "Noted."])
+
+
+def test_a_log_that_cannot_be_read_holds_up_those_who_watch_it_alone_and_is_named(
+    url: str, start_server: Start, tmp_path: Path, apart: Subscribe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, lost = PostgresStore.read, set[str]()
+
+    def read_others(self: PostgresStore, log: str, *arguments: Any) -> Any:
+        if log in lost:
+            raise LogUnavailable(log, "read", "invalid page in block 7")
+        return read(self, log, *arguments)
+
+    monkeypatch.setattr(PostgresStore, "read", read_others)
+    with (
+        process(tmp_path / "a", "", "127.0.0.1:0", "--store", url) as beside,
+        connected(beside.target) as writer,
+        capture_logs() as logged,
+    ):
+        name, other = writer.conversation_of("zebra"), writer.conversation_of("walrus")
+        lost.add(name)
+        server = start_server(store=url, data_dir=tmp_path / "b")  # it has no index of that one
+        whole = apart(server.target).ready()
+        one = apart(server.target, conversation_ids=[other]).ready()
+        writer.append(name, user("zebra again"))
+        writer.append(other, user("walrus again"))
+        one.until(lambda: one.messages()[-1:] == ["walrus again"])
+        until(lambda: any(it["event"] == "stream_waits" for it in logged))
+        for event in ("updates_not_made", "stream_waits"):
+            assert all(name in it["reason"] for it in logged if it["event"] == event)
+        assert whole.of("conversation_updated") == []
+        lost.clear()
+        whole.until(lambda: whole.messages()[-2:] == ["zebra again", "walrus again"])
+        assert whole.error is None
 
 
 def places(subscriber: Subscriber) -> list[tuple[str, str]]:

@@ -519,25 +519,29 @@ class UpdateLog(ABC, Generic[State]):
                     self._answered = question, (_batch(run, interest), end)
                     return self._answered[1]
         if position.missing:
-            entries, end = self._missed(position, horizon, most)
+            entries, end = self._missed(position, horizon, interest, most)
         else:
-            entries, end = self._older(position, latest, most)
+            entries, end = self._older(position, latest, interest, most)
         answer = _batch(entries, interest), end
         with self._guard:
             if not position.missing and self._latest == latest and not self._is_redacted:
                 self._answered = (position, interest, most, latest), answer
         return answer
 
-    def _older(self, position: Mark, latest: Mark, most: int) -> tuple[list[Entry], Mark]:
+    def _older(
+        self, position: Mark, latest: Mark, interest: Interest, most: int
+    ) -> tuple[list[Entry], Mark]:
         """Read updates from the store, up to what is in memory."""
         changes = self._read(position, position.key, most)
         rows = [row for row in changes.rows if row.transaction <= latest.key.transaction]
-        entries = self._entries(position, rows)
+        entries = self._entries(position, _watched(rows, interest))
         is_cut = changes.more and len(rows) == len(changes.rows)
         end = _behind(position, rows) if is_cut else latest
         return [it for it in entries if it.mark.key > position.key], end
 
-    def _missed(self, position: Mark, horizon: int, most: int) -> tuple[list[Entry], Mark]:
+    def _missed(
+        self, position: Mark, horizon: int, interest: Interest, most: int
+    ) -> tuple[list[Entry], Mark]:
         """Read the oldest updates of transactions that had not ended when a cursor was given out,
         and have now. Each brings a cursor that says so.
         """
@@ -546,7 +550,9 @@ class UpdateLog(ABC, Generic[State]):
             return [], position
         changes = self._read(position, ended[0], most, [it.transaction for it in ended])
         entries = self._entries(
-            position, changes.rows, lambda mark: self.cursor(position.without(mark.key))
+            position,
+            _watched(changes.rows, interest),
+            lambda mark: self.cursor(position.without(mark.key)),
         )
         end = changes.rows[-1].end if changes.more else Key(horizon)
         return [it for it in entries if position.lacks(it.mark.key)], position.without(end)
@@ -731,6 +737,18 @@ def _behind(before: Mark, changes: Sequence[OrderedChange]) -> Mark:
     if not changes:
         return before
     return Mark(before.epoch, before.timeline, changes[-1].end, changes[-1].tag)
+
+
+def _watched(changes: Sequence[OrderedChange], interest: Interest) -> list[OrderedChange]:
+    """Return the changes without the appends to logs that a watcher does not want: nothing is read
+    for those, so a log that cannot be read holds up its own watchers alone. Deletes and redactions
+    stay, for the states that are kept for others.
+    """
+    return [
+        it
+        for it in changes
+        if it.action is not Action.APPEND or interest.wants((it.log, it.channel))
+    ]
 
 
 def _batch(entries: Sequence[Entry], interest: Interest) -> Batch:
