@@ -108,10 +108,10 @@ def test_a_server_that_is_killed_while_it_finishes_a_redaction_finishes_it_the_n
 
 
 @pytest.mark.parametrize("point", ["redact.old_removed", "redact.old_gone"])
-def test_once_the_old_lines_go_a_loss_of_power_brings_back_no_index_that_needs_them(
+def test_a_loss_of_power_behind_the_old_lines_brings_back_no_index_that_needs_them(
     point: str, tmp_path: Path, start_server: Start
 ) -> None:
-    """The write-ahead log was cut before: what it says is in the file of the index for good."""
+    """The write-ahead log of the index is cut before they go."""
     data = tmp_path / "killed"
     with process(data) as server, connected(server.target) as service:
         conversation_id = told(service)

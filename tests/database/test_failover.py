@@ -269,7 +269,7 @@ def test_what_a_standby_never_got_is_nowhere_and_every_cursor_that_saw_it_is_res
 def test_a_start_behind_a_takeover_compares_first_what_was_written_anew_and_the_rest_beside_calls(
     cluster: Cluster, start_server: Start, connect: Connect, tmp_path: Path, clock: MovableClock
 ) -> None:
-    """Where all of it is too much. Lengths do not tell: a log may have got as much as it lost."""
+    """A log may have got as much as it lost, so lengths do not tell."""
     url = cluster.renew()
 
     def start(name: str) -> RunningServer:
@@ -277,10 +277,10 @@ def test_a_start_behind_a_takeover_compares_first_what_was_written_anew_and_the_
 
     servers = [start(name) for name in "ab"]
     services = [connect(server) for server in servers]
-    name, kept = (services[0].conversation_of(text) for text in ("A walrus sleeps", "An otter"))
-    services[0].append(kept, user("It swims"), request_id="r1")
+    name, unlost = (services[0].conversation_of(text) for text in ("A walrus sleeps", "An otter"))
+    services[0].append(unlost, user("It swims"), request_id="r1")
     for service in services:
-        until(lambda service=service: service.get(kept).message_count == 2)  # type: ignore[misc]
+        until(lambda service=service: service.get(unlost).message_count == 2)  # type: ignore[misc]
     servers[1].stop()  # it has what both histories have
     cluster.detach()
     services[0].append(name, user("zebra vanished"))
@@ -290,7 +290,7 @@ def test_a_start_behind_a_takeover_compares_first_what_was_written_anew_and_the_
     taken_over = start("c")
     service = connect(taken_over)
     service.append(name, user("hyena remained"))
-    service.append(kept, user("It dives"))
+    service.append(unlost, user("It dives"))
     taken_over.stop()
     with apsw.Connection(str(servers[1].folder / at_rest.INDEX)) as connection:
         connection.execute("UPDATE requests SET hash = 'ff' WHERE request_id = 'r1'")
@@ -307,12 +307,12 @@ def test_a_start_behind_a_takeover_compares_first_what_was_written_anew_and_the_
             service = connect(again)
             assert shown(service, "zebra") == set()
             assert shown(service, "hyena") == {name}
-            repeat_it = partial(service.append, kept, user("It swims"), request_id="r1")
+            repeat_it = partial(service.append, unlost, user("It swims"), request_id="r1")
             until(lambda repeat_it=repeat_it: is_answered(repeat_it))  # type: ignore[misc]
             assert repeat_it().duplicate
 
 
-KEPT, LOST = "kept", "lost"
+KEPT, LOST = "unlost", "lost"
 
 
 class Tail:

@@ -213,7 +213,7 @@ def test_a_repeat_answers_the_same_and_brings_nothing_back(
 def test_a_repeat_names_the_line_of_a_tombstone_that_was_damaged_since(
     start_server: Start, connect: Connect, is_reread: bool
 ) -> None:
-    """Its request is known, and nothing is left to answer it with."""
+    """The request is known, and no message is left to answer it with."""
     server = start_server()
     service = connect(server)
     conversation_id = service.conversation_of("Good morning", "My password is quixotriple")
