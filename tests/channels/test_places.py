@@ -1,7 +1,7 @@
 """Every channel finds its conversation by a rule of its own."""
 
 import pytest
-from recollect_server.services.space import overlay
+from recollect_server.services.space import projection
 
 from tests.channels.conftest import ALEX, Post, Reach, home
 from tests.conftest import MovableClock, Start
@@ -73,7 +73,7 @@ def test_any_other_channel_has_a_conversation_for_each_sender(post: Post) -> Non
 def test_a_place_has_its_new_conversation_also_where_the_old_one_was_looked_up(
     start_server: Start, reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overlay, "_PRUNE", 0)  # what the index has taken in is asked of it
+    monkeypatch.setattr(projection, "_PRUNE", 0)  # what the index has taken in is asked of it
     post = reach(start_server())
     places = ("+1 555-001", "+1 555-002")
     for place in (ALEX, *places):

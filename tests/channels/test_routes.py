@@ -12,7 +12,7 @@ import pytest
 from recollect_server.domain.conversation import Began, fold
 from recollect_server.domain.message import Message, Role
 from recollect_server.domain.routing import Place
-from recollect_server.services.space import overlay
+from recollect_server.services.space import projection
 from recollect_server.services.space.projection import Projection, Routes
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.index.routing import Routing
@@ -33,7 +33,7 @@ Reach = Callable[[RunningServer], Post]
 @pytest.fixture(autouse=True)
 def _prune(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask the index about everything that it has taken in."""
-    monkeypatch.setattr(overlay, "_PRUNE", 0)
+    monkeypatch.setattr(projection, "_PRUNE", 0)
 
 
 class SlowIndex(Index):
