@@ -23,7 +23,7 @@ OF_REDACTION = {point for point in BEFORE + AFTER if point.startswith("redact.")
 WORD = "quixotriple"
 
 
-def told(service: Service) -> str:
+def with_secret(service: Service) -> str:
     """Begin a conversation that has the secret word in its third line, its title and an anchor."""
     conversation_id = service.create().id
     service.append(conversation_id, user("Good morning"), request_id="first")
@@ -48,7 +48,7 @@ def killed_at(point: str, data_dir: Path, conversation_id: str = "") -> str:
     nth = ":2" if point == "index.job_committed" else ""  # the first is of its notes
     with process(data_dir, f"{point}{nth}") as server:
         with connected(server.target) as service:
-            conversation_id = conversation_id or told(service)
+            conversation_id = conversation_id or with_secret(service)
             service.listed()
             with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
                 redact(service, conversation_id)
@@ -114,7 +114,7 @@ def test_a_loss_of_power_behind_the_old_lines_brings_back_no_index_that_needs_th
     """The write-ahead log of the index is cut before they go."""
     data = tmp_path / "killed"
     with process(data) as server, connected(server.target) as service:
-        conversation_id = told(service)
+        conversation_id = with_secret(service)
         server.popen.terminate()
         server.popen.wait()  # the index's file has the text
     killed_at(point, data, conversation_id)

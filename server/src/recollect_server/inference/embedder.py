@@ -135,7 +135,7 @@ class _Model:
         except (ValueError, *self.refusals) as error:
             raise WrongWeights(_cannot_use(weights, error)) from error
         self.cut_texts: LastUsed[bytes, NDArray[np.int32]] = LastUsed(_CUT_TEXTS)
-        """Where the words of the pieces of texts are, by the hash of each: no text is kept."""
+        """Places of the words of the pieces of texts, by the hash of each: no text is kept."""
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         shape = self.session.get_outputs()[0].shape
@@ -348,9 +348,9 @@ class Embedder:
         model = self._loaded()
         name = hashlib.blake2b(text.encode(), digest_size=16).digest()
         with self._guard:
-            if (known := model.cut_texts.get(name)) is not None:
+            if (places := model.cut_texts.get(name)) is not None:
                 model.cut_texts.move_to_end(name)
-                return known
+                return places
         words = _words_at(text, _encoding(model, text).offsets)
         spans = np.array(words, np.int32).reshape(-1, 2)
         if len(spans) <= _CUT_PIECES:

@@ -40,8 +40,8 @@ class Showing:
         self._index = index
         self._scans = scans
         self._words = next((it for it in (scans.words if scans else ()) if it.is_main), None)
-        asked = self._words.question.words if self._words else ()
-        self._rare = [at for at, it in enumerate(asked) if it in query.rarities]
+        pieces = self._words.question.words if self._words else ()
+        self._rare = [at for at, it in enumerate(pieces) if it in query.rarities]
         self._deadline = deadline
         stems, prefixes = (
             {term.stem for term in terms if term.prefix == prefix} for prefix in (False, True)

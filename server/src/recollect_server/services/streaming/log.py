@@ -231,7 +231,7 @@ class Replaying(Generic[State]):
         except LogNotFound:
             return []
         except LogUnavailable as error:
-            # Named: whoever waits for it may watch many.
+            # Named, for a stream that waits for it may watch many.
             raise LogUnavailable(change.log, "read", f"{change.log}: {error.reason}") from error
 
 

@@ -453,12 +453,12 @@ class ExternalIndex(LogTable[Communication, CommunicationFilter]):
         """Return escalations, oldest first, behind the place `after` = (create_time, id): of one
         communication or of all (None).
         """
-        asked: list[Condition] = [
+        filters: list[Condition] = [
             ("e.number = ?", number),
             ("e.resolve_time IS NULL", not resolved or None),
             ("(e.create_time, e.id) > (?, ?)", after),
         ]
-        where, values = conditions(asked)
+        where, values = conditions(filters)
         return self._escalations(f"{where} ORDER BY e.create_time, e.id LIMIT ?", (*values, limit))
 
     def _escalations(self, rest: str, values: tuple[Any, ...]) -> list[Escalation]:
@@ -491,7 +491,7 @@ class ExternalIndex(LogTable[Communication, CommunicationFilter]):
             finding = [term for term in terms if not term.only_ranks]
             if not finding:
                 return WordHits([], terms, 0)
-            asked: list[Condition] = [
+            filters: list[Condition] = [
                 (f"(c.channel, c.party) IN {_IDENTITIES}", _json_or_none(query.identities)),
                 ("c.channel = ?", query.channel),
                 ("c.trust = ?", query.trust),
@@ -499,7 +499,7 @@ class ExternalIndex(LogTable[Communication, CommunicationFilter]):
                 ("m.time >= ?", query.start),
                 ("m.time < ?", query.end),
             ]
-            where, values = conditions(asked)
+            where, values = conditions(filters)
             matching = (
                 f" FROM external_fts JOIN external_messages m ON m.number = external_fts.rowid >> {SEQUENCE_BITS}"
                 f" AND m.sequence = external_fts.rowid & {MAX_LINES} JOIN external_communications c ON c.number = m.number"

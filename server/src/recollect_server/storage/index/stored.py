@@ -43,11 +43,11 @@ class Stored(Generic[StateOut]):
     lines: int
 
 
-def conditions(asked: Iterable[Condition]) -> tuple[str, list[Any]]:
+def conditions(filters: Iterable[Condition]) -> tuple[str, list[Any]]:
     """Return the condition that all of these are, and its values: `1` if nothing is asked."""
     parts: list[str] = []
     values: list[Any] = []
-    for condition, value in asked:
+    for condition, value in filters:
         if value is None or value in ("", ()):
             continue
         parts.append(condition)
