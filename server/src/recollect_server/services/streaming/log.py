@@ -741,8 +741,8 @@ def _behind(before: Mark, changes: Sequence[OrderedChange]) -> Mark:
 
 def _watched(changes: Sequence[OrderedChange], interest: Interest) -> list[OrderedChange]:
     """Return the changes without the appends to logs that a watcher does not want: nothing is read
-    for those, so a log that cannot be read delays its own watchers alone. Deletes and redactions
-    stay, for the states that are kept for others.
+    for those, so over a shared store such a log that cannot be read delays its own watchers alone.
+    Deletes and redactions stay, for the states that are kept for others.
     """
     return [
         it
