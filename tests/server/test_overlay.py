@@ -1,11 +1,12 @@
 """The overlay: what it keeps until the index has it, and what it forgets."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from recollect_server.domain.message import Message, Role
-from recollect_server.services.space.projection import Key, Overlay
+from recollect_server.services.space.projection import Key, Overlay, Projection
 from recollect_server.storage.index.index import Index
 from recollect_server.storage.logs.lines import Entry, Line, Stamp, encoded
 
@@ -59,3 +60,20 @@ def test_a_conversation_that_caught_up_takes_its_own_requests_along(index: Index
     assert record is not None
     assert (record.conversation_id, record.first_sequence) == (TWO, 2)
     assert list(overlay.lagging()) == [TWO]
+
+
+def test_an_index_that_took_the_place_of_a_damaged_one_meanwhile_is_not_given_up(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new").mkdir()
+    with closing(Index(tmp_path / "new")) as new:
+        projection = Projection(index)
+        condemn = index.condemn
+
+        def replaced(reason: str) -> None:
+            condemn(reason)
+            projection.replace(new)
+
+        monkeypatch.setattr(index, "condemn", replaced)
+        projection.give_up("a test says so")
+        assert (index.lost(), new.lost()) == ("a test says so", "")

@@ -214,8 +214,9 @@ class Projection:
 
     def give_up(self, reason: str) -> None:
         """Stop using the index at once: it contradicts the logs and is to be made anew."""
-        self.index.condemn(reason)
-        if self.index.give_up(reason):
+        index = self.index  # another one may take its place while it waits for its writer
+        index.condemn(reason)
+        if index.give_up(reason):
             log.error("index_damaged", reason=reason)
 
     @property
