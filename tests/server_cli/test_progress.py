@@ -8,6 +8,7 @@ from recollect import Client, Message
 from recollect_server.cli.folder import shown
 from recollect_server.domain.time import system_clock
 from recollect_server.services.upkeep.backup.creation import back_up
+from recollect_server.services.upkeep.backup.manifest import read_manifest
 from recollect_server.services.upkeep.backup.restoring import restore
 from recollect_server.services.upkeep.recovery import rebuild, recover
 from recollect_server.services.upkeep.verification import verify
@@ -52,7 +53,8 @@ def test_each_long_work_tells_of_every_conversation(
     assert reports.take() == each
     back_up({"default": folder}, tmp_path / "backup", reports)
     assert reports.take() == each
-    restore(tmp_path / "backup", "default", FolderStore.of(tmp_path / "new", "default"), reports)
+    backup = read_manifest(tmp_path / "backup").spaces["default"]
+    restore(backup, FolderStore.of(tmp_path / "new", "default"), reports)
     assert reports.take() == each
 
 

@@ -99,13 +99,13 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
             directory, settings.data_dir, backup_keys(settings.backup_key_file, warn)
         ) as source,
     ):
-        spaces = list(read_manifest(source).spaces)
+        spaces = read_manifest(source).spaces
         # the first goes into the default space, whatever it was called
         targets = {
             space: space if number else settings.space for number, space in enumerate(spaces)
         }
         if flags.get("space") is not None:
-            chosen = settings.space if settings.space in spaces else spaces[0]
+            chosen = settings.space if settings.space in spaces else next(iter(spaces))
             targets = {chosen: settings.space}
         elif len(set(targets.values())) < len(targets):
             raise click.ClickException(
@@ -115,7 +115,7 @@ def restore(directory: Path, config: Path | None, **flags: Any) -> None:
             click.echo("An earlier restore into this folder did not end: begun anew.", err=True)
         for space, name in targets.items():
             folder = FolderStore.of(settings.data_dir, name)
-            done = copy_back(source, space, folder, shown("Copying"))
+            done = copy_back(spaces[space], folder, shown("Copying"))
             try:
                 recovery.rebuild(folder, system_clock, shown("Indexing")).index.close(sound=True)
             except RecollectError as error:

@@ -22,9 +22,9 @@ from recollect_server.services.upkeep.backup.copying import (
 )
 from recollect_server.services.upkeep.backup.manifest import (
     ARCHIVE,
+    Backup,
     CannotCopy,
     archive_errors,
-    read_manifest,
 )
 from recollect_server.services.upkeep.recovery import Progress
 from recollect_server.storage import archive
@@ -143,16 +143,13 @@ def _remove(target: FolderStore) -> None:
         sync_folder(target.root.parent)
 
 
-def restore(source: Path, space: str, target: FolderStore, progress: Progress) -> Copied:
+def restore(backup: Backup, target: FolderStore, progress: Progress) -> Copied:
     """Copy a space's logs from a backup to where nothing is yet, and compare each with what was
     backed up.
 
     Damaged parts are copied too, and named. Nobody may have the target open. Raises CannotCopy,
     NewerFormat, OSError.
     """
-    backup = read_manifest(source).spaces.get(space)
-    if backup is None:
-        raise CannotCopy(f"{source} has no space {space}: name another with --space")
     _check_empty(target)
     # An older server must not open the lines that come, even if it is the first to be started.
     mark_format(target.root.parent.parent)
