@@ -245,7 +245,7 @@ def _open(store: FolderStore, findings: Findings) -> Index | None:
         return None
     index, problem = opened(store.root)
     if problem:
-        findings.add("", [f"index: cannot be used: {problem}"])
+        findings.add("", [f"index: cannot be used: {problem}: the next start makes it anew"])
     return index
 
 

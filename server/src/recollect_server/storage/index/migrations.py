@@ -362,8 +362,7 @@ def migrate(connection: apsw.Connection) -> None:
         _take_steps(connection, version)
     else:
         raise ValueError(
-            f"the index is of version {version} and this program knows {OLDEST} to {newest}:"
-            " the next start makes it anew"
+            f"the index is of version {version} and this program knows {OLDEST} to {newest}"
         )
     if not connection.execute("SELECT value FROM identity WHERE name = 'epoch'").get:
         # A cursor of another index must not be taken for one of this.
