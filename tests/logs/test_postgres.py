@@ -220,6 +220,23 @@ def test_an_append_plans_nothing_anew_and_reads_the_partition_of_its_space_by_it
         assert "Index Scan" in plan
 
 
+def test_a_row_that_is_lost_moves_no_other_line(
+    postgres: Postgres, opened: Opened, tmp_path: Path
+) -> None:
+    url = postgres.new_database()
+    store = PostgresStore(opened(url), "default", tmp_path)
+    end = begin(store, messages=5)
+    before = list(store.read(CONVERSATION))
+    postgres.execute("DELETE FROM recollect.lines WHERE line = 3", url)
+    after = list(store.read(CONVERSATION))
+    assert after == [line for line in before if line.sequence != 3]
+    places = [(line.sequence, line.offset, line.length) for line in after]
+    assert store.read_at({CONVERSATION: places})[CONVERSATION] == after
+    assert end_of(after) == end
+    add(store, CONVERSATION, end, message(7))
+    assert texts(list(store.read(CONVERSATION)))[-1] == "number 7 🦓"
+
+
 def test_the_same_names_in_two_spaces_never_meet(
     database: PostgresDatabase, tmp_path: Path
 ) -> None:

@@ -295,12 +295,36 @@ class PostgresStore(LogStore):
         """Yield the lines between two bytes, a page at a time; those of a replaced log come all,
         and at once.
         """
-        action = _ACTIONS[version]
-        while version is not Version.REPLACED:
+        if version is not Version.REPLACED:
+            yield from (body for *_, body in self._rows(log, version, start, until))
+            return
+        rows = self._query(
+            log,
+            _ACTIONS[version],
+            "SELECT body FROM recollect.redacted_lines"
+            ' WHERE space = %s AND log = %s ORDER BY "offset"',
+            self._space,
+            log,
+        )
+        if not rows:
+            raise LogNotFound(log, _ACTIONS[version], "no redaction of it has begun")
+        for (body,) in rows:
+            yield body
+
+    def _lines(self, log: str, after: Position = START, until: int | None = None) -> Iterator[Line]:
+        """Yield the lines by the numbers of their rows: one that is lost moves no other."""
+        for number, offset, body in self._rows(log, Version.PRESENT, after.bytes, until):
+            yield line_of(body, number, offset)
+
+    def _rows(
+        self, log: str, version: Version, start: int, until: int | None
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Yield number, offset and bytes of the lines between two bytes, a page at a time."""
+        while True:
             rows = self._query(
                 log,
-                action,
-                'SELECT g.bytes, l."offset", l.body FROM recollect.logs g'
+                _ACTIONS[version],
+                'SELECT g.bytes, l.line, l."offset", l.body FROM recollect.logs g'
                 " LEFT JOIN recollect.lines l ON l.space = g.space AND l.log = g.log"
                 ' AND l."offset" >= %s AND l."offset" < %s'
                 ' WHERE g.space = %s AND g.log = %s AND g.deleting = %s ORDER BY l."offset"',
@@ -311,30 +335,18 @@ class PostgresStore(LogStore):
                 version is Version.DELETED,
             )
             if not rows:
-                raise LogNotFound(log, action, _NONE)
+                raise LogNotFound(log, _ACTIONS[version], _NONE)
             end = start + _PAGE_BYTES  # of a page without a line: one that began before it is long
-            for _, offset, body in rows:
+            for _, number, offset, body in rows:
                 if offset is None:
                     break
                 end = offset + len(body) + 1
                 if until is not None and end > until:
                     return
-                yield body
+                yield number, offset, body
             start = end
             if start >= (rows[0][0] if until is None else min(until, rows[0][0])):
                 return
-        rows = self._query(
-            log,
-            action,
-            "SELECT body FROM recollect.redacted_lines"
-            ' WHERE space = %s AND log = %s ORDER BY "offset"',
-            self._space,
-            log,
-        )
-        if not rows:
-            raise LogNotFound(log, action, "no redaction of it has begun")
-        for (body,) in rows:
-            yield body
 
     def length(self, log: str, version: Version = Version.PRESENT) -> int:
         """Return how many bytes a log has."""
