@@ -30,6 +30,18 @@ def listed(target: str, token: str | None) -> bool:
         return True
 
 
+def test_a_command_about_tokens_is_no_server_of_the_database(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    store = ("--store", postgres.new_database(), "--data-dir", tmp_path)
+    numbers = "SELECT last_value, is_called FROM recollect.replicas_number_seq"
+    created = run("token", "create", "--kind", "brain", *store)
+    assert created.exit_code == 0, created.output
+    before = postgres.execute(numbers, store[1])
+    assert run("token", "list", *store).exit_code == 0
+    assert postgres.execute(numbers, store[1]) == before
+
+
 def test_a_token_made_beside_the_server_counts_at_once_and_a_revoked_one_within_a_second(
     postgres: Postgres, start_server: Start, tmp_path: Path
 ) -> None:

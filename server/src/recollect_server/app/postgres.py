@@ -27,6 +27,7 @@ from recollect_server.storage.postgres.connections import (
 )
 from recollect_server.storage.postgres.database import PostgresDatabase
 from recollect_server.storage.postgres.moves import DatabaseMark
+from recollect_server.storage.postgres.session import Session
 from recollect_server.storage.postgres.spaces import PostgresSpaces
 from recollect_server.storage.postgres.store import PostgresStore
 from recollect_server.storage.postgres.tokens import PostgresTokenLedger
@@ -41,11 +42,11 @@ _LOOK_SECONDS = 2.0  # between two looks at the database, for health and metrics
 def opened_tokens(store: LogStoreName) -> Iterator[PostgresTokenLedger]:
     """Open the ledger of tokens in a database, beside its servers. Raises CannotStart."""
     with _refusing(store, "--store"):
-        database = PostgresDatabase(store.url, connections=1)
+        session = Session(store.url)
     try:
-        yield PostgresTokenLedger(database)
+        yield PostgresTokenLedger(session)
     finally:
-        database.close()
+        session.close()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from recollect_server.storage.postgres.connections import (
     DatabaseUnavailable,
 )
 from recollect_server.storage.postgres.database import PostgresDatabase
+from recollect_server.storage.postgres.session import Runs
 
 held_lease: ContextVar[tuple[str | None, int | None]] = ContextVar("lease", default=(None, None))
 """Lease of the work that this thread does: its purpose and its number."""
@@ -245,7 +246,7 @@ def _note_key(log: str) -> bytes:
 
 
 def fetched(
-    database: PostgresDatabase, log: str, action: str, statement: str, *values: object
+    database: Runs, log: str, action: str, statement: str, *values: object
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a statement, none of one that gives none. Raises LogUnavailable, with the
     log and the action.

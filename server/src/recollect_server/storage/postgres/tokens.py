@@ -10,7 +10,7 @@ from recollect_server.storage.failpoints import hit
 from recollect_server.storage.logs.lines import seal
 from recollect_server.storage.logs.tokens import TOKENS, Mark
 from recollect_server.storage.postgres.connections import Connection
-from recollect_server.storage.postgres.database import PostgresDatabase
+from recollect_server.storage.postgres.session import Runs
 from recollect_server.storage.postgres.sharing import failing, fetched
 
 
@@ -20,7 +20,7 @@ class PostgresTokenLedger:
     is_local = False
     """False: `mark` costs a round trip."""
 
-    def __init__(self, database: PostgresDatabase) -> None:
+    def __init__(self, database: Runs) -> None:
         self._database = database
 
     def mark(self) -> Mark:
