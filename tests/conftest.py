@@ -194,7 +194,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is None:
         if config.args_source is pytest.Config.ArgsSource.ARGS:
             config.option.sample = None
-    elif config.args == ["tests"]:
+    elif config.args == ["tests"] and not (config.option.ignore or config.option.ignore_glob):
         folders = {path.parent for path in _TESTS.glob("*/test_*.py")}
         paths = sorted(folders | {*_TESTS.glob("test_*.py")})
         first = int(worker["workerid"].removeprefix("gw")) * len(paths) // worker["workercount"]
@@ -242,7 +242,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     with a time limit of their own first: they are long, and at the end no worker should wait for
     another. A sample runs in an order of its seed's own: a test that needs another one fails.
     """
-    items.sort(key=lambda item: item.path)  # each worker has collected them in another order
+    if hasattr(config, "workerinput"):  # each worker has collected them in another order
+        items.sort(key=lambda item: item.path)
     harnesses = {item.nodeid: harness_of(item) for item in items}
     for item in items:
         item.add_marker(tiers.TIER_OF[harnesses[item.nodeid]])

@@ -58,10 +58,12 @@ def look_again(server: RunningServer) -> None:
 
 
 def vectors(server: RunningServer) -> int:
-    """Return the number of vectors in the file."""
+    """Return the number of vectors in the file, which has tables once something is embedded."""
     path = str(server.folder / "vectors.db")
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
+        if not connection.table_exists("main", "vectors_rowids"):
+            return 0
         return int(connection.execute("SELECT count(*) FROM vectors_rowids").get)
     finally:
         connection.close()

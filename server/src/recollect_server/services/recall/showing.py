@@ -124,12 +124,13 @@ class Showing:
     def _met(self, conversation_id: str, message: Message) -> list[tuple[int, int]]:
         """Return the words of a message that met those of the question by their meaning."""
         text = text_of(message)
-        if self._words is None or len(text) > CHUNK:
+        if self._words is None or not self._rare or not _is_short(message):
             return []
         before = len(text) - len(message.content)
         name = (conversation_id, message.sequence)
         if name not in self._words.cosines:  # of all that was read by now: one query
-            compare(self._words, sorted(self._messages.keys() - self._words.cosines.keys()))
+            short = {it for it, read in self._messages.items() if read and _is_short(read)}
+            compare(self._words, sorted(short - self._words.cosines.keys()))
         met = met_words(self._words, self._rare, self._words.cosines[name], text)
         return [(first - before, last - before) for first, last in met if first >= before]
 
@@ -142,3 +143,8 @@ class Showing:
         # long message is nearest.
         piece, count = self._scans.messages.best_piece(identity)
         return passage_at(content, len(content) * piece // count)
+
+
+def _is_short(message: Message) -> bool:
+    """Return whether what is embedded of a message is short enough for marks by meaning."""
+    return len(text_of(message)) <= CHUNK
