@@ -56,13 +56,17 @@ def test_an_append_of_two_messages_takes_few_calls_in_few_files(walk: Walk, tmp_
     service = Service(server.address)
     try:
         conversation_id = service.create().id
-        for walk.is_on in (False, False, False, True):
+        walks: list[list[tuple[str, str]]] = []
+        for walk.is_on in (False, False, False, *[True] * 5):
+            walk.calls = []
             question = user("What time is it?")  # the first one gives the conversation its name
             service.append(conversation_id, question, agent("Noon."), request_id=new_ulid())
+            walks += [walk.calls] * walk.is_on
         walk.is_on = False
     finally:
         service.channel.close()
         server.stop()
-    files = {file for file, _ in walk.calls}
-    assert MOST_CALLS // 2 < len(walk.calls) <= MOST_CALLS
+    middle = sorted(walks, key=len)[2]  # the end of a call may fall into the next one's
+    files = {file for file, _ in middle}
+    assert MOST_CALLS // 2 < len(middle) <= MOST_CALLS
     assert len(files) <= MOST_FILES
