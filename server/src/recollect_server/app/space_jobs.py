@@ -189,8 +189,9 @@ def _notes(
         tasks = [OneAtATime(space, task) for task in tasks]
 
     def due_at(sweep: int) -> int | None:
-        if compaction is not None and compaction.due(1):
-            return space.clock()
+        now = space.clock()
+        if compaction is not None and compaction.due(now, 1):
+            return now
         return naming.due_at(sweep)
 
     def mark() -> object:

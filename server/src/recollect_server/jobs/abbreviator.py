@@ -120,7 +120,7 @@ class SpaceNotes:
             if self._paused:
                 return None
             if not self._queue:
-                self._queue.extend(self._due())
+                self._queue.extend(self._due(now))
             while self._queue:
                 work = self._queue.popleft()
                 if not is_at_work(work.waiting.conversation_id):
@@ -166,14 +166,14 @@ class SpaceNotes:
         mark, looked, until = self._nothing_until
         return looked <= now < until and mark == self._mark()
 
-    def _due(self) -> list[_Work]:
-        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(_BATCH)]
+    def _due(self, now: int) -> list[_Work]:
+        return [_Work(task, waiting) for task in self._tasks for waiting in task.due(now, _BATCH)]
 
     def _sweep(self, now: int) -> None:
         failed = [
-            _Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed()
+            _Work(task, waiting, again=True) for task in self._tasks for waiting in task.failed(now)
         ]
-        self._queue = deque([*self._due(), *failed])
+        self._queue = deque([*self._due(now), *failed])
         self._swept_at, self._paused, self._refusals = now, False, 0
         waits = failed or any(task.any_waits() for task in self._tasks)
         if self._logged and not waits and not self._failed:

@@ -54,11 +54,11 @@ class Compaction:
         self.failures: LastUsed[str, str] = LastUsed(_MAX_FAILURES)
         """Conversations whose last try failed, with the reasons: some of the last ones."""
 
-    def due(self, limit: int) -> list[Waiting]:
+    def due(self, now: int, limit: int) -> list[Waiting]:  # noqa: ARG002 - it waits for no time
         """Return conversations that may be due."""
         return self._space.index.notes.compaction_due(limit, self._past)
 
-    def failed(self) -> list[Waiting]:
+    def failed(self, now: int) -> list[Waiting]:  # noqa: ARG002 - likewise
         """Return an empty list: a conversation that failed is due again once it grew."""
         return []
 

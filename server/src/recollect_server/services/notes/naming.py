@@ -120,12 +120,11 @@ class Naming:
         self._title_turns = title_turns
         self._first_title_turn = first_title_turn
 
-    def due(self, limit: int) -> list[Waiting]:
-        """Return up to `limit` conversations that wait now, the longest idle first.
+    def due(self, now: int, limit: int) -> list[Waiting]:
+        """Return up to `limit` conversations that wait at a time, the longest idle first.
 
         If none waits, return a few whose offline notes may be rewritten.
         """
-        now = self._space.clock()
         idle_before = now - self._idle_timeout.now
         waiting = self._space.index.notes.due(
             idle_before, now, limit, by_rule=self._model.writer == RULE
@@ -134,9 +133,8 @@ class Naming:
             return waiting
         return self._space.index.notes.offline(idle_before, min(limit, _REDONE))
 
-    def failed(self) -> list[Waiting]:
+    def failed(self, now: int) -> list[Waiting]:
         """Return conversations whose last try failed and that are to be tried again by now."""
-        now = self._space.clock()
         return self._space.index.notes.failed(now - self._idle_timeout.now, now, self._model.name)
 
     def any_waits(self) -> bool:
@@ -148,7 +146,7 @@ class Naming:
         will before something is written.
         """
         now, notes = self._space.clock(), self._space.index.notes
-        if self.due(1):
+        if self.due(now, 1):
             return now
         idle = notes.idle_next(by_rule=self._model.writer == RULE)
         times = [] if idle is None else [idle + self._idle_timeout.now]

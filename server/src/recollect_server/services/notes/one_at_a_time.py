@@ -14,10 +14,10 @@ class NotesTask(Protocol):
     `services.notes.compaction.Compaction`.
     """
 
-    def due(self, limit: int) -> list[Waiting]:
-        """Return the conversations that wait."""
+    def due(self, now: int, limit: int) -> list[Waiting]:
+        """Return the conversations that wait at a time."""
 
-    def failed(self) -> list[Waiting]:
+    def failed(self, now: int) -> list[Waiting]:
         """Return the conversations whose last try failed and that are to be tried again by now."""
 
     def any_waits(self) -> bool:
@@ -41,15 +41,15 @@ class OneAtATime:
         self.any_waits = task.any_waits
         self.note_failure = task.note_failure
 
-    def due(self, limit: int) -> list[Waiting]:
+    def due(self, now: int, limit: int) -> list[Waiting]:
         """Return the conversations that wait; none if another process takes their notes."""
         with self._space.shared_work.alone(Purpose.NOTES) as may:
-            return self._task.due(limit) if may else []
+            return self._task.due(now, limit) if may else []
 
-    def failed(self) -> list[Waiting]:
+    def failed(self, now: int) -> list[Waiting]:
         """Return the conversations to be tried again; none likewise."""
         with self._space.shared_work.alone(Purpose.NOTES) as may:
-            return self._task.failed() if may else []
+            return self._task.failed(now) if may else []
 
     def write(self, waiting: Waiting, given_up: Callable[[], bool]) -> Outcome:
         """Write the notes behind what other processes wrote. A conversation that one of them goes
