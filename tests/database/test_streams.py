@@ -16,7 +16,7 @@ from recollect.v1.update_pb2 import Update
 from recollect_server.domain.conversation import Began
 from recollect_server.domain.message import Message, Role
 from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.ring import Interest
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.storage.logs.lines import Entry, encoded
 from recollect_server.storage.logs.store import LogUnavailable

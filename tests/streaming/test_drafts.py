@@ -12,7 +12,7 @@ from recollect_server.domain.live import Live
 from recollect_server.services.streaming import drafts
 from recollect_server.services.streaming.drafts import Drafts
 from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.ring import Interest
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.working_context import LoadLimits
 from recollect_server.storage.logs.kinds import Action, Kind

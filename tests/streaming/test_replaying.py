@@ -8,7 +8,7 @@ import apsw
 import pytest
 from recollect_server.domain.conversation import Began, Conversation, fold
 from recollect_server.domain.message import Message, Role
-from recollect_server.services.streaming.log import Replaying
+from recollect_server.services.streaming.replaying import Replaying
 from recollect_server.storage.index import migrations
 from recollect_server.storage.index.columns import UpdateRow
 from recollect_server.storage.index.index import Index

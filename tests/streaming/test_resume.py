@@ -14,7 +14,7 @@ from recollect_server.domain.live import Holder
 from recollect_server.jobs.upkeep import Bounds, UpdatePruner
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming import log as update_log
-from recollect_server.services.streaming import log as updates
+from recollect_server.services.streaming import ring
 from recollect_server.services.streaming.live import LiveUpdates
 from recollect_server.services.streaming.log import NewUpdates, UpdateLog
 from recollect_server.storage.index.file import NAME, remove_files
@@ -180,7 +180,7 @@ def test_what_was_said_and_deleted_at_once_is_told_to_nobody(
 def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
     subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch, entries: int
 ) -> None:
-    monkeypatch.setattr(updates, "_RING_ENTRIES", entries)
+    monkeypatch.setattr(ring, "_RING_ENTRIES", entries)
     monkeypatch.setattr(update_log, "_PART", 5)
     whole = subscribe().ready()
     names = [service.create().id for _ in range(4)]
@@ -195,7 +195,7 @@ def test_one_that_falls_behind_what_is_in_memory_reads_on_from_the_log(
 def test_one_that_falls_behind_long_messages_of_several_conversations_reads_on_from_the_log(
     subscribe: Subscribe, service: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updates, "_RING_ENTRIES", 1)
+    monkeypatch.setattr(ring, "_RING_ENTRIES", 1)
     monkeypatch.setattr(update_log, "_PART_BYTES", 100)  # fewer than one message has
     whole = subscribe().ready()
     names = [service.create().id for _ in range(3)]

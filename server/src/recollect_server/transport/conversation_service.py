@@ -17,7 +17,7 @@ from recollect_server.services.conversation_notes import ConversationNotes
 from recollect_server.services.conversations import Conversations
 from recollect_server.services.removals import Removals
 from recollect_server.services.streaming.live import LiveUpdates
-from recollect_server.services.streaming.log import Interest
+from recollect_server.services.streaming.ring import Interest
 from recollect_server.services.streaming.snapshot import Choice
 from recollect_server.services.working_context import LoadResult, WorkingContext
 from recollect_server.transport.answers import Answers

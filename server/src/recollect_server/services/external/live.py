@@ -28,7 +28,8 @@ from recollect_server.domain.update import (
 from recollect_server.domain.update import Kind as KindOfUpdate
 from recollect_server.services.external.store import CommunicationStore
 from recollect_server.services.space.events import ExchangeRedacted
-from recollect_server.services.streaming.log import Encode, Interest, Snapshot, UpdateLog, Watcher
+from recollect_server.services.streaming.log import Encode, Snapshot, UpdateLog, Watcher
+from recollect_server.services.streaming.ring import Interest
 from recollect_server.storage.index.external import is_shown
 from recollect_server.storage.logs.kinds import Kind
 from recollect_server.storage.logs.lines import Line

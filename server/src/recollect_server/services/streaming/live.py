@@ -40,14 +40,8 @@ from recollect_server.services.space.events import Appended, Deleted
 from recollect_server.services.space.space import Space
 from recollect_server.services.streaming.drafts import Drafts, Growth, Sent
 from recollect_server.services.streaming.drafts import Key as DraftKey
-from recollect_server.services.streaming.log import (
-    About,
-    Encode,
-    Interest,
-    Snapshot,
-    UpdateLog,
-    Watcher,
-)
+from recollect_server.services.streaming.log import Encode, Snapshot, UpdateLog, Watcher
+from recollect_server.services.streaming.ring import About, Interest
 from recollect_server.services.streaming.snapshot import Choice, Snapshots
 from recollect_server.services.working_context import LoadLimits
 from recollect_server.storage.index.index import updates_of

@@ -11,63 +11,26 @@ has; streams read the changes of the order, and the lines that these wrote.
 import threading
 import time
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import structlog
 
 from recollect_server.domain.errors import DataUnavailable, InvalidField
-from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.update import Heartbeat, LogDeleted, Update
 from recollect_server.domain.update import Kind as KindOfUpdate
 from recollect_server.services.space.events import Resting
 from recollect_server.services.space.space import Space
+from recollect_server.services.streaming.replaying import Replaying, State
+from recollect_server.services.streaming.ring import About, Batch, Entry, Interest, Ring, batch_of
 from recollect_server.storage.logs.kinds import Action, Kind
 from recollect_server.storage.logs.lines import Line
 from recollect_server.storage.logs.order import Following, Key, Mark, OrderedChange, OrderedChanges
-from recollect_server.storage.logs.store import (
-    START,
-    LogNotFound,
-    LogStore,
-    LogUnavailable,
-    Position,
-)
+from recollect_server.storage.logs.store import Position
 
 Encode = Callable[[Update], bytes]
-About = tuple[str, str]
-"""Subject of an update: the log, and its channel (empty: not known any more)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interest:
-    """Filter of a watcher; an empty part matches all."""
-
-    conversation_ids: frozenset[str] = frozenset()
-    channels: frozenset[str] = frozenset()
-
-    def wants(self, about: About) -> bool:
-        """Return whether the filter matches."""
-        conversation_id, channel = about
-        return (not self.conversation_ids or conversation_id in self.conversation_ids) and (
-            not self.channels or not channel or channel in self.channels
-        )
-
-    def wants_any(self, them: Collection[About]) -> bool:
-        """Return whether the filter matches any of them."""
-        return not (self.conversation_ids or self.channels) or any(map(self.wants, them))
-
-
-@dataclass(slots=True)
-class Batch:
-    """Updates that follow each other, encoded: the same one for all who are sent the same."""
-
-    updates: list[bytes]
-    packed: dict[int, list[bytes]] = field(default_factory=dict)
-    """Elements of a stream made of them, by the number of updates in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,142 +60,6 @@ log = structlog.get_logger("recollect.streams")
 _PART = 500  # changes read from the store at once
 _PART_BYTES = 4 << 20  # of their lines
 _LONGEST_WAIT = 1.0  # seconds that a watcher which comes back waits for the horizon
-_MAX_STATES = 2000
-_RING_BYTES = 32 << 20
-_RING_ENTRIES = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An update as it is sent."""
-
-    about: About
-    data: bytes
-    mark: Mark
-    """Its place, with what was missing at it."""
-
-
-class Ring:
-    """The newest updates of a log, in memory. Its owner guards it with a lock."""
-
-    def __init__(self, latest: Key) -> None:
-        self._entries: list[Entry] = []
-        self._bytes = 0
-        self.after: Key = latest
-        """It has everything behind this cursor up to `latest`."""
-        self.latest: Key = latest
-
-    def run(self, cursor: Key, most: int) -> tuple[list[Entry], Key] | None:
-        """Return the oldest entries behind a cursor, and the cursor behind them; None if it does
-        not reach back to it.
-        """
-        if cursor < self.after:
-            return None
-        start = bisect_right(self._entries, cursor, key=attrgetter("mark.key"))
-        run = self._entries[start : start + most]
-        return run, run[-1].mark.key if start + most < len(self._entries) else self.latest
-
-    def extend(self, new: list[Entry], deleted: dict[str, Key], latest: Key) -> None:
-        """Append new entries up to a cursor. `deleted`: the cursor of the deletion of each deleted
-        conversation.
-        """
-        self.latest = latest
-        self._entries += new
-        self._bytes += sum(len(entry.data) for entry in new)
-        if deleted:  # as in the log itself: of what is deleted, only that stays
-            self._entries = [
-                entry
-                for entry in self._entries
-                if entry.about[0] not in deleted or entry.mark.key >= deleted[entry.about[0]]
-            ]
-            self._bytes = sum(len(entry.data) for entry in self._entries)
-        while self._bytes > _RING_BYTES or len(self._entries) > _RING_ENTRIES:
-            # at once: a list gives up its front slowly
-            half = self._entries[: len(self._entries) // 2 + 1]
-            del self._entries[: len(half)]
-            self._bytes -= sum(len(entry.data) for entry in half)
-            self.after = half[-1].mark.key
-
-    def clear(self, latest: Key) -> None:
-        """Keep nothing, and go on behind a cursor."""
-        self._entries.clear()
-        self._bytes = 0
-        self.after = self.latest = latest
-
-
-class HasChannel(Protocol):
-    """A state of a log, which is on a channel."""
-
-    @property
-    def channel(self) -> str: ...
-
-
-State = TypeVar("State", bound=HasChannel)
-
-
-class Replaying(Generic[State]):
-    """States of the logs of one kind. One thread at a time may call it.
-
-    The changes of a log come in the order of its lines, so most states follow from the one before.
-    """
-
-    def __init__(
-        self,
-        store: LogStore,
-        folded: Callable[[State | None, Line, str], State | None],
-        indexed: Callable[[str], tuple[Position, State] | None],
-    ) -> None:
-        """`folded` returns the state behind a line; `indexed` what the index has of a log, and up
-        to where: then the log need not be read from its top.
-        """
-        self._store = store
-        self._folded = folded
-        self._indexed = indexed
-        self._states: LastUsed[str, tuple[Position, State]] = LastUsed(_MAX_STATES)
-        """Each with how much of its log is in it."""
-
-    def behind(self, change: OrderedChange) -> State | None:
-        """Return the state behind a change or a later one; None if the log is gone. Raises
-        StorageUnavailable.
-        """
-        name = change.log
-        before = self._states.get(name) if change.action is Action.APPEND else None
-        if before is None and change.action is Action.APPEND and change.start:
-            before = self._indexed(name)
-        end, state = before or (START, None)
-        if end.bytes < change.until:
-            lines: Sequence[Line] = change.lines
-            if change.action is not Action.APPEND or change.start != end.bytes:
-                # lines between may have been no change of this kind
-                end, state = (end, state) if end.bytes < change.start else (START, None)
-                lines = self._read(change, end)
-            for line in lines:
-                state = self._folded(state, line, name)
-            if not lines:
-                return None
-            end = Position(lines[-1].sequence, change.until)
-        if state is None:
-            return None
-        self._states.keep(name, (end, state))
-        return state
-
-    def forget(self, name: str) -> None:
-        """Drop the state of a log that is deleted."""
-        self._states.pop(name, None)
-
-    def clear(self) -> None:
-        """Drop every state."""
-        self._states.clear()
-
-    def _read(self, change: OrderedChange, after: Position) -> list[Line]:
-        """Return the lines of a log behind a position up to the end of a change."""
-        try:
-            return list(self._store.read(change.log, after, change.until))
-        except LogNotFound:
-            return []
-        except LogUnavailable as error:
-            # Named, for a stream that waits for it may watch many.
-            raise LogUnavailable(change.log, "read", f"{change.log}: {error.reason}") from error
 
 
 Begun = TypeVar("Begun")
@@ -516,13 +343,13 @@ class UpdateLog(ABC, Generic[State]):
                 if newest := self._ring.run(position.key, most):
                     run, key = newest
                     end = latest if key == latest.key or not run else run[-1].mark
-                    self._answered = question, (_batch(run, interest), end)
+                    self._answered = question, (batch_of(run, interest), end)
                     return self._answered[1]
         if position.missing:
             entries, end = self._missed(position, horizon, interest, most)
         else:
             entries, end = self._older(position, latest, interest, most)
-        answer = _batch(entries, interest), end
+        answer = batch_of(entries, interest), end
         with self._guard:
             if not position.missing and self._latest == latest and not self._is_redacted:
                 self._answered = (position, interest, most, latest), answer
@@ -749,10 +576,6 @@ def _watched(changes: Sequence[OrderedChange], interest: Interest) -> list[Order
         for it in changes
         if it.action is not Action.APPEND or interest.wants((it.log, it.channel))
     ]
-
-
-def _batch(entries: Sequence[Entry], interest: Interest) -> Batch:
-    return Batch([entry.data for entry in entries if interest.wants(entry.about)])
 
 
 def _ignore() -> None:

@@ -11,7 +11,8 @@ from recollect_server.domain.filters import Filter
 from recollect_server.domain.last_used import LastUsed
 from recollect_server.domain.live import Live
 from recollect_server.domain.update import ConversationList, ConversationLoaded, Update
-from recollect_server.services.streaming.log import Interest, Snapshot, UpdateLog
+from recollect_server.services.streaming.log import Snapshot, UpdateLog
+from recollect_server.services.streaming.ring import Interest
 from recollect_server.services.turns import read_places
 from recollect_server.services.working_context import LoadLimits, WorkingContext
 from recollect_server.storage.logs.store import START
