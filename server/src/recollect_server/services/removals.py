@@ -7,7 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from recollect_server.domain.filters import Filter
-from recollect_server.services.space.bulk_removal import BulkReceipt, PageEnd, delete_matching
+from recollect_server.services.space.bulk_removal import (
+    BulkReceipt,
+    PageEnd,
+    delete_matching,
+    deleted_once,
+)
 from recollect_server.services.space.deletion import nobody
 from recollect_server.services.space.erasing import Receipt
 from recollect_server.services.space.redaction import RedactionDone
@@ -104,4 +109,9 @@ class Removals:
             return {}
 
         request = key_of("DeleteMany", request_id, payload)
-        return delete_matching(space, request, "DeleteMany", limit, page, remove, dry_run=dry_run)
+        return deleted_once(
+            space,
+            request,
+            "DeleteMany",
+            lambda: delete_matching(space, limit, page, remove, dry_run=dry_run),
+        )

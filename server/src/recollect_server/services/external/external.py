@@ -42,7 +42,7 @@ from recollect_server.domain.message import Attachment
 from recollect_server.domain.snippets import CHUNK, PassageFinder, plain
 from recollect_server.domain.time import UNLIMITED, Deadline, arrival
 from recollect_server.services.external.store import CommunicationStore
-from recollect_server.services.space.bulk_removal import BulkReceipt, delete_matching
+from recollect_server.services.space.bulk_removal import BulkReceipt, delete_matching, deleted_once
 from recollect_server.services.space.logs import RequestKey
 from recollect_server.services.space.redaction import LacksLines
 from recollect_server.services.space.requests import key_of
@@ -556,8 +556,11 @@ class External:
             {"chosen": named, "limit": limit, "dry_run": dry_run},
         )
         self._store.catch_up()
-        return delete_matching(
-            space, request, "DeleteCommunications", limit, page, remove, dry_run=dry_run
+        return deleted_once(
+            space,
+            request,
+            "DeleteCommunications",
+            lambda: delete_matching(space, limit, page, remove, dry_run=dry_run),
         )
 
     def _escalation(self, escalation_id: str) -> Escalation:

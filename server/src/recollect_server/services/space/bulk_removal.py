@@ -52,27 +52,17 @@ class BulkReceipt:
         return cls(**fields | {"left": [(name, reason) for name, reason in fields["left"]]})
 
 
-def delete_matching(
-    space: Space,
-    request: RequestKey | None,
-    method: str,
-    limit: int,
-    page: Callable[[PageEnd | None, int], list[PageEnd]],
-    remove: Callable[[str], Removed],
-    *,
-    dry_run: bool,
+def deleted_once(
+    space: Space, request: RequestKey | None, method: str, delete: Callable[[], BulkReceipt]
 ) -> BulkReceipt:
-    """Delete the logs of one kind that match, at most `limit`, unless the request was carried out
-    before.
-
-    `page` returns so many of those that match behind a place, the longest unchanged first. `remove`
-    deletes one and returns what was removed from where, or with `dry_run` raises what refuses it.
+    """Return the receipt of a delete of many, carried out unless the request was before. One
+    without a request waits for others of its `method`.
     """
     with space.exclusive(request=request.id if request else method):
         if request and (record := space.requests.answered(request)):
             return BulkReceipt.of(record.answer)
         with space.requests.carrying_out(request):
-            done = _delete_matching(space, limit, page, remove, dry_run=dry_run)
+            done = delete()
             if request and not done.failure:
                 record = KnownRequest(request.id, request.hash, "", answer=done.text)
                 space.requests.remember(record)
@@ -81,7 +71,7 @@ def delete_matching(
         return done
 
 
-def _delete_matching(
+def delete_matching(
     space: Space,
     limit: int,
     page: Callable[[PageEnd | None, int], list[PageEnd]],
@@ -89,6 +79,11 @@ def _delete_matching(
     *,
     dry_run: bool,
 ) -> BulkReceipt:
+    """Delete the logs of one kind that match, at most `limit`.
+
+    `page` returns so many of those that match behind a place, the longest unchanged first. `remove`
+    deletes one and returns what was removed from where, or with `dry_run` raises what refuses it.
+    """
     deleted: list[str] = []
     left: list[tuple[str, str]] = []
     removed: Counter[str] = Counter()
