@@ -236,6 +236,30 @@ def test_a_repeat_names_the_line_of_a_tombstone_that_was_damaged_since(
     assert path.read_bytes() == b"".join(lines)
 
 
+@pytest.mark.files
+@pytest.mark.parametrize("is_reread", [False, True], ids=["running", "new index"])
+def test_a_repeat_answers_by_the_tombstones_where_its_own_line_was_damaged_since(
+    start_server: Start, connect: Connect, is_reread: bool
+) -> None:
+    server = start_server()
+    service = connect(server)
+    conversation_id = service.conversation_of("Good morning", "My password is quixotriple")
+    first = redact(service, conversation_id, sequence=3, request_id="r")
+    service.append(conversation_id, agent("Noted."))
+    path = transcript(server, conversation_id)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[-2] = flipped(lines[-2])
+    path.write_bytes(b"".join(lines))
+    if is_reread:
+        server.stop()
+        delete_index(server)
+        service = connect(start_server())
+    again = redact(service, conversation_id, sequence=3, request_id="r")
+    assert again.duplicate
+    assert again.messages == first.messages
+    assert path.read_bytes() == b"".join(lines)
+
+
 def test_no_repeat_or_late_call_brings_an_anchor_of_a_redacted_message_back(
     service: Service, server: RunningServer
 ) -> None:

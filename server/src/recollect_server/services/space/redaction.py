@@ -110,10 +110,12 @@ class Redactions:
         read = self._read_ahead(name)
         with self._parts.locks.exclusive(request=request.id if request else "", conversation=name):
             state = None if is_outside else self._settled(name)
-            if request and (
-                earlier := self._parts.requests.find(request, None if is_outside else name)
+            if (
+                request
+                and (earlier := self._parts.requests.find(request, None if is_outside else name))
+                and (done := self._repeated(name, earlier))
             ):
-                return self._repeated(name, earlier)
+                return done
             stored = self._as_indexed(name, state)
             raw, lines = self._whole(name, stored.bytes, read)
             messages = _chosen(lines, stored, sequence, turn)
@@ -157,13 +159,17 @@ class Redactions:
             raise LacksLines
         return Stored(state.number, state.conversation, state.size, state.lines)
 
-    def _repeated(self, name: str, earlier: KnownRequest) -> RedactionDone:
-        """Return the answer of a redaction that was carried out before."""
+    def _repeated(self, name: str, earlier: KnownRequest) -> RedactionDone | None:
+        """Return the answer of a redaction that was carried out before; None if the line that says
+        so was damaged since: the tombstones say it too.
+        """
         logs = logs_of(self._parts.store, name)
         lines: list[Line] = []
         if earlier.conversation_id == name:
             lines = lines_of(name, self._raw(name))[: earlier.last_sequence]
         event = lines[-1] if lines else None
+        if event is not None and event.entry is None:
+            return None
         content = event.entry.content if event and event.entry else None
         if event is None or not isinstance(content, MessagesRedacted):
             raise RequestIdReused(earlier.request_id)  # by a message that was redacted since
