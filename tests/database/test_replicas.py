@@ -16,7 +16,7 @@ from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect.v1.conversation_pb2 import Conversation
 from recollect_server.domain.external import Trust, TrustSet
 from recollect_server.storage.logs.lines import Place
-from recollect_server.storage.logs.store import LogConflict
+from recollect_server.storage.logs.store import LogConflict, LogUnavailable
 from recollect_server.storage.postgres.store import PostgresStore
 
 from tests.administration.test_verification import verified
@@ -86,6 +86,29 @@ def test_a_change_that_is_noticed_while_another_one_is_taken_in_is_not_dropped(
         assert not store.behind
     one = replicas.servers[0].app.spaces.open_now()[0].external._store
     assert store.find(name).lines == one.find(name).lines
+
+
+def test_a_log_that_cannot_be_read_keeps_no_other_change_from_being_taken_in(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, other = (replicas.one.conversation_of(text) for text in ("zebra", "walrus"))
+    assert replicas.two.found("zebra") == [lost]
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    read = PostgresStore.read
+
+    def read_others(self: PostgresStore, log: str, *arguments: Any) -> Any:
+        if self is space.store and log == lost:
+            raise LogUnavailable(log, "read", "invalid page in block 7")
+        return read(self, log, *arguments)
+
+    monkeypatch.setattr(PostgresStore, "read", read_others)
+    replicas.one.append(lost, user("A flamingo."))
+    replicas.one.append(other, user("A pelican."))
+    assert replicas.two.found("pelican") == [other]
+    assert (replicas.two.found("flamingo"), lost in space.doubt) == ([], True)
+    monkeypatch.undo()
+    assert replicas.two.found("flamingo") == [lost]
+    assert space.doubt == ""
 
 
 def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing(

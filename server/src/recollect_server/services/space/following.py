@@ -241,16 +241,34 @@ class Following:
                     self._before_takeover = ""
                 self._compare_lengths()
                 self._must_compare = False
-            for name in list(self._due):
-                self._take_in_log(name, self._due[name])
-                del self._due[name]
+            failure = self._take_in_due()
             self._deletions.hide_unfinished()
+            if failure:
+                self._fail(failure)
+                return
             self.failure = ""
             self._followed_at = time.monotonic()
         except DataUnavailable as error:
-            if not self.failure:
-                log.warning("changes_not_followed", reason=str(error))
-            self.failure = f"what other servers wrote is not known: {error}"
+            self._fail(str(error))
+
+    def _fail(self, reason: str) -> None:
+        if not self.failure:
+            log.warning("changes_not_followed", reason=reason)
+        self.failure = f"what other servers wrote is not known: {reason}"
+
+    def _take_in_due(self) -> str:
+        """Take in what is due. Return why one log could not be read, which holds up no other;
+        empty: all could. Raises DataUnavailable where the store itself does not answer.
+        """
+        failure = ""
+        for name in list(self._due):
+            try:
+                self._take_in_log(name, self._due[name])
+                del self._due[name]
+            except DataUnavailable as error:
+                failure = failure or f"{name}: {error}"
+                self._sharing.moment()
+        return failure
 
     def _may_have_failed(self, change: Change) -> bool:
         """Return whether a change of this process may have failed for its caller, although it is
