@@ -3,6 +3,7 @@ what is deleted.
 """
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from recollect.v1 import conversation_service_pb2 as conversation_api
 from recollect.v1 import recall_service_pb2 as api
 from recollect.v1.recall_pb2 import DateRange
+from recollect_server.app.space_jobs import EMBEDDER
 from recollect_server.domain.conversation import opening_of
 from recollect_server.domain.errors import IndexUnavailable
 from recollect_server.domain.snippets import LENGTH, passage_at
@@ -23,6 +25,7 @@ from recollect_server.services.recall.meaning import Meaning
 from recollect_server.storage.index.postings import KeywordScores
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.words import QueryTerms
+from recollect_server.storage.vectors import checking as vectors
 from recollect_server.storage.vectors.store import EmbeddedText, VectorStore, hash_of
 
 from tests.conftest import MovableClock, RunningServer, Start
@@ -365,6 +368,35 @@ def test_what_is_deleted_is_found_by_nothing_and_what_has_the_same_words_stays(
     )
     assert service.found("a journey to Japan") == [second]
     assert service.found("vehicle upkeep") == []
+
+
+def test_of_a_conversation_without_words_that_is_deleted_nothing_stays_among_the_vectors(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row in the index goes a moment behind its vectors, and embedding may look between."""
+    kept = service.conversation_of(KYOTO)
+    name = service.create().id
+    until_embedded(service, server)
+    job = server.app.spaces.open_now()[0].jobs[EMBEDDER]
+    remove, removed_after = VectorStore.remove, VectorStore.removed_after
+    looked: list[float] = []
+
+    def remove_and_look(self: VectorStore, conversation_id: str) -> int:
+        removed = remove(self, conversation_id)
+        until(lambda: looked and job.ran_at and job.ran_at > looked[0])
+        return removed
+
+    def look_after(self: VectorStore, *moments: int) -> tuple[list[str], int]:
+        names, moment = removed_after(self, *moments)
+        if name in names:
+            looked.append(time.monotonic())
+        return names, moment
+
+    monkeypatch.setattr(VectorStore, "remove", remove_and_look)
+    monkeypatch.setattr(VectorStore, "removed_after", look_after)
+    service.delete(name)
+    assert looked
+    assert vectors.state_of(server.folder).lines.keys() == {kept}
 
 
 def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recollect_server.domain.conversation import Conversation
 from recollect_server.domain.embedding import marks_of
 from recollect_server.domain.message import Message
 from recollect_server.services.space.space import Space
 from recollect_server.services.turns import read_found
 from recollect_server.storage.index.index import Index
+from recollect_server.storage.index.stored import Stored
 from recollect_server.storage.vectors.store import ABBREVIATION, hash_of
 
 MAX_TEXTS = 128
@@ -50,9 +52,17 @@ class TextReader:
     def __init__(self, space: Space) -> None:
         self._space = space
 
+    def _stored(self, index: Index, name: str) -> Stored[Conversation] | None:
+        """Return what the index has of a conversation; None if it is gone, or goes just now: its
+        row goes behind its vectors.
+        """
+        if self._space.deletions.is_left(name):
+            return None
+        return index.conversations.find(name)
+
     def at(self, index: Index, name: str, line: int) -> Text | None:
         """Return the text of a line; None if it is gone."""
-        stored = index.conversations.find(name)
+        stored = self._stored(index, name)
         places = index.messages.of_lines(stored.number, line, line) if stored else []
         messages = read_found(self._space, name, places)
         if stored is None or stored.state.unindexed or not messages:
@@ -65,7 +75,7 @@ class TextReader:
         """Return the newest texts of a conversation that were not embedded ahead of their turn;
         None if that is all that waits of it, or it is gone.
         """
-        stored = index.conversations.find(name)
+        stored = self._stored(index, name)
         if stored is None or stored.state.unindexed or after > stored.lines:
             return None
         places = index.messages.of_lines(stored.number, after + 1, stored.lines)
@@ -82,7 +92,7 @@ class TextReader:
         self, index: Index, name: str, after: int, most: int, most_bytes: int
     ) -> TextBatch | None:
         """Return the next texts of a conversation, one at least. None if it is gone."""
-        stored = index.conversations.find(name)
+        stored = self._stored(index, name)
         if stored is None:
             return None
         if stored.state.unindexed:  # all of it is looked at when somebody writes to it
