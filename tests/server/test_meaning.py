@@ -374,7 +374,7 @@ def test_of_a_conversation_without_words_that_is_deleted_nothing_stays_among_the
     service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its row in the index goes a moment behind its vectors, and embedding may look between."""
-    kept = service.conversation_of(KYOTO)
+    other = service.conversation_of(KYOTO)
     name = service.create().id
     until_embedded(service, server)
     job = server.app.spaces.open_now()[0].jobs[EMBEDDER]
@@ -396,7 +396,7 @@ def test_of_a_conversation_without_words_that_is_deleted_nothing_stays_among_the
     monkeypatch.setattr(VectorStore, "removed_after", look_after)
     service.delete(name)
     assert looked
-    assert vectors.state_of(server.folder).lines.keys() == {kept}
+    assert vectors.state_of(server.folder).lines.keys() == {other}
 
 
 def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(
