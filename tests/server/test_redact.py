@@ -260,6 +260,24 @@ def test_a_repeat_answers_by_the_tombstones_where_its_own_line_was_damaged_since
     assert path.read_bytes() == b"".join(lines)
 
 
+@pytest.mark.files
+def test_a_repeat_whose_own_line_was_damaged_since_redacts_nothing_more(
+    service: Service, server: RunningServer
+) -> None:
+    """The turn goes on behind its redaction, so its number names more than it did."""
+    conversation_id = service.conversation_of("Good morning", "My password is quixotriple")
+    redact(service, conversation_id, turn_number=2, request_id="r")
+    service.append(conversation_id, agent("Noted."))
+    assert [it.turn_number for it in service.load(conversation_id).messages] == [1, 2, 2]
+    path = transcript(server, conversation_id)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[-2] = flipped(lines[-2])
+    path.write_bytes(b"".join(lines))
+    again = failure_of(partial(redact, service, conversation_id, turn_number=2, request_id="r"))
+    assert again.reason == "REQUEST_ID_REUSED"
+    assert path.read_bytes() == b"".join(lines)
+
+
 def test_no_repeat_or_late_call_brings_an_anchor_of_a_redacted_message_back(
     service: Service, server: RunningServer
 ) -> None:

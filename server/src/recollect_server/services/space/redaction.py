@@ -110,11 +110,12 @@ class Redactions:
         read = self._read_ahead(name)
         with self._parts.locks.exclusive(request=request.id if request else "", conversation=name):
             state = None if is_outside else self._settled(name)
-            if (
-                request
-                and (earlier := self._parts.requests.find(request, None if is_outside else name))
-                and (done := self._repeated(name, earlier))
-            ):
+            earlier = (
+                self._parts.requests.find(request, None if is_outside else name)
+                if request
+                else None
+            )
+            if earlier and (done := self._repeated(name, earlier)):
                 return done
             stored = self._as_indexed(name, state)
             raw, lines = self._whole(name, stored.bytes, read)
@@ -122,6 +123,8 @@ class Redactions:
             if all(message.redaction for message in messages):
                 check_unanswered(self._parts.store, request)
                 return RedactionDone(stored.state, messages, self._parts.clock(), 0, duplicate=True)
+            if earlier:
+                raise RequestIdReused(earlier.request_id)  # its turn has other messages since
             if is_outside:
                 self._parts.communications.check_own(name)
             else:
