@@ -15,6 +15,7 @@ from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect.v1.conversation_pb2 import Conversation
 from recollect_server.domain.external import Trust, TrustSet
+from recollect_server.services.space import following
 from recollect_server.storage.logs.lines import Place
 from recollect_server.storage.logs.store import LogConflict, LogUnavailable
 from recollect_server.storage.postgres.store import PostgresStore
@@ -109,6 +110,28 @@ def test_a_log_that_cannot_be_read_keeps_no_other_change_from_being_taken_in(
     monkeypatch.undo()
     assert replicas.two.found("flamingo") == [lost]
     assert space.doubt == ""
+
+
+def test_logs_that_wait_for_a_lock_are_waited_for_once(replicas: Replicas) -> None:
+    names = [replicas.one.conversation_of("zebra") for _ in range(3)]
+    assert set(replicas.two.found("zebra")) == set(names)
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    read, tried = PostgresStore.read, list[str]()
+
+    def wait(self: PostgresStore, log: str, *arguments: Any) -> Any:
+        if self is space.store and log in names:
+            tried.append(log)
+            raise LogUnavailable(log, "read", "canceling statement due to lock timeout")
+        return read(self, log, *arguments)
+
+    with pytest.MonkeyPatch.context() as slow:
+        slow.setattr(PostgresStore, "read", wait)
+        slow.setattr(following, "_PATIENCE", -1.0)
+        for name in names:
+            replicas.one.append(name, user("A pelican."))
+        space.follow()
+    assert len(set(tried)) == 1
+    assert set(replicas.two.found("pelican")) == set(names)
 
 
 def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing(

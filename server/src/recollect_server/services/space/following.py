@@ -65,6 +65,7 @@ _FEW = 3  # of a call that found a log gone
 _LONGEST = 8.0  # seconds in which they are made
 _PAUSE, _MOST_PAUSE = 0.001, 0.05  # seconds between two, at most so much at random
 _FRESH = 0.25  # seconds after a query in which an append is tried without one
+_PATIENCE = 1.0  # seconds of failing reads behind which no other log is read
 _LEASE = 60.0  # seconds of a lease; a turn of its work is shorter but for a slow model
 _REFUSED_SECONDS = 5.0  # until a lease is asked for again that another process has
 _CHANGES_AGE, _MOST_CHANGES = 86_400.0, 100_000  # seconds and number of changes that are kept
@@ -224,6 +225,7 @@ class Following:
     # Inside ---------------------------------------------------------------------------------------
 
     def _take_in(self) -> None:
+        failure = ""
         try:
             elsewhere = self._sharing.changes(self._moment)
             if elsewhere.is_taken_over:
@@ -243,30 +245,31 @@ class Following:
                 self._must_compare = False
             failure = self._take_in_due()
             self._deletions.hide_unfinished()
-            if failure:
-                self._fail(failure)
-                return
+        except DataUnavailable as error:
+            failure = failure or str(error)
+        if not failure:
             self.failure = ""
             self._followed_at = time.monotonic()
-        except DataUnavailable as error:
-            self._fail(str(error))
-
-    def _fail(self, reason: str) -> None:
+            return
         if not self.failure:
-            log.warning("changes_not_followed", reason=reason)
-        self.failure = f"what other servers wrote is not known: {reason}"
+            log.warning("changes_not_followed", reason=failure)
+        self.failure = f"what other servers wrote is not known: {failure}"
 
     def _take_in_due(self) -> str:
-        """Take in what is due. Return why one log could not be read, which holds up no other;
-        empty: all could. Raises DataUnavailable where the store itself does not answer.
+        """Take in what is due. Return why one log could not be read, which holds up no other,
+        unless that took long: who waits for a lock on all logs waits for it once. Empty: all could.
+        Raises DataUnavailable where the store itself does not answer.
         """
         failure = ""
+        until = time.monotonic() + _PATIENCE
         for name in list(self._due):
             try:
                 self._take_in_log(name, self._due[name])
                 del self._due[name]
             except DataUnavailable as error:
                 failure = failure or f"{name}: {error}"
+                if time.monotonic() > until:
+                    break
                 self._sharing.moment()
         return failure
 
