@@ -1,7 +1,7 @@
 """Several servers over one database: whatever one acknowledges, the others answer at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from recollect.v1 import checkpoint_service_pb2 as checkpoint_api
 from recollect.v1.checkpoint_pb2 import CheckpointRecord
 from recollect.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from recollect.v1.conversation_pb2 import Conversation
+from recollect_server.domain.errors import StorageUnavailable
 from recollect_server.domain.external import Trust, TrustSet
 from recollect_server.services.space import following
 from recollect_server.storage.logs.lines import Place
@@ -132,6 +133,37 @@ def test_logs_that_wait_for_a_lock_are_waited_for_once(replicas: Replicas) -> No
         space.follow()
     assert len(set(tried)) == 1
     assert set(replicas.two.found("pelican")) == set(names)
+
+
+def test_a_change_that_is_met_while_the_store_does_not_answer_is_taken_in_once_it_does(
+    replicas: Replicas,
+) -> None:
+    """It is the server's own, whose answer was lost, so that no repeat brings another one."""
+    name = replicas.two.conversation_of("zebra")
+    space = replicas.servers[1].app.spaces.open_now()[0]._space
+    append, sharing = PostgresStore.append, space.store.sharing
+    assert sharing is not None
+
+    def lose_answer(self: PostgresStore, log: str, *arguments: Any, **named: Any) -> Any:
+        if self is space.store and log == name:
+            with suppress(LogConflict):
+                append(self, log, *arguments, **named)
+            raise LogUnavailable(log, "written", "no connection is ready")
+        return append(self, log, *arguments, **named)
+
+    def refuse(*_: object, **__: object) -> str:
+        raise StorageUnavailable("no connection is ready")
+
+    with pytest.MonkeyPatch.context() as refusing:
+        refusing.setattr(PostgresStore, "append", lose_answer)
+        refusing.setattr(type(sharing), "moment", refuse)
+        late = partial(replicas.two.append, name, user("A pelican."), request_id="r")
+        assert code_of(late) == "UNAVAILABLE"
+        space.follow()
+        assert space.doubt
+    assert replicas.one.append(name, user("A pelican."), request_id="r").duplicate
+    assert said(replicas.two, name) == said(replicas.one, name) != [("zebra", 2, 1)]
+    assert replicas.two.found("pelican") == [name]
 
 
 def test_two_servers_that_write_one_conversation_leave_no_gap_and_double_nothing(

@@ -355,9 +355,12 @@ class Following:
             self._reload(name)
 
     def _reload(self, name: str) -> None:
-        """Index what the index lacks of a conversation. Hold its lock."""
+        """Index what the index lacks of a conversation. Raises StorageUnavailable where the store
+        does not answer at all. Hold its lock.
+        """
         if not self._parts.writes.settle(name):
             self._parts.projection.overlay.note_lag(name, "it has messages that wait")
+            self._sharing.moment()
             return
         self._parts.states.forget(name)
         with suppress(ConversationNotFound):
