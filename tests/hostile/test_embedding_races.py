@@ -20,7 +20,7 @@ from tests.conftest import RunningServer, Start
 from tests.hostile.test_races import seeds
 from tests.server.conftest import Connect, Service, agent, user
 from tests.server.test_redact import redact
-from tests.waiting import until_embedded
+from tests.waiting import until, until_embedded
 
 WORDS = (
     "tyres winter brakes engine garage Kyoto journey temple flight hotel daughter school teacher"
@@ -29,7 +29,10 @@ WORDS = (
 )
 QUESTIONS = ["vehicle upkeep", "a trip to Japan", "kids' education", "groceries", "money", "health"]
 LONG = 300  # bytes of a text that is long here
-PLACES = "SELECT p.place, hash, p.pieces, p.model FROM places p JOIN texts t USING (text)"
+PLACES = (
+    "SELECT p.place, hash, p.pieces, p.model, length(codes)"
+    " FROM places p JOIN texts t USING (text) LEFT JOIN codes USING (text)"
+)
 
 
 class Chaos:
@@ -88,7 +91,9 @@ class Chaos:
 
 
 def places(server: RunningServer) -> set[tuple[object, ...]]:
-    """Return what is embedded: conversation, line, hash of the text, pieces, model."""
+    """Return what is embedded: conversation, line, hash of the text, pieces, model, and the bytes
+    of its codes.
+    """
     path = str(server.folder / NAME)
     with closing(apsw.Connection(path, apsw.SQLITE_OPEN_READONLY)) as connection:
         assert connection.execute("SELECT count(*) FROM parts").get == 0
@@ -96,6 +101,14 @@ def places(server: RunningServer) -> set[tuple[object, ...]]:
         rows: list[Any] = connection.execute(PLACES).fetchall()
     names = dict(keys)
     return {(names[number_of(place)], sequence_of(place), *rest) for place, *rest in rows}
+
+
+def until_coded(service: Service, server: RunningServer) -> None:
+    """Wait until everything is embedded, and the long texts have the codes of their word pieces:
+    they are made once nothing waits to be embedded, and only then count in the scores.
+    """
+    until_embedded(service, server)
+    until(lambda: all(place[-1] is not None for place in places(server)))
 
 
 def near(service: Service) -> dict[str, list[tuple[str, int, float]]]:
@@ -123,13 +136,15 @@ def test_vectors_are_those_of_a_fresh_start_whatever_happened_while_they_were_co
         callers = [Chaos(service, f"{seed}.{number}") for number in range(4)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda caller: caller.run(25), callers))
-        until_embedded(service, server)
+        # Once it is embedded, what the redactions before it removed was looked at too.
+        service.conversation_of("The last message.")
+        until_coded(service, server)
         grown, hits = places(server), near(service)
         server.stop()
         remove_files(server.folder)
         again = start_server(embedder="onnx", data_dir=tmp_path / str(seed))
         service = connect(again)
-        until_embedded(service, again)
+        until_coded(service, again)
         assert grown ^ places(again) == set(), f"seed {seed}"
         assert hits == near(service), f"seed {seed}"
         again.stop()

@@ -4,7 +4,7 @@ what is deleted.
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,6 +22,7 @@ from recollect_server.domain.snippets import LENGTH, passage_at
 from recollect_server.inference.embedder import CannotEmbed, EmbeddedPiece, Embedder, Piece
 from recollect_server.inference.weights import look, shipped
 from recollect_server.services.recall.meaning import Meaning
+from recollect_server.storage.index import checking as index
 from recollect_server.storage.index.postings import KeywordScores
 from recollect_server.storage.index.search import Search
 from recollect_server.storage.index.words import QueryTerms
@@ -397,6 +398,26 @@ def test_of_a_conversation_without_words_that_is_deleted_nothing_stays_among_the
     service.delete(name)
     assert looked
     assert vectors.state_of(server.folder).lines.keys() == {other}
+
+
+def test_notes_that_a_redaction_leaves_are_found_though_embedding_looked_between_its_steps(
+    service: Service, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vectors of all notes go, a moment behind the index: those of earlier turns come back."""
+    plain = service.conversation_of("Yes.", "Fine by me.")
+    service.abbreviate(plain, "They agreed to adopt a puppy from the shelter.")
+    service.append(plain, user("Nothing."))
+    settled(service, "getting a dog", [plain])
+    forget_lines = VectorStore.forget_lines
+
+    def look_and_forget(self: VectorStore, name: str, lines: Collection[int]) -> int:
+        until(lambda: vectors.state_of(server.folder).lines == index.state_of(server.folder).lines)
+        return forget_lines(self, name, lines)
+
+    monkeypatch.setattr(VectorStore, "forget_lines", look_and_forget)
+    redact(service, plain, sequence=5)
+    answer = settled(service, "getting a dog", [plain], explain=True)
+    assert "vector_abbreviations" in {part.leg for part in answer.results[0].explanation}
 
 
 def test_after_a_restart_and_with_a_new_index_every_answer_is_the_same(

@@ -254,8 +254,10 @@ class Embedding:
                 if done.get(name, 0) != lines
             }
             self._index, self._model, self._plan_name = index, model, plan.name
-            return
-        for name in removed:  # one that is there is another one with this id, or is written again
+            changed = []
+        # One that is there is another one with this id, is written again, or keeps notes through a
+        # redaction, which removes the vectors of all notes behind the change that it is.
+        for name in removed:
             self._waiting.pop(name, None)
             self._long.forget(name)
         for name in (*removed, *changed):

@@ -40,13 +40,15 @@ class VectorRemovals:
             )
 
     def after(self, moment: int, oldest: int) -> tuple[list[str], int]:
-        """Return the conversations that were removed after a moment, and the present moment.
+        """Return the conversations that were removed after a moment, or lines of them, and the
+        present moment.
 
         Forget the removals up to `oldest`: no text that was read before is still at work.
         """
         with self._lock:
-            names = [name for name, at in self._conversations.items() if at > moment]
+            names = {name for name, at in self._conversations.items() if at > moment}
+            names |= {name for (name, _), at in self._lines.items() if at > moment}
             if oldest < self._moment:
                 self._conversations = {k: v for k, v in self._conversations.items() if v > oldest}
                 self._lines = {k: v for k, v in self._lines.items() if v > oldest}
-            return names, self._moment
+            return sorted(names), self._moment

@@ -369,8 +369,8 @@ class VectorStore:
             connection.execute(query, (model,))
 
     def removed_after(self, moment: int, oldest: int) -> tuple[list[str], int]:
-        """Return the conversations that were deleted or unindexed after a moment, and the present
-        moment. No text that was read before `oldest` is still at work.
+        """Return the conversations that were deleted or unindexed after a moment, or had messages
+        redacted, and the present moment. No text that was read before `oldest` is still at work.
         """
         return self._removals.after(moment, oldest)
 
