@@ -12,6 +12,7 @@ from recollect_server.inference.embedder import EmbeddedPiece, Embedder, Piece
 from recollect_server.inference.weights import E5, MINILM, Profile, look, shipped
 from recollect_server.services.recall.shared_vectors import SharedVectors
 from recollect_server.services.recall.word_matches import COMPARED
+from recollect_server.services.space.deletion import Deletions
 
 from tests.conftest import RunningServer, Start
 from tests.postgres import Postgres
@@ -202,6 +203,24 @@ def test_missing_word_pieces_of_one_model_do_not_wait_for_another_process_with_t
     question, place = questions[elsewhere]
     until(lambda: place in compared(service.search(question, explain=True)))
     assert compared(service.search(question, explain=True))[place] > 0
+
+
+def test_a_text_of_two_conversations_gets_its_word_pieces_though_the_delete_of_one_is_stuck(
+    start_server: Start, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    server = start_server(embedder="onnx", data_dir=folder, word_pieces=False)
+    service = connect(server)
+    talk_of_people(service)
+    going = service.conversation_of(DOCTOR)
+    until_embedded(service, server)
+    staying = service.conversation_of(DOCTOR)
+    until_embedded(service, server)
+    server.stop()
+    monkeypatch.setattr(Deletions, "is_left", lambda _, name: name == going)
+    service = connect(start_server(embedder="onnx", data_dir=folder))
+    until(lambda: compared(service.search(QUESTION, explain=True)))
+    assert (staying, 2) in compared(service.search(QUESTION, explain=True))
 
 
 @pytest.mark.parametrize("way", ["delete", "redact"])

@@ -12,7 +12,7 @@ from recollect_server.services.recall.embedding_plan import Plan
 from recollect_server.services.recall.embedding_texts import TextReader
 from recollect_server.services.recall.meaning import Meaning
 from recollect_server.services.recall.vector_writer import EmbeddedElsewhere, VectorWriter
-from recollect_server.storage.vectors.store import ABBREVIATION, VectorStore
+from recollect_server.storage.vectors.store import VectorStore
 
 _AT_ONCE = 16  # texts of a turn
 CODES = "word codes"
@@ -20,7 +20,6 @@ CODES = "word codes"
 CODES_BESIDE = "word codes beside"
 """The same by the model of other languages."""
 _ALL = 1 << 62
-_NONE = b""  # codes of a text without any
 
 
 @dataclass(slots=True)
@@ -88,13 +87,12 @@ class MissingCodes:
             return looked.newest > looked.above
         texts = {}
         for it in missing:
-            if it.line != ABBREVIATION:
-                text = self._texts.at(plan.index, it.conversation_id, it.line)
+            for place in it.places:  # the first one may be of a conversation that is being deleted
+                text = self._texts.at(plan.index, *place)
                 if text is not None and text.hash == it.hash:
                     texts[it.text] = text
+                    break
         made = self._writer.codes(plan, embedder, [*texts.values()]) if texts else {}
-        plan.store.add_codes({
-            it.text: made[it.hash] if it.text in texts else _NONE for it in missing
-        })  # fmt: skip
+        plan.store.add_codes({number: made[text.hash] for number, text in texts.items()})
         looked.below = missing[-1].text
         return True

@@ -25,7 +25,14 @@ import orjson
 from numpy.typing import NDArray
 
 from recollect_server.domain.embedding import DIMENSIONS
-from recollect_server.domain.ids import id_range, message_id, number_of, sequence_of
+from recollect_server.domain.ids import (
+    MAX_LINES,
+    SEQUENCE_BITS,
+    id_range,
+    message_id,
+    number_of,
+    sequence_of,
+)
 from recollect_server.storage.vectors.file import (
     NAME,
     VectorsUnavailable,
@@ -61,13 +68,12 @@ class EmbeddedText:
 
 @dataclass(frozen=True, slots=True)
 class Uncoded:
-    """A text whose word pieces have no codes."""
+    """A text of messages whose word pieces have no codes."""
 
     text: int
     hash: bytes
-    conversation_id: str
-    line: int
-    """A place of it."""
+    places: list[tuple[str, int]]
+    """Conversations and lines that have it, some of very many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,27 +338,30 @@ class VectorStore:
 
     def uncoded(self, model: int, between: tuple[int, int], most: int) -> list[Uncoded]:
         """Return texts of a model whose word pieces have no codes, the newest first, of those with
-        numbers between two.
+        numbers between two. Texts of abbreviations alone are left out.
         """
         with self._using() as connection:
+            # `+`: by their numbers. The index of a model's texts would be read whole.
             query = (
-                "SELECT text, hash, (SELECT place FROM places p WHERE p.text = t.text LIMIT 1)"
-                " FROM texts t WHERE model = ? AND text > ? AND text < ? AND NOT EXISTS"
-                " (SELECT 1 FROM codes c WHERE c.text = t.text) ORDER BY text DESC LIMIT ?"
+                "SELECT text, hash FROM texts t WHERE +model = ? AND text > ? AND text < ?"
+                " AND NOT EXISTS (SELECT 1 FROM codes c WHERE c.text = t.text) AND EXISTS"
+                " (SELECT 1 FROM places p WHERE p.text = t.text AND p.place & ?)"
+                " ORDER BY text DESC LIMIT ?"
             )
-            rows: list[tuple[int, bytes, int | None]] = connection.execute(
-                query, (model, *between, most)
+            rows: list[tuple[int, bytes]] = connection.execute(
+                query, (model, *between, MAX_LINES, most)
             ).fetchall()  # type: ignore[assignment]  # the table's types
-            query = "SELECT id FROM conversations WHERE key = ?"
+            query = (
+                "SELECT id, place & ?1 FROM places JOIN conversations ON key = place >> ?2"
+                " WHERE text = ?3 AND place & ?1 LIMIT ?4"
+            )
             return [
                 Uncoded(
                     text,
                     text_hash,
-                    str(connection.execute(query, (number_of(place),)).get),
-                    sequence_of(place),
+                    connection.execute(query, (MAX_LINES, SEQUENCE_BITS, text, most)).fetchall(),  # type: ignore[arg-type]  # likewise
                 )
-                for text, text_hash, place in rows
-                if place is not None
+                for text, text_hash in rows
             ]
 
     def add_codes(self, codes: Mapping[int, bytes]) -> None:
