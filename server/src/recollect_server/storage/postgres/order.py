@@ -86,7 +86,9 @@ class PostgresOrder:
         if timeline == mark.timeline:
             return True
         # A copy took over since. It has this change, and all that was seen when this was written;
-        # of what ran beside it the mark may have seen some that the copy never got.
+        # of what ran beside it the mark may have seen some that the copy never got. What was rolled
+        # back looks the same here, for PostgreSQL does not tell how a transaction ended that it
+        # does not know as committed.
         beside = set(TransactionSnapshot.of(visible).missing_before(mark.key.transaction)) - set(
             mark.missing
         )
